@@ -1,0 +1,121 @@
+"""Cards of the analysis stages: screen (health), conclude (findings and verdicts), draw (figures)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from stages.contracts.artifact import Artifact, Frozen
+
+Role = Literal["treatment", "control", "null_control"]
+
+
+class ConditionCard(Frozen):
+    """A condition as analysis sees it. `reward` is the composed reward's name; conditions with equal names share a reward."""
+
+    name: str
+    role: Role
+    reward: str
+    gates: tuple[str, ...]
+    """Gates of its reward, in order: the funnel."""
+
+
+class RunRef(Frozen):
+    """A run: `runs/<experiment>/<name>/`."""
+
+    name: str
+    condition: str
+    seed: int
+    target_steps: int
+
+
+class DetectorCard(Frozen):
+    kind: str
+    settings: dict[str, Any]
+
+
+class HealthGate(Frozen):
+    """`nonfinite: not persistent`, `steps: complete`, or a bound on a metric's mean over the final window."""
+
+    name: str
+    rule: Literal["not_persistent", "complete", "below", "above"]
+    metric: str | None = None
+    bound: float | None = None
+    except_null_controls: bool = False
+
+
+class Windows(Frozen):
+    """Shares of a run's target steps: initial = the first, final = the last."""
+
+    initial: float = 0.1
+    final: float = 0.1
+
+
+class ScreenCard(Artifact):
+    """`analysis/screen.card.json`."""
+
+    SCHEMA: ClassVar[str] = "octavo.screen_card/1"
+
+    experiment: str
+    profile: str
+    """Name of the health profile."""
+    conditions: tuple[ConditionCard, ...]
+    runs: tuple[RunRef, ...]
+    detectors: tuple[DetectorCard, ...]
+    gates: tuple[HealthGate, ...]
+    windows: Windows
+    code_hash: str
+
+
+class Contrast(Frozen):
+    condition: str
+    against: str
+
+
+class ClaimCard(Frozen):
+    """A claim's rule. Its sentence lives on the page card, so that wording never recomputes anything."""
+
+    id: str
+    metric: str
+    statistic: Literal["final", "change"]
+    """final: mean over the final window, or the end evaluation. change: final minus initial, or end minus untrained."""
+    contrast: Contrast | None = None
+    condition: str | None = None
+    """Exactly one of contrast and condition is set."""
+    direction: Literal["above", "below"]
+    margin: float
+    seeds: int
+    """Seeds needed in each condition."""
+    included_only: bool = True
+    """Only runs that pass the health gates count."""
+
+
+class ConcludeCard(Artifact):
+    """`analysis/conclude.card.json`."""
+
+    SCHEMA: ClassVar[str] = "octavo.conclude_card/1"
+
+    experiment: str
+    conditions: tuple[ConditionCard, ...]
+    runs: tuple[RunRef, ...]
+    evaluation: tuple[str, ...]
+    """Names of the shared evaluation's scores."""
+    metrics: tuple[str, ...]
+    """History metrics that get findings for each run and condition, besides those the claims name."""
+    claims: tuple[ClaimCard, ...]
+    windows: Windows
+    level: float = 0.95
+    code_hash: str
+
+
+class DrawCard(Artifact):
+    """`analysis/draw.card.json`. Colours follow the order of conditions."""
+
+    SCHEMA: ClassVar[str] = "octavo.draw_card/1"
+
+    experiment: str
+    conditions: tuple[ConditionCard, ...]
+    runs: tuple[RunRef, ...]
+    evaluation: tuple[str, ...]
+    curves: tuple[str, ...]
+    """History metrics drawn as small multiples, one panel a condition or one a metric."""
+    code_hash: str

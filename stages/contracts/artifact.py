@@ -1,0 +1,116 @@
+"""Strict, canonical JSON files: what every stage writes and every reader may rely on.
+
+Canonical means sorted keys, UTF-8, two-space indent, one trailing newline: equal content gives equal bytes, so DVC reruns
+nothing because of formatting. Strict means no bare NaN or Infinity: a number that does not exist is null with a reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class ArtifactError(Exception):
+    """A file between two stages is missing, broken or of another version. Carries place, why and fix."""
+
+    def __init__(self, path: Path | str, what: str, *, why: str, fix: str) -> None:
+        super().__init__(f"{path}: {what}\n  why: {why}\n  fix: {fix}")
+        self.path, self.what, self.why, self.fix = str(path), what, why, fix
+
+
+class Frozen(BaseModel):
+    """Immutable value with closed keys; the parent of every model that is part of a contract."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Artifact(Frozen):
+    """A file of its own. SCHEMA is `octavo.<name>/<version>` and is written under the key `schema`."""
+
+    SCHEMA: ClassVar[str]
+
+
+A = TypeVar("A", bound=Artifact)
+
+
+def canonical_json(value: Any) -> str:
+    """Canonical text of a JSON-able value. Raises ValueError on NaN or Infinity."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def dump(artifact: Artifact) -> str:
+    """Canonical text of an artifact, schema included."""
+    return canonical_json({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json")})
+
+
+def digest(text: str | bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 in hex of a file's bytes; of a folder: of its sorted (relative name, file digest) pairs."""
+    if path.is_dir():
+        names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
+        return digest("".join(f"{name}\0{file_digest(path / name)}\n" for name in names))
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write through a temporary file in the same folder, so that a reader never sees half a file, also on a full disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, artifact: Artifact) -> None:
+    """Write an artifact canonically and atomically."""
+    write_text(path, dump(artifact))
+
+
+def load_json(path: Path) -> Any:
+    """Any JSON file, bare NaN and Infinity of other writers included. Raises ArtifactError when missing or not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ArtifactError(path, "the file is missing", why="an earlier stage writes it", fix="octavo compile && dvc repro") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ArtifactError(path, f"not JSON: {error}", why="stages read only strict JSON", fix="octavo compile && dvc repro") from None
+
+
+def read(kind: type[A], path: Path) -> A:
+    """Read an artifact of one kind. Raises ArtifactError on a missing, broken or foreign file."""
+    content = load_json(path)
+    found = content.pop("schema", None) if isinstance(content, dict) else None
+    if found != kind.SCHEMA:
+        raise ArtifactError(
+            path, f"schema is {found!r}, expected {kind.SCHEMA!r}", why="another version or another file", fix="octavo compile"
+        )
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "(top)"
+        raise ArtifactError(path, f"{place}: {first['msg']}", why=f"{kind.SCHEMA} has closed, typed keys", fix="octavo compile") from None
+
+
+def finite(value: float | None) -> float | None:
+    """The value when it is a finite number, else None: what strict JSON can hold."""
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,0 +1,110 @@
+"""`<run>/attempts.jsonl`: the ledger. Append-only, two lines an attempt; a start without an end means killed.
+
+`<run>/outcome.json`: how the run stands after its latest attempt.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from stages.contracts.artifact import Artifact, ArtifactError, Frozen
+
+FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refused", "disk", "data", "interrupted", "bug"]
+"""refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
+
+
+class Started(Frozen):
+    event: Literal["started"] = "started"
+    attempt: str
+    number: int
+    """1 for the first attempt of the run."""
+    at: str
+    """UTC, ISO 8601, seconds."""
+    card_id: str
+    commit: str | None
+    """Git commit of the working tree, `+` appended when it had changes; null outside git."""
+    host: str
+    """Class of machine, such as `linux-x86_64-2cpu`; never a host name."""
+    devices: tuple[str, ...]
+    versions: dict[str, str]
+    sandbox: str
+    resumed_from: int | None
+    """Step of the checkpoint that training went on from; null: from the start."""
+
+
+class Ended(Frozen):
+    event: Literal["ended"] = "ended"
+    attempt: str
+    at: str
+    outcome: Literal["finished", "failed"]
+    failure: FailureClass | None = None
+    last_step: int
+    seconds: float
+    error: str | None = None
+    """One plain sentence; untrusted text inside, escape before showing."""
+
+
+class Outcome(Artifact):
+    """`<run>/outcome.json`, written by train beside the history."""
+
+    SCHEMA: ClassVar[str] = "octavo.outcome/1"
+
+    card_id: str
+    attempt: str
+    finished: bool
+    steps_done: int
+    target_steps: int
+    failure: FailureClass | None = None
+    error: str | None = None
+
+
+class Attempt(Frozen):
+    """A started line with its end, when there is one."""
+
+    started: Started
+    ended: Ended | None = None
+
+    @property
+    def state(self) -> str:
+        """`finished`, `failed` or `killed`. Of a run that is being trained right now, the live attempt reads `killed`."""
+        return self.ended.outcome if self.ended else "killed"
+
+
+_LINE: TypeAdapter[Started | Ended] = TypeAdapter(Started | Ended)
+
+
+def read_attempts(path: Path) -> tuple[Attempt, ...]:
+    """All attempts of a ledger, in order of their start; () when the file does not exist.
+
+    A torn last line (killed while writing) is skipped; any other broken line raises ArtifactError with its number.
+    """
+    if not path.exists():
+        return ()
+    starts: dict[str, Started] = {}
+    ends: dict[str, Ended] = {}
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = _LINE.validate_python(json.loads(line))
+        except (json.JSONDecodeError, ValidationError) as error:
+            if number == len(lines) and not text.endswith("\n"):
+                break
+            raise ArtifactError(
+                f"{path}:{number}",
+                f"broken ledger line: {error}",
+                why="the ledger is append-only and never edited",
+                fix=f"git log -p {path}",
+            ) from None
+        if isinstance(entry, Started):
+            starts.setdefault(entry.attempt, entry)
+        else:
+            ends.setdefault(entry.attempt, entry)
+    ordered = sorted(starts.values(), key=lambda start: (start.at, start.number))
+    return tuple(Attempt(started=start, ended=ends.get(start.attempt)) for start in ordered)

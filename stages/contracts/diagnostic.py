@@ -1,0 +1,41 @@
+"""A message about a spec or a stage: what is wrong, where, why it matters, what to type. Plain data; no printing here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """1-based line and column; length in characters for the caret's underline."""
+
+    file: str
+    line: int
+    column: int
+    length: int = 1
+
+
+@dataclass(frozen=True)
+class Note:
+    place: Place | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    code: str
+    what: str
+    why: str
+    fix: str
+    place: Place | None = None
+    notes: tuple[Note, ...] = ()
+    severity: str = "error"
+
+
+class StageError(Exception):
+    """Ends a stage with exit code 1 and a diagnostic instead of a traceback."""
+
+    def __init__(self, code: str, what: str, *, why: str, fix: str, pointer: str | None = None) -> None:
+        super().__init__(what)
+        self.code, self.what, self.why, self.fix, self.pointer = code, what, why, fix, pointer
+        """`pointer` is a JSON pointer into the stage's card; with origins.json it becomes a place in the spec."""

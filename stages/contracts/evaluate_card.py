@@ -1,0 +1,29 @@
+"""The shared evaluation: same prompts, same scores, for every run and the untrained model."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from stages.contracts.artifact import Artifact
+from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.reward_card import GateCard
+
+
+class EvaluateCard(Artifact):
+    """`runs/<experiment>/analysis/evaluate.card.json`. Each gate scores every completion by itself, not as a composed reward."""
+
+    SCHEMA: ClassVar[str] = "octavo.evaluate_card/1"
+
+    experiment: str
+    runs: tuple[str, ...]
+    model: ModelCard
+    data: DataCard
+    scores: tuple[GateCard, ...]
+    samples: int
+    temperature: float
+    top_p: float
+    max_completion_length: int
+    seed: int = 0
+    device: Literal["cpu", "cuda"]
+    versions: dict[str, str]
+    code_hash: str

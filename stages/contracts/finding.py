@@ -1,0 +1,88 @@
+"""`analysis/findings.json`: every computed number that a page may show, and the verdicts that rest on them.
+
+Finding ids are `<subject>/<metric>/<statistic>`. A subject is a run (`shaped-s1`), a condition (`shaped`), a contrast
+(`shaped-vs-zero`), `untrained`, or `experiment`. The metric may hold dots, never slashes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from stages.contracts.artifact import Artifact, Frozen
+
+
+class Source(Frozen):
+    """A file a number was computed from."""
+
+    path: str
+    sha256: str
+    attempt: str | None = None
+
+
+class SeedValue(Frozen):
+    """One run's contribution."""
+
+    run: str
+    seed: int
+    value: float | None
+    included: bool
+    why: str = ""
+    """Why it is left out, or why the value is null."""
+
+
+class Finding(Frozen):
+    """One number. `value` is null exactly when `reason` says why there is none."""
+
+    id: str
+    says: str
+    """What the number is, in words, such as `Mean reward over the last 6 of 60 steps`."""
+    subject: str
+    metric: str
+    statistic: str
+    """initial, final, change, count, share, difference ..."""
+    unit: str
+    value: float | None
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+    """Interval at `level`; null when n is too small or none is defined."""
+    level: float | None = None
+    method: str = ""
+    """How the interval was made, such as `Welch t interval over seeds`, or how the value was computed."""
+    n: int | None = None
+    """Seeds (or completions, for shares of completions; `method` says which)."""
+    k: int | None = None
+    """Numerator of a share."""
+    window: str = ""
+    """Steps covered, such as `steps 55-60`."""
+    seeds: tuple[SeedValue, ...] = ()
+    sources: tuple[Source, ...] = ()
+    with_all: float | None = None
+    """The same number with excluded runs counted in; null when nothing was excluded."""
+
+
+class Verdict(Frozen):
+    """What the data say of one claim."""
+
+    claim: str
+    verdict: Literal["supported", "refuted", "inconclusive", "void"]
+    why: str
+    """One plain sentence with the numbers in it."""
+    finding: str | None
+    """Id of the finding that decides; null when void for lack of data."""
+    direction: Literal["above", "below"]
+    margin: float
+    detectable: float | None = None
+    """Smallest difference this many seeds could have shown (80% power), same unit; for inconclusive verdicts."""
+    seeds_needed: int | None = None
+    """Seeds a condition to decide at the observed spread; for inconclusive verdicts."""
+
+
+class Findings(Artifact):
+    SCHEMA: ClassVar[str] = "octavo.findings/1"
+
+    card_id: str
+    experiment: str
+    claims_tested: int
+    findings: tuple[Finding, ...]
+    verdicts: tuple[Verdict, ...]

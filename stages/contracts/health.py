@@ -1,0 +1,67 @@
+"""`<run>/health.json`: signals measured on a run, and whether the run counts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from stages.contracts.artifact import Artifact, Frozen
+
+
+class Signal(Frozen):
+    """One dated measurement of a detector, with its evidence."""
+
+    detector: str
+    metric: str
+    severity: Literal["info", "warning", "severe"]
+    says: str
+    """One plain sentence with the numbers in it."""
+    onset: int | None = None
+    """First step concerned."""
+    detected: int | None = None
+    """Step at which a live detector could first have known."""
+    last: int | None = None
+    value: float | None = None
+    evidence: dict[str, Any] = {}
+
+
+class Detection(Frozen):
+    """A detector's answer. `looked` with no signals means: it looked and found none."""
+
+    detector: str
+    state: Literal["looked", "not_applicable", "not_observable"]
+    reason: str = ""
+    signals: tuple[Signal, ...] = ()
+
+
+class GateResult(Frozen):
+    """A declared health gate and whether the run passes it."""
+
+    gate: str
+    rule: str
+    """The rule as words, such as `truncated below 0.5 in the final window`."""
+    passed: bool | None
+    """null: could not be decided; the run is then not included."""
+    says: str
+
+
+class Health(Artifact):
+    """Signals, health gates, and whether the run is included in findings."""
+
+    SCHEMA: ClassVar[str] = "octavo.health/1"
+
+    run: str
+    condition: str
+    seed: int
+    card_id: str | None
+    """Card id from the history's metadata: which card the numbers belong to; null when there is no history."""
+    attempt: str | None
+    state: Literal["finished", "failed", "missing"]
+    steps_done: int | None
+    target_steps: int
+    failure: str | None = None
+    error: str | None = None
+    detections: tuple[Detection, ...]
+    gates: tuple[GateResult, ...]
+    included: bool
+    reasons: tuple[str, ...]
+    """Why not, when not included."""

@@ -1,0 +1,95 @@
+"""History, completions and evaluation tables: column names, metric names with units, states of a cell.
+
+The tables are Parquet files. `history.parquet` is long: one row a (step, metric, attempt). Four states of a cell stay apart:
+`value`, `nonfinite` (logged as NaN or Inf; value null), `null` (logged as "does not apply"; value null), and absent (no row).
+Parquet metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the attempt that wrote the file).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from stages.contracts.artifact import Frozen
+
+HISTORY_SCHEMA = "octavo.history/1"
+HISTORY_COLUMNS = ("attempt", "step", "tokens", "seconds", "metric", "value", "state")
+"""attempt text, step int, tokens int (cumulative, null if unknown), seconds float since the attempt began, value float."""
+
+COMPLETIONS_SCHEMA = "octavo.completions/1"
+COMPLETIONS_COLUMNS = ("attempt", "step", "prompt_id", "group", "text", "reward", "tokens", "truncated")
+"""step is the training step the text was made for (1-based; 0 in preflight), group counts within a step. Then per gate: gate_columns."""
+
+EVALUATION_SCHEMA = "octavo.evaluation/1"
+EVALUATION_COLUMNS = ("prompt_id", "sample", "text", "tokens", "truncated")
+"""Then per score: gate_columns. `attempt` of the adapter is in the metadata; null reward does not exist here."""
+
+State = Literal["value", "nonfinite", "null"]
+STATUSES = ("pass", "fail", "unknown", "not_reached")
+
+
+def gate_columns(gate: str) -> tuple[str, str, str]:
+    """Columns a gate adds to completions and evaluation: status (one of STATUSES), score (null when unknown), reason."""
+    return f"gate.{gate}.status", f"gate.{gate}.score", f"gate.{gate}.reason"
+
+
+class Metric(Frozen):
+    """A named column of history."""
+
+    name: str
+    unit: str
+    says: str
+    share: bool = False
+    """True when values lie in 0..1 by definition."""
+
+
+def _metric(name: str, unit: str, says: str, share: bool = False) -> tuple[str, Metric]:
+    return name, Metric(name=name, unit=unit, says=says, share=share)
+
+
+METRICS: dict[str, Metric] = dict(
+    [
+        _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out"),
+        _metric("group_range", "reward", "Mean over groups of (highest - lowest reward): what GRPO can compare"),
+        _metric("zero_signal_share", "share", "Share of groups whose known rewards are all equal", share=True),
+        _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True),
+        _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True),
+        _metric("completion_tokens", "tokens", "Mean length of completions"),
+        _metric("loss", "loss", "Logged loss; on-policy it is not progress (minus advantage-length covariance + beta x KL)"),
+        _metric("grad_norm", "norm", "Gradient norm before clipping"),
+        _metric("learning_rate", "1", "Learning rate of the step"),
+        _metric("entropy", "nats per token", "Mean token entropy of the policy"),
+        _metric("kl", "nats per token", "KL to the reference model, k3 estimator; absent when beta is 0"),
+        _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)"),
+        _metric("skipped", "count", "1 when the optimizer step was skipped for a non-finite gradient, else 0"),
+        _metric("reward_seconds", "s", "Wall time of scoring the step's completions"),
+        _metric("step_seconds", "s", "Wall time of the step"),
+    ]
+)
+
+GATE_METRICS: dict[str, Metric] = dict(
+    [
+        _metric("reach_share", "share", "Share of completions that reached the gate", share=True),
+        _metric("pass_share", "share", "Share of completions that passed the gate, of those with a known answer", share=True),
+        _metric("unknown_share", "share", "Share of completions for which the gate did not know, of those that reached it", share=True),
+        _metric("score", "score", "Mean unweighted score of the gate over the completions it knew"),
+        _metric("seconds", "s", "Wall time the gate took in the step"),
+    ]
+)
+
+_GATE = re.compile(r"(?:gate|evaluation)\.(?P<gate>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
+EVALUATION_MEASURES = ("pass_share", "score", "unknown_share")
+
+
+def metric(name: str) -> Metric | None:
+    """What a metric name means: history metrics, `gate.<gate>.<measure>` and `evaluation.<gate>.<measure>`; None if unknown."""
+    if name in METRICS:
+        return METRICS[name]
+    match = _GATE.fullmatch(name)
+    if not match or match["measure"] not in GATE_METRICS:
+        return None
+    if name.startswith("evaluation.") and match["measure"] not in EVALUATION_MEASURES:
+        return None
+    meaning = GATE_METRICS[match["measure"]]
+    where = "shared evaluation" if name.startswith("evaluation.") else "training"
+    return Metric(name=name, unit=meaning.unit, says=f"{meaning.says} (gate {match['gate']}, {where})", share=meaning.share)

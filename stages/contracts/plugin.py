@@ -1,0 +1,63 @@
+"""Plug-ins: one file a kind in `stages/train/rewards/` (gates) and `stages/analyse/detectors/` (detectors).
+
+The folder is the registry: a table of kinds would change the code hash of every old run. A gate module has a frozen
+`Settings` model (closed keys, every field described) and one function
+
+    def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]
+
+which never raises for anything a completion holds. A detector module has `Settings` and
+
+    def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+GATES = "stages.train.rewards"
+DETECTORS = "stages.analyse.detectors"
+_NOT_GATES = {"compose"}
+
+Status = Literal["pass", "fail", "unknown"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A completion as a gate sees it. `row` is the data row (prompt, tests ...); `key` is unique and stable, for seeded gates."""
+
+    text: str
+    row: Mapping[str, Any]
+    truncated: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a gate says of one completion. `score` lies in 0..1 and is None exactly when the status is unknown."""
+
+    status: Status
+    score: float | None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.score is None) != (self.status == "unknown"):
+            raise ValueError(f"a judgement of status {self.status!r} cannot have the score {self.score!r}")
+
+
+def kinds(package: str) -> list[str]:
+    """Names of all plug-ins of a package, sorted."""
+    folder = Path(__file__).parents[2].joinpath(*package.split("."))
+    return sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.ispkg and found.name not in _NOT_GATES)
+
+
+def load(package: str, kind: str) -> ModuleType:
+    """The plug-in's module. Raises KeyError for an unknown kind; only names from `kinds` are ever imported."""
+    if kind not in kinds(package):
+        raise KeyError(kind)
+    return importlib.import_module(f"{package}.{kind}")

@@ -1,0 +1,30 @@
+"""`<run>/train.card.json`: all that changes the result of one run, and nothing else."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from stages.contracts.artifact import Artifact
+from stages.contracts.grpo import GrpoSettings
+from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.reward_card import RewardCard
+
+
+class TrainCard(Artifact):
+    """One condition with one seed."""
+
+    SCHEMA: ClassVar[str] = "octavo.train_card/1"
+
+    experiment: str
+    condition: str
+    seed: int
+    null_control: bool
+    """A null control is trained without a signal on purpose: preflight never refuses it."""
+    model: ModelCard
+    data: DataCard
+    reward: RewardCard
+    train: GrpoSettings
+    device: Literal["cpu", "cuda"]
+    versions: dict[str, str]
+    """Library versions the result depends on, from the project's constraints.txt."""
+    code_hash: str

@@ -1,0 +1,59 @@
+"""What every stage does at its start and end: read its card, refuse a stale one, turn errors into plain messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, read
+from stages.contracts.code_hash import code_hash
+from stages.contracts.diagnostic import StageError
+
+A = TypeVar("A", bound=Artifact)
+ROOT = Path(__file__).parents[2]
+
+
+def card_id(card: Artifact) -> str:
+    """First 16 hex digits of the SHA-256 of the canonical card."""
+    return digest(dump(card))[:16]
+
+
+def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callable[[A], Iterable[str]] = lambda card: ()) -> A:
+    """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code."""
+    card = read(kind, path)
+    now = code_hash(ROOT, [*modules, *plugins(card)])
+    if card.code_hash != now:  # type: ignore[attr-defined]
+        raise StageError(
+            "S101",
+            f"{path} is stale: compiled for code {card.code_hash}, the code is now {now}",  # type: ignore[attr-defined]
+            why="the stage's code changed after the card was compiled, so the result would carry the wrong code hash",
+            fix="octavo compile && dvc repro",
+        )
+    return card
+
+
+def main(stage: Callable[[Path], int | None], usage: str) -> None:
+    """Run `stage(folder)` for the one argument of the command line; exit 0, 1 (with a message), 2 (usage) or what it returns."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(f"usage: {usage}", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        code = stage(Path(sys.argv[1]))
+    except StageError as error:
+        print(f"error {error.code}: {error.what}\n  why: {error.why}\n  fix: {error.fix}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except ArtifactError as error:
+        print(f"error S102: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except OSError as error:
+        print(
+            f"error S103: {error.strerror or error}: {error.filename or '(no file)'}\n"
+            "  why: the stage could not read or write a file (full disk, missing permission?)\n"
+            f"  fix: df -h . && ls -ld {os.path.dirname(str(error.filename)) if error.filename else '.'}",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
+    raise SystemExit(code or 0)
