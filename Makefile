@@ -1,0 +1,67 @@
+# octavo: `make demo` and `make test` need only Python 3.11+ (with venv) and make.
+VENV   ?= .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+PORT   ?= 8000
+export HF_HUB_OFFLINE ?= 1
+export DVC_NO_ANALYTICS ?= 1
+# dvc and the stages it starts call `python`: that of the virtual environment
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test check fix site serve bench data clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/octavo.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "octavo needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; exit 1; }
+	@echo "installing octavo and what it needs into $(VENV) (about 2 GB, some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/octavo.dev.installed: $(VENV)/octavo.installed
+	@echo "installing the tools for tests and checks"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experiment, build the site (about 8 minutes; a second time seconds)
+	@octavo compile
+	@dvc repro
+	@echo
+	@echo "The page:   build/site/experiments/quickstart.html   (open it in a browser; it works from the file system)"
+	@echo "The site:   make serve, then http://localhost:$(PORT)/"
+	@echo "The way back of a number:   $(BIN)/octavo trace quickstart shaped-vs-zero/evaluation.tests.pass_share/final"
+
+run: $(VENV)/octavo.installed  ## compile the specs and bring everything up to date
+	@octavo compile
+	@dvc repro
+
+test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/octavo.dev.installed  ## lint, types, floors, specs, reward examples, generated files
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports
+	@octavo check --rewards
+	@octavo compile --check
+
+fix: $(VENV)/octavo.dev.installed  ## format the code and recompile the specs
+	@ruff check --fix .
+	@ruff format .
+	@octavo compile
+
+serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000/
+	@$(BIN)/python -m http.server --directory build/site $(PORT)
+
+bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its baseline in the same run
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+data: $(VENV)/octavo.installed  ## write data/quickstart again (equal bytes)
+	@$(BIN)/python -m stages.train.corpus data/quickstart
+
+clean:  ## remove what is built; runs, ledgers and the DVC cache stay
+	@rm -rf build .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache
