@@ -1,0 +1,94 @@
+"""Collapse: a streak of steps without any signal, at least `patience` steps long.
+
+Patience counts steps, not rows. Onset (first step of the streak) and detection (the step at which a live detector could first
+have known) are reported apart. A log that is too coarse to see a streak of that length is refused, never called healthy.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.health import Detection, Signal
+from stages.contracts.series import Series, stride
+
+NAME = "collapse"
+
+
+class Settings(Frozen):
+    metric: str = Field(
+        "zero_signal_share",
+        description="Metric that tells whether a step had a signal.",
+        json_schema_extra={"unit": "name", "source": "within-group spread, which is what GRPO compares"},
+    )
+    at_least: float | None = Field(
+        1.0,
+        description="A step has no signal when the metric is at least this; null: not used.",
+        json_schema_extra={"unit": "unit of the metric", "source": "all groups constant: the advantage of every completion is zero"},
+    )
+    below: float | None = Field(
+        None,
+        description="A step has no signal when the metric is below this (for imported logs that hold only reward_std); null: not used.",
+        json_schema_extra={"unit": "unit of the metric", "source": "set by the spec; a prover report used reward_std below 0.05"},
+    )
+    patience: int = Field(
+        15,
+        ge=1,
+        description="Shortest streak that counts.",
+        json_schema_extra={"unit": "steps", "source": "early stopping of a prover report (patience 15)"},
+    )
+
+
+def detect(settings: Settings, series: Series) -> Detection:
+    """One signal a streak."""
+    values = series.values(settings.metric)
+    if not values:
+        return Detection(detector=NAME, state="not_observable", reason=f"{settings.metric} was not logged")
+    logged_every = stride([step for step, _ in values])
+    if logged_every > settings.patience / 3:
+        reason = f"logged every {logged_every} steps, which is too coarse for a streak of {settings.patience} steps"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
+    signals = []
+    streak: list[int] = []
+    for step, value in values:
+        if _silent(settings, value):
+            streak.append(step)
+            continue
+        signals += _signal(settings, series, streak, logged_every, ended=step)
+        streak = []
+    signals += _signal(settings, series, streak, logged_every, ended=None)
+    return Detection(detector=NAME, state="looked", signals=tuple(signals))
+
+
+def _silent(settings: Settings, value: float) -> bool:
+    if settings.at_least is not None and value >= settings.at_least:
+        return True
+    return settings.below is not None and value < settings.below
+
+
+def _signal(settings: Settings, series: Series, streak: list[int], logged_every: int, *, ended: int | None) -> list[Signal]:
+    if not streak or streak[-1] - streak[0] + 1 < settings.patience:
+        return []
+    onset, last = streak[0], streak[-1]
+    detected = next(step for step in streak if step - onset + 1 >= settings.patience)
+    length = last - onset + 1
+    says = f"no signal from step {onset} to step {last} ({length} steps); a live detector knows at step {detected}"
+    says += f"; a signal returned at step {ended}" if ended is not None else "; it lasts to the end of the log"
+    if logged_every > 1:
+        says += f"; logged every {logged_every} steps"
+    if series.null_control:
+        says += "; expected for a null control"
+    severity = "info" if series.null_control else "warning" if ended is not None else "severe"
+    return [
+        Signal(
+            detector=NAME,
+            metric=settings.metric,
+            severity=severity,
+            says=says,
+            onset=onset,
+            detected=detected,
+            last=last,
+            value=float(length),
+            evidence={"rows": len(streak), "stride": logged_every, "patience": settings.patience, "recovered": ended is not None},
+        )
+    ]

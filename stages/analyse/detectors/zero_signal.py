@@ -1,0 +1,108 @@
+"""Groups without signal: all known rewards of a group are equal (highest - lowest = 0), so GRPO has nothing to compare.
+
+Pooled over windows with k/n. It never looks at `reward_std`, which is the spread of the whole batch: it can be large while every
+group is constant, and a threshold on it misses binary rewards (the smallest non-zero value for 16 completions is 0.25).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.health import Detection, Signal
+from stages.contracts.series import Series, Share, first_above, pooled
+
+NAME = "zero_signal"
+
+
+class Settings(Frozen):
+    window: int = Field(
+        10, ge=1, description="Steps over which groups are pooled.", json_schema_extra={"unit": "steps", "source": "octavo's own choice"}
+    )
+    warn_above: float = Field(
+        0.3,
+        ge=0,
+        lt=1,
+        description="A larger pooled share of groups without signal is a warning.",
+        json_schema_extra={"unit": "share of groups", "source": "red flag of an OCaml GRPO report (`frac_zero_std > 0.30`)"},
+    )
+    severe_above: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        description="A larger pooled share in the last window is severe: almost no group teaches anything.",
+        json_schema_extra={"unit": "share of groups", "source": "octavo's own choice"},
+    )
+
+
+def detect(settings: Settings, series: Series) -> Detection:
+    """A signal for a missing reward, for too many groups without signal, and for a batch spread that hides them."""
+    rewards = series.cells("reward")
+    if rewards and all(value is None for _, value, _ in rewards):
+        return _found(_no_reward(len(rewards)))
+    shares, counted = _shares(series)
+    if not shares:
+        return Detection(detector=NAME, state="not_observable", reason="no within-group spread was logged (zero_signal_share, completions)")
+    hit = first_above(shares, settings.warn_above, settings.window)
+    if hit is None:
+        return _found()
+    last = pooled(shares, shares[-1].step - settings.window + 1, shares[-1].step)
+    whole = pooled(shares, shares[0].step, shares[-1].step)
+    share = last.k / last.n
+    groups = f"{share:.0%} of groups" + (f" ({last.k} of {last.n})" if counted else "")
+    says = f"{groups} had no reward spread in the last {settings.window} steps; "
+    says += f"above {settings.warn_above:.0%} first in steps {hit.first}-{hit.last}"
+    if series.null_control:
+        says += "; expected for a null control"
+    severity = "info" if series.null_control else "severe" if share > settings.severe_above else "warning"
+    evidence = {"k": last.k, "n": last.n, "all_k": whole.k, "all_n": whole.n} if counted else {"rows": len(shares)}
+    signal = Signal(
+        detector=NAME,
+        metric="zero_signal_share",
+        severity=severity,
+        says=says,
+        onset=hit.first,
+        detected=hit.last,
+        last=shares[-1].step,
+        value=share,
+        evidence=evidence,
+    )
+    return _found(signal, *_scale(series))
+
+
+def _shares(series: Series) -> tuple[list[Share], bool]:
+    """Groups without signal per step, and whether they are counts of groups (else shares in millionths, of imported logs)."""
+    if series.completions and series.completions.zero_signal:
+        return series.shares(series.completions.zero_signal), True
+    logged = series.values("zero_signal_share")
+    if logged:
+        return [Share(step, round(value * 1_000_000), 1_000_000) for step, value in logged], False
+    return [Share(step, int(value == 0.0) * 1_000_000, 1_000_000) for step, value in series.values("group_range")], False
+
+
+def _scale(series: Series) -> list[Signal]:
+    ranges = dict(series.values("group_range"))
+    hidden = [(step, value) for step, value in series.values("reward_std") if value > 0 and ranges.get(step) == 0.0]
+    if not hidden:
+        return []
+    step, value = hidden[0]
+    says = (
+        f"reward_std is {value:.3g} at step {step} while every group is constant ({len(hidden)} such steps): "
+        "the spread lies between prompts, and scaling by the batch hides that no group has a signal"
+    )
+    evidence = {"steps": len(hidden)}
+    severity = "info" if series.null_control else "warning"
+    return [
+        Signal(
+            detector=NAME, metric="reward_std", severity=severity, says=says, onset=step, last=hidden[-1][0], value=value, evidence=evidence
+        )
+    ]
+
+
+def _no_reward(rows: int) -> Signal:
+    says = f"no reward: all {rows} logged rewards are null, so no completion was ever scored"
+    return Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=1, evidence={"rows": rows})
+
+
+def _found(*signals: Signal) -> Detection:
+    return Detection(detector=NAME, state="looked", signals=signals)

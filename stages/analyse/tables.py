@@ -1,0 +1,216 @@
+"""History, completions and evaluation tables as analysis needs them: attempts merged, four states of a cell kept apart.
+
+A missing file and a file without rows are both an empty table: a failed run leaves little behind, and that is no error.
+Nothing is ever filled in: a metric that was not logged at a step has no row there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
+from stages.contracts.series import GRADIENT_METRICS, SKIPPED, Cell, NonFinite, classify, stride
+
+_TEXT_COLUMNS = ["attempt", "metric", "state"]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Rows of an attempt that a later one made again: the later one counts. Steps, both ends included."""
+
+    attempt: str
+    by: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric: parallel arrays, in order of steps. `values` is NaN where the state is not `value`."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    states: NDArray[np.object_]
+
+    def cells(self) -> tuple[Cell, ...]:
+        """The same as plain tuples, with None for what is no finite number."""
+        plain = np.where(np.isnan(self.values), None, self.values.astype(object))
+        return tuple(zip(self.steps.tolist(), plain.tolist(), self.states.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class History:
+    """A run's merged history. `card_id` and `attempt` are the file's own metadata, null when there is no file."""
+
+    path: Path
+    card_id: str | None
+    attempt: str | None
+    columns: Mapping[str, Column]
+    overlaps: tuple[Overlap, ...]
+    gradient: NonFinite
+    bad_steps: frozenset[int]
+    last_step: int
+    """Highest logged step; 0 when nothing was logged."""
+    stride: int
+
+    @property
+    def exists(self) -> bool:
+        return self.card_id is not None
+
+    def values(self, metric: str, first: int, last: int) -> NDArray[np.float64]:
+        """Finite values of the steps first..last that may enter statistics, in order."""
+        column = self.columns.get(metric)
+        if column is None:
+            return np.empty(0)
+        if self.gradient.since is not None:
+            last = min(last, self.gradient.since - 1)
+        kept = (column.steps >= first) & (column.steps <= last) & ~np.isnan(column.values)
+        if self.bad_steps:
+            kept &= ~np.isin(column.steps, sorted(self.bad_steps))
+        return column.values[kept]
+
+
+def read_history(path: Path) -> History:
+    """Read history.parquet. Raises ArtifactError when the file is broken or of another schema."""
+    frame, metadata = _read(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
+    if frame is None:
+        return History(path, None, None, {}, (), classify((), ()), frozenset(), 0, 1)
+    frame, overlaps = merge_attempts(frame)
+    columns = _columns(frame)
+    bad = _bad_steps(columns)
+    logged = {int(step) for name in (*GRADIENT_METRICS, SKIPPED) if name in columns for step in columns[name].steps}
+    steps = np.unique(frame["step"].to_numpy()).tolist()
+    return History(
+        path=path,
+        card_id=metadata.get("octavo.card_id", ""),
+        attempt=metadata.get("octavo.attempt"),
+        columns=columns,
+        overlaps=overlaps,
+        gradient=classify(logged, bad),
+        bad_steps=frozenset(bad),
+        last_step=steps[-1] if steps else 0,
+        stride=stride(steps),
+    )
+
+
+def merge_attempts(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...]]:
+    """Rows of the trajectory that counts. Attempts are in order of their first row; a later one replaces, from its first step on, all that came before.
+
+    Also rows beyond the later attempt's last step go: they belong to a trajectory that was given up.
+    """
+    codes, names = pd.factorize(frame["attempt"])
+    if len(names) <= 1:
+        return frame, ()
+    steps = frame["step"].to_numpy()
+    firsts = [int(steps[codes == code].min()) for code in range(len(names))]
+    kept = np.ones(len(frame), dtype=bool)
+    overlaps = []
+    for code in range(len(names) - 1):
+        by = min(range(code + 1, len(names)), key=lambda later: firsts[later])
+        again = (codes == code) & (steps >= firsts[by])
+        if again.any():
+            overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
+            kept &= ~again
+    return frame[kept], tuple(overlaps)
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, Column]:
+    """One Column a metric; of rows that repeat a (metric, step) the last one counts."""
+    codes, names = pd.factorize(frame["metric"])
+    steps = frame["step"].to_numpy(dtype=np.int64)
+    order = np.lexsort((np.arange(len(frame)), steps, codes))
+    codes, steps = codes[order], steps[order]
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = (codes[1:] != codes[:-1]) | (steps[1:] != steps[:-1])
+    order, codes, steps = order[last], codes[last], steps[last]
+    values = frame["value"].to_numpy(dtype=np.float64)[order]
+    states = np.asarray(frame["state"], dtype=object)[order]
+    odd = (states == "value") & ~np.isfinite(values)  # written by others: NaN under the state `value`
+    states[odd] = "nonfinite"
+    values = np.where(states == "value", values, np.nan)
+    edges = np.searchsorted(codes, np.arange(len(names) + 1))
+    slices = {str(name): slice(edges[code], edges[code + 1]) for code, name in enumerate(names)}
+    return {name: Column(steps[part], values[part], states[part]) for name, part in sorted(slices.items())}
+
+
+def _bad_steps(columns: Mapping[str, Column]) -> set[int]:
+    bad: set[int] = set()
+    for name in GRADIENT_METRICS:
+        if name in columns:
+            bad.update(columns[name].steps[columns[name].states == "nonfinite"].tolist())
+    if SKIPPED in columns:
+        bad.update(columns[SKIPPED].steps[columns[SKIPPED].values > 0].tolist())
+    return bad
+
+
+def read_completions(path: Path, gates: Sequence[str] = (), *, texts: bool = False) -> pd.DataFrame:
+    """Completions with attempts merged: step, group, reward, truncated, the status of each gate, and text when asked for."""
+    wanted = ["attempt", "step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in gates), *(["text"] if texts else [])]
+    frame, _ = _read(path, COMPLETIONS_SCHEMA, wanted, wanted)
+    return pd.DataFrame(columns=wanted) if frame is None else merge_attempts(frame)[0]
+
+
+@dataclass(frozen=True)
+class ScoreCounts:
+    """What one score of the shared evaluation said of a model's completions."""
+
+    passed: int
+    failed: int
+    unknown: int
+    score: float | None
+    """Mean score of the known ones; null when there are none."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    path: Path
+    attempt: str | None
+    """Attempt of the adapter that was evaluated; null when there is no file."""
+    scores: Mapping[str, ScoreCounts]
+
+
+def read_evaluation(path: Path, scores: Sequence[str]) -> Evaluation:
+    """Counts per score of evaluation.parquet; no scores when the file is missing or has no rows."""
+    wanted = [column for score in scores for column in gate_columns(score)[:2]]
+    frame, metadata = _read(path, EVALUATION_SCHEMA, wanted, wanted)
+    if frame is None or frame.empty:
+        return Evaluation(path, metadata.get("octavo.attempt"), {})
+    counts = {}
+    for score in scores:
+        status, value, _ = gate_columns(score)
+        said = frame[status].value_counts()
+        known = frame[value].dropna()
+        mean = float(known.mean()) if len(known) else None
+        counts[score] = ScoreCounts(*(int(said.get(word, 0)) for word in ("pass", "fail", "unknown")), mean)
+    return Evaluation(path, metadata.get("octavo.attempt"), counts)
+
+
+def _read(path: Path, schema: str, columns: Sequence[str], wanted: list[str]) -> tuple[pd.DataFrame | None, dict[str, str]]:
+    """Wanted columns and metadata of a Parquet file; (None, {}) when it does not exist."""
+    if not path.is_file():
+        return None, {}
+    try:
+        with pq.ParquetFile(path, read_dictionary=_TEXT_COLUMNS) as file:
+            metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+            missing = sorted(set(columns) - set(file.schema_arrow.names))
+            table: Any = None if missing else file.read(columns=wanted)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ArtifactError(
+            path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix="dvc checkout, or dvc repro"
+        ) from None
+    if metadata.get("octavo.schema") != schema:
+        found = metadata.get("octavo.schema")
+        raise ArtifactError(path, f"schema is {found!r}, expected {schema!r}", why="another version or another file", fix="dvc repro")
+    if missing:
+        raise ArtifactError(path, f"columns are missing: {', '.join(missing)}", why=f"{schema} has them", fix="octavo compile && dvc repro")
+    return table.to_pandas(), metadata
