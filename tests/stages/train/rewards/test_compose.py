@@ -1,0 +1,155 @@
+"""The composed reward: which gate decides, three values, and a trainer that never sees an exception, Inf or a wrong length."""
+
+import math
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.train.rewards.compose import Composed, Gate, check_examples, compose, sandbox, score_each
+
+FORMAT = GateCard(name="format", kind="format", settings={"max_chars": 3}, on_fail=0.0)
+MATCH = GateCard(name="match", kind="exact_match", settings={"column": "answer"})
+
+
+def answers(*texts, row=None):
+    return [Answer(text, {"answer": "yes"} if row is None else row, key=text) for text in texts]
+
+
+def composed(*outcomes, invert=False, on=None):
+    """A reward whose gates give these outcomes in order to every answer; `on` holds (on_pass, on_fail) a gate."""
+    gates = []
+    for number, outcome in enumerate(outcomes):
+        on_pass, on_fail = on[number] if on else (None, None)
+        card = GateCard(name=f"g{number}", kind="constant", settings={}, on_pass=on_pass, on_fail=on_fail)
+
+        def judge(settings, answers, outcome=outcome):
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome(answers) if callable(outcome) else [outcome for _ in answers]
+
+        gates.append(Gate(card, types.SimpleNamespace(judge=judge), None))
+    return Composed("r", tuple(gates), invert)
+
+
+def test_first_gate_that_decides():
+    scored = compose(RewardCard(name="r", gates=(FORMAT, MATCH))).score(answers("toolong", "yes", "no"))
+    assert scored.rewards == [0.0, 1.0, 0.0]
+    assert [one.status for one in scored.judgements["format"]] == ["fail", "pass", "pass"]
+    assert scored.judgements["match"][0] is None
+    assert [one.status for one in scored.judgements["match"][1:]] == ["pass", "fail"]
+    assert set(scored.seconds) == {"format", "match"} and all(value >= 0 for value in scored.seconds.values())
+
+
+def test_declared_rewards_and_the_last_gates_own_score():
+    passed, failed = Judgement("pass", 0.9), Judgement("fail", 0.2)
+    one = answers("a")
+    assert composed(passed, failed, on=[(0.7, None), (None, None)]).score(one).rewards == [0.7]
+    assert composed(failed, passed, on=[(0.7, None), (None, None)]).score(one).rewards == [0.9]
+    assert composed(passed, failed).score(one).rewards == [0.2]
+    assert composed(failed, failed, on=[(None, None), (None, 0.5)]).score(one).rewards == [0.5]
+    assert composed(failed, passed, on=[(None, 0.0), (None, None)]).score(one).rewards == [0.0]
+
+
+def test_inversion_turns_numbers_and_leaves_unknown():
+    scored = compose(RewardCard(name="r", gates=(MATCH,), invert=True)).score([*answers("yes", "no"), *answers("yes", row={"answer": 3})])
+    assert scored.rewards == [0.0, 1.0, None]
+
+
+def test_unknown_ends_the_way():
+    scored = composed(Judgement("unknown", None, "crash"), Judgement("pass", 1.0), on=[(1.0, 0.0), (None, None)]).score(answers("a"))
+    assert scored.rewards == [None]
+    assert scored.judgements["g1"] == [None]
+
+
+def test_a_gate_that_raises_is_unknown_for_its_batch():
+    scored = composed(ZeroDivisionError("boom \ud800")).score(answers("a", "b"))
+    assert scored.rewards == [None, None]
+    assert scored.judgements["g0"][0] == Judgement("unknown", None, "the gate broke: ZeroDivisionError: boom \\ud800")
+
+
+@pytest.mark.parametrize("broken", [lambda answers: [], lambda answers: None, lambda answers: [1] * len(answers)])
+def test_a_gate_that_answers_nonsense_is_unknown(broken):
+    scored = composed(broken).score(answers("a", "b"))
+    assert scored.rewards == [None, None]
+    assert [one.status for one in scored.judgements["g0"]] == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, -0.1, 1.1])
+def test_a_score_outside_0_to_1_is_unknown(score):
+    assert composed(Judgement("pass", score)).score(answers("a")).rewards == [None]
+
+
+def test_no_answers():
+    assert composed(Judgement("pass", 1.0)).score([]).rewards == []
+
+
+JUDGEMENTS = st.one_of(
+    st.just(Judgement("unknown", None)),
+    st.builds(Judgement, st.sampled_from(["pass", "fail"]), st.floats(0, 1)),
+    st.just(ValueError("x")),
+    st.just(lambda answers: []),
+)
+REWARDS = st.one_of(st.none(), st.floats(-2, 2))
+
+
+@given(st.lists(st.tuples(JUDGEMENTS, REWARDS, REWARDS), min_size=1, max_size=5), st.booleans(), st.integers(0, 4))
+def test_unknown_is_never_a_number(gates, invert, count):
+    texts = answers(*"abcd"[:count])
+    scored = composed(*(gate[0] for gate in gates), invert=invert, on=[gate[1:] for gate in gates]).score(texts)
+    assert len(scored.rewards) == count
+    for index, reward in enumerate(scored.rewards):
+        way = [said[index] for said in scored.judgements.values() if said[index] is not None]
+        assert way, "the first gate sees every answer"
+        assert (reward is None) == (way[-1].status == "unknown")
+        assert all(one.status != "unknown" for one in way[:-1])
+        assert reward is None or math.isfinite(reward)
+
+
+@given(st.lists(st.tuples(JUDGEMENTS, REWARDS, REWARDS), min_size=1, max_size=5))
+def test_inverted_is_one_minus(gates):
+    outcomes, on = [gate[0] for gate in gates], [gate[1:] for gate in gates]
+    (plain,) = composed(*outcomes, on=on).score(answers("a")).rewards
+    (turned,) = composed(*outcomes, on=on, invert=True).score(answers("a")).rewards
+    assert turned == (None if plain is None else 1.0 - plain)
+
+
+def test_broken_cards_are_refused_when_built():
+    with pytest.raises(ValueError, match="two gates"):
+        compose(RewardCard(name="r", gates=(MATCH, MATCH)))
+    with pytest.raises(ValueError, match="finite"):
+        compose(RewardCard(name="r", gates=(MATCH.model_copy(update={"on_pass": math.inf}),)))
+    with pytest.raises(KeyError):
+        compose(RewardCard(name="r", gates=(GateCard(name="g", kind="compose", settings={}),)))
+
+
+def test_score_each_sends_every_answer_to_every_gate():
+    judgements, seconds = score_each([FORMAT, MATCH], answers("toolong", "yes"))
+    assert [one.status for one in judgements["format"]] == ["fail", "pass"]
+    assert [one.status for one in judgements["match"]] == ["fail", "pass"]
+    assert set(seconds) == {"format", "match"}
+
+
+def test_examples_belong_to_the_reward_before_inversion():
+    reward = RewardCard(
+        name="r",
+        gates=(FORMAT, MATCH),
+        invert=True,
+        examples=(
+            ExampleCard(completion="yes", row={"answer": "yes"}, expect=1.0),
+            ExampleCard(completion="no", row={"answer": "yes"}, expect=1.0),
+            ExampleCard(completion="yes", row={}, expect=0.0),
+            ExampleCard(completion="long text", row={}, expect=0.0),
+        ),
+    )
+    outcomes = check_examples(reward)
+    assert [(one.got, one.ok) for one in outcomes] == [(1.0, True), (0.0, False), (None, False), (0.0, True)]
+    assert outcomes[1].why == "format: pass; match: fail (differs from column 'answer')"
+    assert outcomes[3].why == "format: fail (9 characters, more than 3)"
+
+
+def test_no_sandbox_where_no_gate_runs_code():
+    assert sandbox([FORMAT, MATCH]) == "none needed"

@@ -1,0 +1,111 @@
+"""constant, random, exact_match, format: right values on both sides, and what each does not know."""
+
+import hashlib
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from stages.contracts.plugin import GATES, Answer, Judgement, kinds, load
+from stages.train.rewards import constant, exact_match, format, random
+
+
+def test_kinds_of_gates():
+    assert kinds(GATES) == ["constant", "exact_match", "format", "python_tests", "random"]
+
+
+@pytest.mark.parametrize("kind", kinds(GATES))
+def test_every_field_is_described_and_closed(kind):
+    settings = load(GATES, kind).Settings
+    assert settings.model_config["frozen"] and settings.model_config["extra"] == "forbid"
+    for name, field in settings.model_fields.items():
+        assert field.description, name
+
+
+def test_units_of_fields():
+    fields = load(GATES, "python_tests").Settings.model_fields
+    assert fields["timeout"].json_schema_extra == {"unit": "s"}
+    assert fields["memory"].json_schema_extra == {"unit": "B"}
+    assert random.Settings.model_fields["p"].json_schema_extra == {"unit": "share"}
+
+
+def test_constant():
+    assert constant.judge(constant.Settings(score=0.0), [Answer("a", {}), Answer("", {})]) == [Judgement("pass", 0.0)] * 2
+    assert constant.judge(constant.Settings(score=0.25), [Answer("a", {})]) == [Judgement("pass", 0.25)]
+    with pytest.raises(ValidationError):
+        constant.Settings(score=1.5)
+    with pytest.raises(ValidationError):
+        constant.Settings(score=math.nan)
+
+
+def test_random_draw_is_a_function_of_the_key_alone():
+    expected = (int(hashlib.sha256(b"octavo.random\0step-1").hexdigest()[:16], 16) >> 11) / 2**53
+    assert random.draw("step-1") == expected
+    settings = random.Settings(distribution="uniform")
+    answers = [Answer(str(number), {}, key=f"k{number}") for number in range(8)]
+    forward = random.judge(settings, answers)
+    assert random.judge(settings, answers[::-1]) == forward[::-1]
+    assert [one.status for one in forward] == ["pass"] * 8
+    assert len({one.score for one in forward}) == 8
+
+
+def test_random_bernoulli_share_and_edges():
+    answers = [Answer("", {}, key=f"k{number}") for number in range(4000)]
+    scores = [one.score for one in random.judge(random.Settings(p=0.3), answers)]
+    assert set(scores) == {0.0, 1.0}
+    assert abs(sum(scores) / 4000 - 0.3) < 0.03  # four standard errors
+    assert {one.score for one in random.judge(random.Settings(p=0.0), answers)} == {0.0}
+    assert {one.status for one in random.judge(random.Settings(p=1.0), answers)} == {"pass"}
+
+
+def test_random_takes_any_key():
+    assert 0 <= random.draw("\ud800\0") < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "strip", "status"),
+    [
+        ("x*2", {"answer": "x*2"}, True, "pass"),
+        (" x*2\n", {"answer": "x*2"}, True, "pass"),
+        (" x*2\n", {"answer": "x*2"}, False, "fail"),
+        ("x*3", {"answer": "x*2"}, True, "fail"),
+        ("", {"answer": "x"}, True, "fail"),
+        ("x", {}, True, "unknown"),
+        ("1", {"answer": 1}, True, "unknown"),
+        ("None", {"answer": None}, True, "unknown"),
+    ],
+)
+def test_exact_match(text, row, strip, status):
+    (found,) = exact_match.judge(exact_match.Settings(column="answer", strip=strip), [Answer(text, row)])
+    assert found.status == status
+    assert found.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
+    assert (found.reason == "") == (status == "pass")
+
+
+@pytest.mark.parametrize(
+    ("rules", "text", "status", "reason"),
+    [
+        ({"pattern": "[-+*()x0-9 ]+"}, "(x*2)+3", "pass", ""),
+        ({"pattern": "[-+*()x0-9 ]+"}, "import os", "fail", "does not match the pattern"),
+        ({"pattern": "[-+*()x0-9 ]+"}, "x\n", "fail", "does not match the pattern"),
+        ({"pattern": "[-+*()x0-9 ]+"}, "", "fail", "does not match the pattern"),
+        ({"max_chars": 3}, "abc", "pass", ""),
+        ({"max_chars": 3}, "abcd", "fail", "4 characters, more than 3"),
+        ({"min_chars": 2}, "a", "fail", "1 characters, fewer than 2"),
+        ({"min_chars": 2}, "ab", "pass", ""),
+        ({"required": ["<a>", "</a>"]}, "<a>1</a>", "pass", ""),
+        ({"required": ["<a>", "</a>"]}, "<a>1", "fail", "the part '</a>' is missing"),
+        ({"pattern": "(a|aa)+(b|c)"}, "a" * 60, "unknown", "the pattern took more than 0.2 s"),
+    ],
+)
+def test_format(rules, text, status, reason, monkeypatch):
+    monkeypatch.setattr(format, "PATTERN_SECONDS", 0.2)
+    (found,) = format.judge(format.Settings(**rules), [Answer(text, {})])
+    assert (found.status, found.reason) == (status, reason)
+    assert found.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
+
+
+@pytest.mark.parametrize("rules", [{}, {"pattern": "("}, {"min_chars": 5, "max_chars": 4}, {"min_chars": -1}, {"patern": "a"}])
+def test_format_settings_that_make_no_sense(rules):
+    with pytest.raises(ValidationError):
+        format.Settings(**rules)
