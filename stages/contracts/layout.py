@@ -9,6 +9,7 @@ RUNS = Path("runs")
 MODELS = RUNS / "_models"
 CHECKPOINTS = Path(".cache/checkpoints")
 LOCKS = Path(".cache/locks")
+EVALUATIONS = Path(".cache/evaluations")
 BUILD = Path("build")
 
 

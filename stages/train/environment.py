@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.metadata
 import os
 import platform
+import signal
 import subprocess
+import warnings
 from typing import Literal
 
 RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
@@ -21,6 +25,8 @@ def prepare(device: Literal["cpu", "cuda"]) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    # transformers 5.24 renames the field; 5.17 knows only the old name, and TRL's own default is True, so it must be passed
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning)
 
 
 def versions() -> dict[str, str]:
@@ -49,3 +55,17 @@ def commit() -> str | None:
     if head.returncode != 0:
         return None
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def end_with_parent() -> None:
+    """Ask the kernel to send us SIGTERM when our parent ends, and turn SIGTERM into KeyboardInterrupt.
+
+    Killing dvc leaves its child running; an orphan would train on and write beside the next attempt. Linux only.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
+
+    signal.signal(signal.SIGTERM, stop)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG

@@ -24,7 +24,9 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
     """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     if not Path(card.path).is_dir():
         raise StageError(
             "S203",

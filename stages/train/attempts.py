@@ -1,0 +1,124 @@
+"""The attempts ledger of a run: who may train it now, what was tried, how it ended.
+
+The ledger is append-only and lives in git; two lines an attempt. A start without an end means that the process was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.attempt import Attempt, Ended, FailureClass, Started, read_attempts
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
+from stages.train.environment import commit, host_class, versions
+
+
+class Stopped(Exception):
+    """Training must stop now, for a reason that is known. `failure` is its class, the message one plain sentence."""
+
+    def __init__(self, failure: FailureClass, message: str) -> None:
+        super().__init__(message)
+        self.failure: FailureClass = failure
+
+
+@contextlib.contextmanager
+def lock(run: RunFolder) -> Iterator[None]:
+    """Hold the run for this process. Raises StageError S210 when a live process trains it (killing dvc leaves its child running)."""
+    path = LOCKS / f"{run.root.parent.name}--{run.name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            owner = stream.read().strip() or "unknown"
+            raise StageError(
+                "S210",
+                f"process {owner} is training {run.root} right now",
+                why="two attempts of one run would mix their files",
+                fix=f"wait for it, or end it with `kill {owner}`, then dvc repro",
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield
+
+
+def checkpoints(card_id: str) -> Path:
+    """Folder of a card's checkpoints and journal, outside DVC's outs so that a killed run can resume."""
+    return CHECKPOINTS / card_id
+
+
+def begin(run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: str, resumed_from: int | None) -> Started:
+    """Append the start of a new attempt."""
+    number = len(read_attempts(run.attempts)) + 1
+    started = Started(
+        attempt=f"{run.name}-a{number}-{secrets.token_hex(2)}",
+        number=number,
+        at=_now(),
+        card_id=card_id,
+        commit=commit(),
+        host=host_class(),
+        devices=devices,
+        versions=versions(),
+        sandbox=sandbox,
+        resumed_from=resumed_from,
+    )
+    _append(run.attempts, started)
+    return started
+
+
+def end(run: RunFolder, started: Started, *, failure: FailureClass | None, error: str | None, last_step: int, seconds: float) -> Ended:
+    """Append the end of an attempt; it finished when there is no failure."""
+    ended = Ended(
+        attempt=started.attempt,
+        at=_now(),
+        outcome="failed" if failure else "finished",
+        failure=failure,
+        last_step=last_step,
+        seconds=round(seconds, 1),
+        error=error[:500] if error else None,
+    )
+    _append(run.attempts, ended)
+    return ended
+
+
+def latest(run: RunFolder, card_id: str) -> Attempt | None:
+    """The latest attempt under a card, if any."""
+    return next((attempt for attempt in reversed(read_attempts(run.attempts)) if attempt.started.card_id == card_id), None)
+
+
+def classify(error: BaseException) -> tuple[FailureClass, str]:
+    """Failure class and one sentence for an exception that ended training. Types decide; text only names the class `bug`."""
+    if isinstance(error, Stopped):
+        return error.failure, str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", str(error) or "stopped by a signal"
+    name = type(error).__name__
+    if name == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "out_of_memory", f"{name}: {error}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return "disk", f"{error.strerror}: {error.filename}"
+    if isinstance(error, StageError):
+        return "data", error.what
+    return "bug", f"{name}: {error}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def _append(path: Path, entry: Frozen) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(("\n" if torn else "") + entry.model_dump_json() + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,44 @@
+"""What listens to the trainer: the recorder of our history. Imported late, transformers is slow to load."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from transformers import TrainerCallback
+
+from stages.train.guards import NonfiniteGuard
+from stages.train.progress import Progress
+from stages.train.recorder import Cell, Journal, cell
+from stages.train.scoring import TrainingReward
+
+RENAMED = {"step_time": "step_seconds"}
+DROPPED = {"reward", "epoch", "num_tokens", "completions/mean_length", "completions/clipped_ratio", "total_flos"}
+"""Logged by TRL under another meaning, or measured by ourselves in TrainingReward."""
+
+
+class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
+    """Writes one journal line for each logged step: our own metrics first, then everything TRL logged."""
+
+    def __init__(self, journal: Journal, reward: TrainingReward, guard: NonfiniteGuard, progress: Progress, attempt: str) -> None:
+        self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
+        self.begun = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
+        if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
+            return
+        step = state.global_step
+        cells: dict[str, Cell] = self.reward.pending.pop(step, {})
+        for name, value in logs.items():
+            if name not in DROPPED and not name.startswith("rewards/"):
+                cells[RENAMED.get(name, name)] = cell(value)
+        cells["skipped"] = float(self.guard.skipped)
+        tokens = logs.get("num_tokens")
+        self.journal.step(
+            attempt=self.attempt,
+            step=step,
+            tokens=int(tokens) if tokens is not None else None,
+            seconds=time.monotonic() - self.begun,
+            cells=cells,
+        )
+        self.progress.step(step, cells)

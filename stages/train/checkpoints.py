@@ -1,0 +1,40 @@
+"""Which checkpoint a new attempt may go on from. An incomplete one would silently restart the optimizer, so it is not used."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors", "adapter_config.json")
+
+
+def newest(folder: Path) -> tuple[Path, int] | None:
+    """(folder, step) of the newest complete checkpoint under the trainer's output folder; incomplete ones are removed."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        step = _step(path)
+        if step is None:
+            shutil.rmtree(path)
+        else:
+            found.append((step, path))
+    if not found:
+        return None
+    step, path = max(found)
+    return path, step
+
+
+def _step(path: Path) -> int | None:
+    if any(not (path / name).is_file() or (path / name).stat().st_size == 0 for name in NEEDED):
+        return None
+    try:
+        return int(json.loads((path / "trainer_state.json").read_text())["global_step"])
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def copy_adapter(checkpoint: Path, adapter: Path) -> None:
+    """The adapter's own files of a checkpoint, without optimizer and trainer state."""
+    adapter.mkdir(parents=True, exist_ok=True)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy2(checkpoint / name, adapter / name)

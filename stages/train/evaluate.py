@@ -1,0 +1,112 @@
+"""Stage: the shared evaluation. Same prompts, same sampling, same scores for every run and for the untrained model.
+
+    python -m stages.train.evaluate runs/<experiment>
+
+One process for all runs, without TRL. A run whose adapter and card were evaluated before is copied from a cache, so that a new
+seed costs one evaluation.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from stages.contracts.artifact import digest, dump, file_digest, read
+from stages.contracts.attempt import Outcome
+from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
+from stages.contracts.plugin import Answer
+from stages.contracts.stage import card_id, main, open_card
+from stages.train.data import Row, read_rows
+from stages.train.environment import prepare
+from stages.train.model import load_base, sample
+from stages.train.recorder import write_evaluation
+from stages.train.rewards.compose import score_each
+from stages.train.scoring import gate_cells, gate_modules
+
+MODULE = "stages.train.evaluate"
+
+
+def evaluate(folder: Path) -> None:
+    """Write evaluation.parquet of the untrained model and of every run; a run that did not finish gets an empty table."""
+    experiment = ExperimentFolder(folder)
+    card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
+    prepare(card.device)
+    rows = read_rows(card.data, "/data")
+    yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + file_digest(Path(card.model.path)))
+    model = _Model(card)
+    for run in (experiment.untrained, *(experiment.run(name) for name in card.runs)):
+        attempt = "untrained"
+        if run != experiment.untrained:
+            outcome = read(Outcome, run.outcome)
+            attempt = outcome.attempt
+            if not outcome.finished:
+                write_evaluation(run.evaluation, [], [gate.name for gate in card.scores], card_id=card_id(card), attempt=attempt)
+                print(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed", flush=True)
+                continue
+        adapter = None if run == experiment.untrained else run.adapter
+        kept = EVALUATIONS / f"{digest(yardstick + attempt + (file_digest(adapter) if adapter else ''))[:32]}.parquet"
+        if not kept.exists():
+            _evaluate(card, run, model, adapter, rows, attempt)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(run.evaluation, kept)
+        else:
+            run.root.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, run.evaluation)
+        print(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}", flush=True)
+
+
+class _Model:
+    """The base model, loaded once when first needed; adapters are put on and taken off."""
+
+    def __init__(self, card: EvaluateCard) -> None:
+        self.card = card
+        self.base: Any = None
+        self.tokenizer: Any = None
+
+    def with_adapter(self, adapter: Path | None) -> tuple[Any, Any]:
+        if self.base is None:
+            self.base, self.tokenizer = load_base(self.card.model, self.card.device)
+        if adapter is None:
+            return self.base, self.tokenizer
+        from peft import PeftModel
+
+        return PeftModel.from_pretrained(self.base, str(adapter)).to(self.card.device), self.tokenizer
+
+
+def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path | None, rows: list[Row], attempt: str) -> None:
+    network, tokenizer = model.with_adapter(adapter)
+    sampled = sample(
+        network,
+        tokenizer,
+        [row[card.data.prompt] for row in rows],
+        per_prompt=card.samples,
+        max_tokens=card.max_completion_length,
+        temperature=card.temperature,
+        top_p=card.top_p,
+        seed=card.seed,
+    )
+    if adapter is not None:
+        model.base = network.unload()
+    flat = [(row, number, found) for row, several in zip(rows, sampled, strict=True) for number, found in enumerate(several)]
+    answers = [
+        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:{row['id']}:{number}") for row, number, found in flat
+    ]
+    judgements, _ = score_each(card.scores, answers)
+    table = [
+        {
+            "prompt_id": row["id"],
+            "sample": number,
+            "text": found.text,
+            "tokens": found.tokens,
+            "truncated": found.truncated,
+            **gate_cells({gate: judged[place] for gate, judged in judgements.items()}),
+        }
+        for place, (row, number, found) in enumerate(flat)
+    ]
+    write_evaluation(run.evaluation, table, list(judgements), card_id=card_id(card), attempt=attempt)
+
+
+if __name__ == "__main__":
+    main(evaluate, "python -m stages.train.evaluate runs/<experiment>")

@@ -1,0 +1,55 @@
+"""Guards of a training run: non-finite gradients are skipped and counted; an adapter that did not change is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from stages.contracts.grpo import Guards
+from stages.train.attempts import Stopped
+
+
+class NonfiniteGuard(TrainerCallback):  # type: ignore[misc]
+    """Looks at gradients before each optimizer step. A NaN loss is logged as 0.0 by the trainer, so the gradient is the evidence."""
+
+    def __init__(self, guards: Guards) -> None:
+        self.guards = guards
+        self.in_a_row = 0
+        self.skipped = False
+        """Whether the latest step was skipped."""
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **rest: Any) -> None:
+        self.skipped = not _finite(parameter.grad for parameter in model.parameters())
+        if not self.skipped:
+            self.in_a_row = 0
+            return
+        self.in_a_row += 1
+        if self.guards.skip_nonfinite_gradients:
+            model.zero_grad(set_to_none=True)  # the optimizer leaves parameters without a gradient alone
+        if self.in_a_row >= self.guards.stop_after_skipped:
+            raise Stopped(
+                "nonfinite", f"{self.in_a_row} steps in a row had a non-finite gradient, the last one step {state.global_step + 1}"
+            )
+
+
+def _finite(gradients: Iterable[torch.Tensor | None]) -> bool:
+    found = [gradient for gradient in gradients if gradient is not None]
+    return not found or bool(torch.isfinite(torch.stack(torch._foreach_norm(found))).all())
+
+
+def adapter_state(model: Any) -> dict[str, torch.Tensor]:
+    """Copies of the trainable weights."""
+    return {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
+
+
+def adapter_change(start: dict[str, torch.Tensor], model: Any) -> float:
+    """Largest absolute change of a trainable weight since the start. Raises Stopped when a weight is not finite."""
+    largest = 0.0
+    for name, value in adapter_state(model).items():
+        if not torch.isfinite(value).all():
+            raise Stopped("nonfinite", f"the adapter holds non-finite weights at the end, in {name}")
+        largest = max(largest, float((value - start[name]).abs().max()))
+    return largest

@@ -1,0 +1,151 @@
+"""Our own history: a journal that survives any kill while training, Parquet files at the end.
+
+The journal lies beside the checkpoints, outside DVC's outs (DVC deletes outs before it runs a stage). One JSON line a step holds
+the step's cells, one line a step holds its completions. A cell is a number, null ("does not apply"), or {"nonfinite": "nan"}.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
+
+Cell = float | None | dict[str, str]
+
+
+def cell(value: float | None) -> Cell:
+    """A logged value as the journal holds it: NaN and Infinity stay apart from null."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else {"nonfinite": str(number)}
+
+
+class Journal:
+    """Append-only history and completions of a run under one card. One write a line, flushed: a killed process loses no step."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.history = folder / "history.jsonl"
+        self.completions = folder / "completions.jsonl"
+
+    def step(self, *, attempt: str, step: int, tokens: int | None, seconds: float, cells: Mapping[str, Cell]) -> None:
+        """Record the cells of one step. `tokens` counts from the start of the run, `seconds` from the start of the attempt."""
+        _append(self.history, {"attempt": attempt, "step": step, "tokens": tokens, "seconds": round(seconds, 3), "cells": dict(cells)})
+
+    def batch(self, *, attempt: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Record the completions made for one step."""
+        _append(self.completions, {"attempt": attempt, "step": step, "rows": list(rows)})
+
+    def history_rows(self) -> list[dict[str, Any]]:
+        """The long table: rows of all attempts under this card, as HISTORY_COLUMNS."""
+        rows = []
+        for line in _lines(self.history):
+            shared = {key: line[key] for key in ("attempt", "step", "tokens", "seconds")}
+            for metric, found in line["cells"].items():
+                state = "null" if found is None else "nonfinite" if isinstance(found, dict) else "value"
+                rows.append({**shared, "metric": metric, "value": found if state == "value" else None, "state": state})
+        return rows
+
+    def completion_rows(self) -> list[dict[str, Any]]:
+        """All completions of all attempts under this card."""
+        return [{"attempt": line["attempt"], "step": line["step"], **row} for line in _lines(self.completions) for row in line["rows"]]
+
+    def last_step(self) -> int:
+        """Highest step in the history; 0 when there is none."""
+        return max((line["step"] for line in _lines(self.history)), default=0)
+
+
+def _append(path: Path, entry: Mapping[str, Any]) -> None:
+    data = (json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "surrogatepass")
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        end = os.lseek(handle, 0, os.SEEK_END)
+        if end and os.pread(handle, 1, end - 1) != b"\n":  # a line torn by a kill: close it, so that ours stands alone
+            data = b"\n" + data
+        os.write(handle, data)
+    finally:
+        os.close(handle)
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                continue  # torn by a kill; the step is trained again after the resume
+
+
+def write_history(path: Path, rows: Sequence[Mapping[str, Any]], *, card_id: str, attempt: str) -> None:
+    """Write history.parquet (see stages/contracts/history.py). No rows give an empty table with the right columns."""
+    import pyarrow as pa
+
+    types = (pa.string(), pa.int64(), pa.int64(), pa.float64(), pa.string(), pa.float64(), pa.string())
+    schema = pa.schema(list(zip(HISTORY_COLUMNS, types, strict=True)))
+    _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt)
+
+
+def write_completions(path: Path, rows: Sequence[Mapping[str, Any]], gates: Sequence[str], *, card_id: str, attempt: str) -> None:
+    """Write completions.parquet: COMPLETIONS_COLUMNS, then three columns a gate."""
+    import pyarrow as pa
+
+    columns = [
+        ("attempt", pa.string()),
+        ("step", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("group", pa.int64()),
+        ("text", pa.string()),
+        ("reward", pa.float64()),
+        ("tokens", pa.int64()),
+        ("truncated", pa.bool_()),
+    ]
+    _write(path, rows, pa.schema(columns + _gate_fields(gates)), COMPLETIONS_SCHEMA, card_id, attempt)
+
+
+def write_evaluation(path: Path, rows: Sequence[Mapping[str, Any]], scores: Sequence[str], *, card_id: str, attempt: str) -> None:
+    """Write evaluation.parquet: EVALUATION_COLUMNS, then three columns a score."""
+    import pyarrow as pa
+
+    columns = [
+        ("prompt_id", pa.string()),
+        ("sample", pa.int64()),
+        ("text", pa.string()),
+        ("tokens", pa.int64()),
+        ("truncated", pa.bool_()),
+    ]
+    _write(path, rows, pa.schema(columns + _gate_fields(scores)), EVALUATION_SCHEMA, card_id, attempt)
+
+
+def _gate_fields(gates: Sequence[str]) -> list[tuple[str, Any]]:
+    import pyarrow as pa
+
+    return [(name, kind) for gate in gates for name, kind in zip(gate_columns(gate), (pa.string(), pa.float64(), pa.string()), strict=True)]
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str, card_id: str, attempt: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = {"octavo.schema": name, "octavo.card_id": card_id, "octavo.attempt": attempt}
+    columns = {field.name: [_safe(row.get(field.name)) for row in rows] for field in schema}
+    table = pa.table(columns, schema=schema.with_metadata(metadata))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        pq.write_table(table, temporary, compression="zstd")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _safe(value: Any) -> Any:
+    """Text without lone surrogates, which Parquet cannot hold."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

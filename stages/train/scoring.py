@@ -1,0 +1,134 @@
+"""The one reward function that the trainer sees: it scores a batch through the gates and records what each gate said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stages.contracts.history import gate_columns
+from stages.contracts.plugin import GATES, Answer, Judgement
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.train.attempts import Stopped
+from stages.train.recorder import Cell, Journal, cell
+from stages.train.rewards.compose import Scored, compose
+
+
+def gate_modules(gates: Iterable[GateCard]) -> list[str]:
+    """Modules of the plug-ins that these gates name: part of a card's code hash."""
+    return [f"{GATES}.{kind}" for kind in sorted({gate.kind for gate in gates})]
+
+
+def completion_rows(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int], size: int) -> list[dict[str, Any]]:
+    """Rows of completions.parquet without attempt and step, for a batch in groups of `size`."""
+    return [
+        {
+            "prompt_id": answer.row["id"],
+            "group": place // size,
+            "text": answer.text,
+            "reward": scored.rewards[place],
+            "tokens": tokens[place],
+            "truncated": answer.truncated,
+            **gate_cells({gate: judged[place] for gate, judged in scored.judgements.items()}),
+        }
+        for place, answer in enumerate(answers)
+    ]
+
+
+def gate_cells(judgements: Mapping[str, Judgement | None]) -> dict[str, Any]:
+    """The three columns of each gate; a gate that was not reached has the status `not_reached`."""
+    cells: dict[str, Any] = {}
+    for gate, judgement in judgements.items():
+        status, score, reason = gate_columns(gate)
+        cells[status] = judgement.status if judgement else "not_reached"
+        cells[score] = judgement.score if judgement else None
+        cells[reason] = judgement.reason if judgement else ""
+    return cells
+
+
+def zero_signal_groups(rewards: Sequence[float | None], size: int) -> tuple[int, list[float]]:
+    """(groups whose known rewards are all equal, range of each group). A group with fewer than two known rewards has no signal."""
+    ranges = []
+    for start in range(0, len(rewards), size):
+        known = [reward for reward in rewards[start : start + size] if reward is not None]
+        ranges.append(max(known) - min(known) if len(known) > 1 else 0.0)
+    return sum(1 for found in ranges if found == 0.0), ranges
+
+
+def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int], size: int) -> dict[str, Cell]:
+    """Metrics of a batch (stages/contracts/history.py). Shares of nothing are null, never 0."""
+    rewards = scored.rewards
+    known = [reward for reward in rewards if reward is not None]
+    silent, ranges = zero_signal_groups(rewards, size)
+    cells: dict[str, Cell] = {
+        "reward": _share(sum(known), len(known)),
+        "group_range": _share(sum(ranges), len(ranges)),
+        "zero_signal_share": _share(silent, len(ranges)),
+        "unknown_share": _share(len(rewards) - len(known), len(rewards)),
+        "truncated": _share(sum(answer.truncated for answer in answers), len(answers)),
+        "completion_tokens": _share(sum(tokens), len(tokens)),
+    }
+    for gate, judgements in scored.judgements.items():
+        reached = [judgement for judgement in judgements if judgement is not None]
+        decided = [judgement for judgement in reached if judgement.status != "unknown"]
+        cells[f"gate.{gate}.reach_share"] = _share(len(reached), len(judgements))
+        cells[f"gate.{gate}.pass_share"] = _share(sum(judgement.status == "pass" for judgement in decided), len(decided))
+        cells[f"gate.{gate}.unknown_share"] = _share(len(reached) - len(decided), len(reached))
+        cells[f"gate.{gate}.score"] = _share(sum(judgement.score or 0.0 for judgement in decided), len(decided))
+        cells[f"gate.{gate}.seconds"] = cell(scored.seconds[gate])
+    return cells
+
+
+def _share(part: float, whole: int) -> Cell:
+    return cell(part / whole) if whole else None
+
+
+class TrainingReward:
+    """Reward function in TRL's form. Never raises for a completion; stops the attempt when too many rewards are unknown."""
+
+    __name__ = "reward"  # TRL names its columns after the function
+
+    def __init__(
+        self,
+        card: RewardCard,
+        *,
+        rows: Mapping[str, Mapping[str, Any]],
+        seed: int,
+        group: int,
+        ends: set[int],
+        journal: Journal,
+        attempt: str,
+    ) -> None:
+        self.card, self.rows, self.seed, self.group, self.ends = card, rows, seed, group, ends
+        self.journal, self.attempt = journal, attempt
+        self.composed = compose(card)
+        self.pending: dict[int, dict[str, Cell]] = {}
+        """Metrics by training step, taken by the recorder when the trainer logs the step."""
+
+    def __call__(
+        self, prompts: list[str], completions: list[str], completion_ids: list[list[int]], *, id: list[str], trainer_state: Any, **rest: Any
+    ) -> list[float | None]:
+        step = trainer_state.global_step + 1
+        begun = time.perf_counter()
+        answers = [
+            Answer(
+                text=text,
+                row=self.rows[name],
+                truncated=not ids or ids[-1] not in self.ends,
+                key=f"{self.seed}:{step}:{name}:{place}",
+            )
+            for place, (text, ids, name) in enumerate(zip(completions, completion_ids, id, strict=True))
+        ]
+        scored = self.composed.score(answers)
+        tokens = [len(ids) for ids in completion_ids]
+        cells = batch_cells(scored, answers, tokens, self.group)
+        cells["reward_seconds"] = cell(time.perf_counter() - begun)
+        self.pending[step] = cells
+        rows = completion_rows(scored, answers, tokens, self.group)
+        self.journal.batch(attempt=self.attempt, step=step, rows=rows)
+        unknown = sum(reward is None for reward in scored.rewards)
+        if unknown > self.card.unknown_limit * len(answers):
+            reasons = (found.reason for judged in scored.judgements.values() for found in judged if found and found.status == "unknown")
+            limit = f"above the limit of {self.card.unknown_limit:.0%}"
+            raise Stopped("verifier", f"{unknown} of {len(answers)} rewards of step {step} are unknown, {limit}: {next(reasons, '')}")
+        return scored.rewards

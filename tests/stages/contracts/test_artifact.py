@@ -1,0 +1,73 @@
+import json
+import os
+
+import pytest
+
+from stages.contracts.artifact import ArtifactError, canonical_json, dump, file_digest, finite, load_json, read, write, write_text
+from stages.contracts.retry import Retry
+
+
+def test_a_written_artifact_reads_back_and_names_its_schema(tmp_path):
+    path = tmp_path / "retry.json"
+    write(path, Retry(after="shaped-s1-a2-0f3c"))
+    assert path.read_text() == '{\n  "after": "shaped-s1-a2-0f3c",\n  "schema": "octavo.retry/1"\n}\n'
+    assert read(Retry, path) == Retry(after="shaped-s1-a2-0f3c")
+
+
+def test_canonical_json_has_sorted_keys_and_refuses_nan():
+    assert canonical_json({"b": 1, "a": "é"}) == '{\n  "a": "é",\n  "b": 1\n}\n'
+    with pytest.raises(ValueError):
+        canonical_json({"loss": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "not JSON"),
+        ("[1]", "schema is None"),
+        ('{"schema": "octavo.retry/9"}', "schema is 'octavo.retry/9', expected 'octavo.retry/1'"),
+        ('{"schema": "octavo.retry/1", "befor": 1}', "befor: Extra inputs"),
+        ('{"schema": "octavo.retry/1", "after": 3}', "after: Input should be a valid string"),
+    ],
+)
+def test_a_broken_artifact_is_refused_with_place_why_and_fix(tmp_path, text, part):
+    path = tmp_path / "retry.json"
+    path.write_text(text)
+    with pytest.raises(ArtifactError) as caught:
+        read(Retry, path)
+    assert part in str(caught.value)
+    assert str(path) in str(caught.value) and "why:" in str(caught.value) and "fix:" in str(caught.value)
+
+
+def test_files_of_other_writers_may_hold_bare_nan(tmp_path):
+    path = tmp_path / "trainer_state.json"
+    path.write_text('{"loss": NaN, "grad_norm": Infinity}')
+    assert json.dumps(load_json(path)) == '{"loss": NaN, "grad_norm": Infinity}'
+    assert finite(load_json(path)["loss"]) is None
+    assert finite(0.5) == 0.5
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
+    path = tmp_path / "card.json"
+    write_text(path, "old\n")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(path, "new\n")
+    assert path.read_text() == "old\n"
+    assert [found.name for found in tmp_path.iterdir()] == ["card.json"]
+
+
+def test_the_digest_of_a_folder_depends_on_names_and_content(tmp_path):
+    for folder, name, text in (("a", "x", "1"), ("b", "x", "1"), ("c", "y", "1"), ("d", "x", "2")):
+        write_text(tmp_path / folder / name, text)
+    digests = [file_digest(tmp_path / folder) for folder in "abcd"]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_equal_content_gives_equal_bytes():
+    assert dump(Retry(after="a")) == dump(Retry.model_validate({"after": "a"}))

@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.attempt import Ended, Started, read_attempts
+
+
+def started(number, at="2026-01-01T00:00:00Z"):
+    return Started(
+        attempt=f"shaped-s1-a{number}-00ff",
+        number=number,
+        at=at,
+        card_id="c0",
+        commit=None,
+        host="linux-x86_64-2cpu",
+        devices=("cpu",),
+        versions={},
+        sandbox="bubblewrap",
+        resumed_from=None,
+    )
+
+
+def ended(number, outcome="finished", failure=None):
+    return Ended(
+        attempt=f"shaped-s1-a{number}-00ff", at="2026-01-01T00:01:00Z", outcome=outcome, failure=failure, last_step=60, seconds=60.0
+    )
+
+
+def ledger(path, *entries, tail=""):
+    path.write_text("".join(entry.model_dump_json() + "\n" for entry in entries) + tail)
+    return path
+
+
+def test_a_start_without_an_end_is_a_killed_attempt(tmp_path):
+    found = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(2, "2026-01-01T01:00:00Z"), ended(2)))
+    assert [attempt.state for attempt in found] == ["killed", "finished"]
+    assert found[1].ended.last_step == 60
+
+
+def test_no_ledger_means_no_attempts(tmp_path):
+    assert read_attempts(tmp_path / "attempts.jsonl") == ()
+
+
+def test_lines_in_the_order_of_a_union_merge_still_pair_up(tmp_path):
+    later = "2026-01-02T00:00:00Z"
+    found = read_attempts(ledger(tmp_path / "attempts.jsonl", ended(2, "failed", "nonfinite"), started(2, later), started(1), ended(1)))
+    assert [(attempt.started.number, attempt.state) for attempt in found] == [(1, "finished"), (2, "failed")]
+
+
+def test_a_torn_last_line_is_left_out_and_a_broken_line_is_named(tmp_path):
+    path = ledger(tmp_path / "attempts.jsonl", started(1), tail='{"event": "ended", "att')
+    assert [attempt.state for attempt in read_attempts(path)] == ["killed"]
+    path.write_text(path.read_text() + "\n" + started(2).model_dump_json() + "\n")
+    with pytest.raises(ArtifactError, match=r"attempts.jsonl:2: broken ledger line"):
+        read_attempts(path)
+
+
+def test_a_repeated_line_counts_once(tmp_path):
+    found = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(1), ended(1), ended(1)))
+    assert len(found) == 1 and json.loads(found[0].ended.model_dump_json())["outcome"] == "finished"

@@ -1,0 +1,97 @@
+import subprocess
+import sys
+
+import pytest
+
+from stages.contracts.attempt import read_attempts
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import RunFolder
+from stages.train.attempts import Stopped, begin, classify, end, latest, lock
+from stages.train.checkpoints import NEEDED, newest
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return RunFolder(tmp_path / "runs/quickstart/shaped-s1")
+
+
+def begun(run, card="c1"):
+    return begin(run, card, devices=("cpu",), sandbox="bubblewrap", resumed_from=None)
+
+
+def test_attempts_are_numbered_and_the_ledger_keeps_them_all(run):
+    first = begun(run)
+    second = begun(run)
+    end(run, second, failure="nonfinite", error="x" * 900, last_step=7, seconds=1.26)
+    third = begun(run, card="c2")
+    end(run, third, failure=None, error=None, last_step=60, seconds=2.0)
+    found = read_attempts(run.attempts)
+    assert [attempt.started.number for attempt in found] == [1, 2, 3]
+    assert {attempt.started.attempt: attempt.state for attempt in found} == {
+        first.attempt: "killed",
+        second.attempt: "failed",
+        third.attempt: "finished",
+    }
+    failed = latest(run, "c1")
+    assert failed.ended.failure == "nonfinite" and len(failed.ended.error) == 500 and failed.ended.seconds == 1.3
+    assert latest(run, "c9") is None
+
+
+def test_a_torn_ledger_line_does_not_swallow_the_next(run):
+    begun(run)
+    with run.attempts.open("a") as stream:
+        stream.write('{"event": "en')
+    path = run.attempts
+    begun(run)
+    lines = path.read_text().splitlines()
+    assert lines[1] == '{"event": "en' and lines[2].startswith("{")
+
+
+def test_a_second_process_cannot_hold_the_run(run):
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom stages.contracts.layout import RunFolder\nfrom stages.train.attempts import lock\n"
+        "with lock(RunFolder(Path(sys.argv[1]))):\n    print('held', flush=True); sys.stdin.read()\n"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script, run.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(StageError, match=f"process {other.pid} is training") as caught, lock(run):
+        pass
+    assert caught.value.code == "S210"
+    other.communicate("")
+    with lock(run):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (Stopped("verifier", "too many unknown"), "verifier"),
+        (KeyboardInterrupt(), "interrupted"),
+        (MemoryError(), "out_of_memory"),
+        (OSError(28, "No space left on device", "history.parquet"), "disk"),
+        (StageError("S201", "data changed", why="", fix=""), "data"),
+        (ValueError("out of memory"), "bug"),
+    ],
+)
+def test_failures_are_classed_by_evidence(error, failure):
+    assert classify(error)[0] == failure
+
+
+def checkpoint(folder, step, missing=None, state=None):
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    for name in NEEDED:
+        if name != missing:
+            (path / name).write_text(state or f'{{"global_step": {step}}}')
+    return path
+
+
+def test_the_newest_complete_checkpoint_counts_and_torn_ones_go(tmp_path):
+    checkpoint(tmp_path, 20)
+    whole = checkpoint(tmp_path, 100)
+    torn = checkpoint(tmp_path, 120, missing="optimizer.pt")
+    broken = checkpoint(tmp_path, 140, state="{")
+    assert newest(tmp_path) == (whole, 100)
+    assert not torn.exists() and not broken.exists()
+    assert newest(tmp_path / "nowhere") is None

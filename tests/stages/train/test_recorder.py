@@ -1,0 +1,59 @@
+import pyarrow.parquet as pq
+
+from stages.contracts.history import HISTORY_COLUMNS
+from stages.train.recorder import Journal, cell, write_completions, write_history
+
+
+def step(journal, number, attempt="a1", **cells):
+    journal.step(attempt=attempt, step=number, tokens=10 * number, seconds=1.0, cells=cells)
+
+
+def test_value_nan_null_and_absent_stay_four_things(tmp_path):
+    journal = Journal(tmp_path)
+    step(journal, 1, reward=cell(0.5), loss=cell(float("nan")), grad_norm=cell(float("inf")), kl=cell(None))
+    write_history(tmp_path / "history.parquet", journal.history_rows(), card_id="c", attempt="a1")
+    table = pq.read_table(tmp_path / "history.parquet")
+    assert table.column_names == list(HISTORY_COLUMNS)
+    states = {row["metric"]: (row["value"], row["state"]) for row in table.to_pylist()}
+    assert states == {
+        "reward": (0.5, "value"),
+        "loss": (None, "nonfinite"),
+        "grad_norm": (None, "nonfinite"),
+        "kl": (None, "null"),
+    }
+    assert table.schema.metadata[b"octavo.card_id"] == b"c"
+
+
+def test_a_torn_line_loses_only_itself(tmp_path):
+    journal = Journal(tmp_path)
+    step(journal, 1, reward=0.1)
+    with journal.history.open("a") as stream:
+        stream.write('{"attempt": "a1", "step": 2, "cel')
+    step(Journal(tmp_path), 2, attempt="a2", reward=0.2)
+    assert [(row["step"], row["attempt"], row["value"]) for row in journal.history_rows()] == [(1, "a1", 0.1), (2, "a2", 0.2)]
+    assert journal.last_step() == 2
+
+
+def test_both_attempts_of_a_step_are_kept(tmp_path):
+    journal = Journal(tmp_path)
+    step(journal, 3, attempt="a1", reward=0.1)
+    step(journal, 3, attempt="a2", reward=0.2)
+    assert [row["attempt"] for row in journal.history_rows()] == ["a1", "a2"]
+
+
+def test_an_empty_history_keeps_its_columns(tmp_path):
+    write_history(tmp_path / "history.parquet", [], card_id="c", attempt="a1")
+    table = pq.read_table(tmp_path / "history.parquet")
+    assert table.num_rows == 0 and table.column_names == list(HISTORY_COLUMNS)
+    assert Journal(tmp_path / "none").last_step() == 0
+
+
+def test_hostile_text_survives(tmp_path):
+    journal = Journal(tmp_path)
+    text = "<script>|{{ 7*7 }}\u202e\x00\ud800\n"
+    row = {"prompt_id": "p", "group": 0, "text": text, "reward": None, "tokens": 3, "truncated": False}
+    journal.batch(attempt="a1", step=1, rows=[{**row, "gate.tests.status": "unknown", "gate.tests.score": None, "gate.tests.reason": "x"}])
+    write_completions(tmp_path / "c.parquet", journal.completion_rows(), ["tests"], card_id="c", attempt="a1")
+    found = pq.read_table(tmp_path / "c.parquet").to_pylist()[0]
+    assert found["text"].startswith("<script>|{{ 7*7 }}\u202e\x00") and found["text"].endswith("\n")
+    assert found["reward"] is None and found["gate.tests.status"] == "unknown"
