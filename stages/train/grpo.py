@@ -150,7 +150,11 @@ def _fit(run: RunFolder, card: TrainCard, rows: list[Row], journal: Journal, sta
         )
         trainer.remove_callback(PrinterCallback)
         start = adapter_state(trainer.model)
-        trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+        except RuntimeError as error:  # sampling from a policy of NaNs raises; the weights tell whether that is what happened
+            adapter_change(start, trainer.model)
+            raise error
     change = adapter_change(start, trainer.model)
     if change == 0.0 and _moved(journal, started.attempt):
         raise Stopped("bug", "gradients were not zero and no weight of the adapter changed: the adapter is not connected")

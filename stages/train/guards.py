@@ -50,6 +50,6 @@ def adapter_change(start: dict[str, torch.Tensor], model: Any) -> float:
     largest = 0.0
     for name, value in adapter_state(model).items():
         if not torch.isfinite(value).all():
-            raise Stopped("nonfinite", f"the adapter holds non-finite weights at the end, in {name}")
+            raise Stopped("nonfinite", f"the adapter holds non-finite weights, first in {name}")
         largest = max(largest, float((value - start[name]).abs().max()))
     return largest

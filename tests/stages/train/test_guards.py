@@ -1,0 +1,57 @@
+from types import SimpleNamespace
+
+import pytest
+
+from stages.contracts.grpo import Guards
+from stages.train.attempts import Stopped
+
+torch = pytest.importorskip("torch")
+
+
+def step(guard, model, number, gradient):
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, gradient)
+    guard.on_pre_optimizer_step(None, SimpleNamespace(global_step=number), None, model=model)
+
+
+def guarded(**fields):
+    from stages.train.guards import NonfiniteGuard
+
+    return NonfiniteGuard(Guards(**fields)), torch.nn.Linear(2, 1)
+
+
+def test_a_nonfinite_gradient_changes_no_weight_and_is_marked():
+    guard, model = guarded()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    before = model.weight.detach().clone()
+    step(guard, model, 0, float("nan"))
+    optimizer.step()
+    assert guard.skipped and torch.equal(model.weight, before)
+    step(guard, model, 1, 1.0)
+    optimizer.step()
+    assert not guard.skipped and not torch.equal(model.weight, before)
+
+
+def test_the_attempt_stops_after_so_many_in_a_row_and_one_good_step_resets():
+    guard, model = guarded(stop_after_skipped=2)
+    for number, gradient in enumerate([float("inf"), 1.0, float("inf")]):
+        step(guard, model, number, gradient)
+    with pytest.raises(Stopped, match=r"2 steps in a row had a non-finite gradient, the last one step 4") as caught:
+        step(guard, model, 3, float("nan"))
+    assert caught.value.failure == "nonfinite"
+
+
+def test_the_change_of_an_adapter_is_the_largest_of_its_weights():
+    from stages.train.guards import adapter_change, adapter_state
+
+    model = torch.nn.Linear(2, 1)
+    start = adapter_state(model)
+    assert adapter_change(start, model) == 0.0
+    with torch.no_grad():
+        model.weight[0, 1] += 0.25
+        model.bias[0] -= 0.125
+    assert adapter_change(start, model) == pytest.approx(0.25)
+    with torch.no_grad():
+        model.bias[0] = float("nan")
+    with pytest.raises(Stopped, match="non-finite weights, first in bias"):
+        adapter_change(start, model)

@@ -1,0 +1,91 @@
+from types import SimpleNamespace
+
+import pytest
+
+from stages.contracts.plugin import Answer
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.train.attempts import Stopped
+from stages.train.recorder import Journal
+from stages.train.rewards.compose import compose
+from stages.train.scoring import TrainingReward, batch_cells, zero_signal_groups
+
+REWARD = RewardCard(
+    name="shaped",
+    gates=(
+        GateCard(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0),
+        GateCard(name="answer", kind="exact_match", settings={"column": "answer"}),
+    ),
+    unknown_limit=0.25,
+)
+ROWS = {"a": {"id": "a", "answer": "1"}, "b": {"id": "b", "answer": "2"}, "no-answer": {"id": "no-answer"}}
+
+
+@pytest.mark.parametrize(
+    ("rewards", "silent", "ranges"),
+    [
+        ([0.0, 0.0, 1.0, 1.0], 2, [0.0, 0.0]),
+        ([0.0, 1.0, 0.5, 0.5], 1, [1.0, 0.0]),
+        ([None, 1.0, 0.25, 0.5], 1, [0.0, 0.25]),
+        ([None, None, 0.0, 1.0], 1, [0.0, 1.0]),
+    ],
+)
+def test_a_group_without_two_different_known_rewards_has_no_signal(rewards, silent, ranges):
+    assert zero_signal_groups(rewards, 2) == (silent, ranges)
+
+
+def test_the_metrics_of_a_batch_by_hand():
+    texts = ["1", "x", "3", "2"]
+    answers = [Answer(text, ROWS["a" if place < 2 else "b"], truncated=place == 1) for place, text in enumerate(texts)]
+    cells = batch_cells(compose(REWARD).score(answers), answers, [1, 2, 3, 2], 2)
+    seconds = {name: cells.pop(name) for name in ("gate.format.seconds", "gate.answer.seconds")}
+    assert all(value >= 0 for value in seconds.values())
+    assert cells == {
+        "reward": 0.5,
+        "group_range": 1.0,
+        "zero_signal_share": 0.0,
+        "unknown_share": 0.0,
+        "truncated": 0.25,
+        "completion_tokens": 2.0,
+        "gate.format.reach_share": 1.0,
+        "gate.format.pass_share": 0.75,
+        "gate.format.unknown_share": 0.0,
+        "gate.format.score": 0.75,
+        "gate.answer.reach_share": 0.75,
+        "gate.answer.pass_share": pytest.approx(2 / 3),
+        "gate.answer.unknown_share": 0.0,
+        "gate.answer.score": pytest.approx(2 / 3),
+    }
+
+
+def reward(tmp_path):
+    return TrainingReward(REWARD, rows=ROWS, seed=1, group=2, ends={0}, journal=Journal(tmp_path), attempt="a1")
+
+
+def call(function, texts, names, ids=None, step=4):
+    ids = ids or [[5, 0]] * len(texts)
+    state = SimpleNamespace(global_step=step)
+    return function(["p"] * len(texts), texts, ids, id=names, trainer_state=state, log_metric=None)
+
+
+def test_the_reward_function_returns_one_value_each_and_records_the_step(tmp_path):
+    function = reward(tmp_path)
+    assert call(function, ["1", "2", "2", "x"], ["a", "a", "b", "b"], ids=[[5, 0], [5, 6], [0], []]) == [1.0, 0.0, 1.0, 0.0]
+    assert function.pending[5]["reward"] == 0.5 and function.pending[5]["truncated"] == 0.5
+    rows = function.journal.completion_rows()
+    assert [(row["step"], row["group"], row["prompt_id"], row["truncated"], row["tokens"]) for row in rows] == [
+        (5, 0, "a", False, 2),
+        (5, 0, "a", True, 2),
+        (5, 1, "b", False, 1),
+        (5, 1, "b", True, 0),
+    ]
+    assert [row["gate.answer.status"] for row in rows] == ["pass", "fail", "pass", "not_reached"]
+
+
+def test_unknown_rewards_are_none_up_to_the_limit_and_stop_the_attempt_beyond(tmp_path):
+    function = reward(tmp_path)
+    assert call(function, ["1", "1", "2", "7"], ["a", "a", "b", "no-answer"]) == [1.0, 1.0, 1.0, None]
+    assert function.pending[5]["unknown_share"] == 0.25
+    with pytest.raises(Stopped, match=r"2 of 4 rewards of step 6 are unknown, above the limit of 25%: .*answer") as caught:
+        call(function, ["1", "1", "2", "7"], ["a", "a", "no-answer", "no-answer"], step=5)
+    assert caught.value.failure == "verifier"
+    assert len(function.journal.completion_rows()) == 8
