@@ -35,7 +35,9 @@ def completions_summary(frame: pd.DataFrame) -> CompletionsSummary:
     silent = ~((groups["max"] - groups["min"]) > 0)  # also true for groups with fewer than two known rewards
     per_step = silent.groupby(level="step").agg(["sum", "size"])
     cut = frame.groupby("step", sort=True)["truncated"].agg(["sum", "size"])
-    held = rewards.groupby([frame.loc[known, "step"], rewards]).size()
+    counted = pd.DataFrame({"step": frame.loc[known, "step"], "reward": rewards})
+    sizes = counted.groupby(["step", "reward"], sort=True).size().reset_index(name="completions")
+    held = zip(*(sizes[column].tolist() for column in ("step", "reward", "completions")), strict=True)
     totals = rewards.value_counts()
     notable = sorted(totals.index[totals >= _NOTABLE * len(frame)])
     return CompletionsSummary(
@@ -43,7 +45,7 @@ def completions_summary(frame: pd.DataFrame) -> CompletionsSummary:
         unknown=int((~known).sum()),
         zero_signal=tuple(Share(int(step), int(k), int(n)) for step, k, n in per_step.itertuples()),
         truncated=tuple(Share(int(step), int(k), int(n)) for step, k, n in cut.itertuples()),
-        rewards=tuple(RewardCount(int(step), float(value), int(n)) for (step, value), n in held.items()),
+        rewards=tuple(RewardCount(int(step), float(value), int(n)) for step, value, n in held),
         examples={float(value): _texts(frame.loc[rewards.index[rewards == value], "text"]) for value in notable},
     )
 

@@ -65,3 +65,9 @@ class Health(Artifact):
     included: bool
     reasons: tuple[str, ...]
     """Why not, when not included."""
+    stride: int = 1
+    """Most common distance between logged steps; above 1 only for imported histories, and shown."""
+    valid_until: int | None = None
+    """Last step that counts when non-finite gradients persist after it; null: all logged steps may count."""
+    notes: tuple[str, ...] = ()
+    """Facts about the data that a reader must know, such as steps that two attempts made."""

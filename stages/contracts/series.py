@@ -66,18 +66,19 @@ class Share(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A stretch of steps with pooled counts."""
+    """A stretch of steps with pooled counts. `onset` is the first step in it whose own share is above the limit asked for."""
 
     first: int
     last: int
     k: int
     n: int
+    onset: int
 
 
 def pooled(shares: Sequence[Share], first: int, last: int) -> Span:
     """Counts of the steps first..last added up."""
     inside = [share for share in shares if first <= share.step <= last]
-    return Span(first, last, sum(share.k for share in inside), sum(share.n for share in inside))
+    return Span(first, last, sum(share.k for share in inside), sum(share.n for share in inside), first)
 
 
 def first_above(shares: Sequence[Share], limit: float, window: int) -> Span | None:
@@ -93,7 +94,8 @@ def first_above(shares: Sequence[Share], limit: float, window: int) -> Span | No
             k, n, start = k - ordered[start].k, n - ordered[start].n, start + 1
         whole = share.step - window + 1 >= begin or share.step == end
         if whole and n and k / n > limit:
-            return Span(ordered[start].step, share.step, k, n)
+            onset = next(inside.step for inside in ordered[start:] if inside.k > limit * inside.n)
+            return Span(ordered[start].step, share.step, k, n, onset)
     return None
 
 

@@ -76,7 +76,7 @@ def _signal(settings: Settings, series: Series, summary: CompletionsSummary, val
         metric="reward",
         severity="info" if series.null_control else "warning",
         says=says,
-        onset=hit.first,
+        onset=hit.onset,
         detected=hit.last,
         last=max(share.step for share in shares if share.k),
         value=value,

@@ -54,7 +54,7 @@ def detect(settings: Settings, series: Series) -> Detection:
         metric="truncated",
         severity="severe" if share > settings.severe_above else "warning" if hit is not None else "info",
         says=says,
-        onset=hit.first if hit else None,
+        onset=hit.onset if hit else None,
         detected=hit.last if hit else None,
         last=shares[-1].step,
         value=share,

@@ -61,7 +61,7 @@ def detect(settings: Settings, series: Series) -> Detection:
         metric="zero_signal_share",
         severity=severity,
         says=says,
-        onset=hit.first,
+        onset=hit.onset,
         detected=hit.last,
         last=shares[-1].step,
         value=share,

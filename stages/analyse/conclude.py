@@ -1,0 +1,110 @@
+"""Stage `conclude`: every number that a page may show, and the verdicts on the claims.
+
+    python -m stages.analyse.conclude runs/<experiment>
+
+Reads analysis/conclude.card.json, preflight, and each run's history, completions, evaluation, health and ledger; writes
+analysis/findings.json.
+
+Ids of findings are `<subject>/<metric>/<statistic>`. Pages, `octavo trace` and the author's prose refer to them:
+
+- subject `<run>` or `<condition>`; metric `reward`, `zero_signal_share`, `truncated`, a history metric of the card or of a claim, of a
+  condition also `gate.<gate>.pass_share`; statistic `initial`, `final`, `change` (last window minus first).
+- subject `<run>`, `<condition>` or `untrained`; metric `evaluation.<score>.pass_share` or `evaluation.<score>.score`; statistic `final`,
+  for runs and conditions also `change` (against the untrained model).
+- subject `<condition>-vs-<against>`; metric `evaluation.<score>.pass_share` against each null control, and what a claim compares;
+  statistic `final` or `change`: the value is the difference of that statistic.
+- subject `<condition>`; metric `gate.<gate>.reach` (share of all completions), `gate.<gate>.pass`, `.fail`, `.unknown` (shares of those
+  that reached the gate); statistic `preflight`, `initial`, `final`.
+- subject `<condition>`; metric `reward`, `zero_signal_share`, `truncated`, `unknown_share`; statistic `preflight`.
+- `<condition>/attempts/finished`, `<condition>/runs/included`, the same two of `experiment`, and `<run>/steps/done`.
+
+A claim that counts excluded runs too adds `-with-excluded` to its statistic. The field `statistic` of a contrast is `difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.analyse.counts import count_findings
+from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
+from stages.analyse.evidence import Evidence, load_evidence
+from stages.analyse.verdicts import decide, finding_id, refusal
+from stages.contracts.analysis_card import ClaimCard, ConcludeCard
+from stages.contracts.artifact import write
+from stages.contracts.finding import Finding, Findings
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.stage import card_id, main, open_card
+
+MODULES = ("stages.analyse.conclude",)
+FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
+"""History metrics that every experiment gets, whatever its card names."""
+MEASURES = ("pass_share", "score")
+
+
+def conclude(folder: Path) -> None:
+    """Write findings.json."""
+    experiment = ExperimentFolder(folder)
+    card = open_card(ConcludeCard, experiment.conclude_card, MODULES)
+    evidence = load_evidence(experiment, card.conditions, card.runs, card.evaluation, card.windows)
+    findings: dict[str, Finding] = {}
+    for finding in _findings(card, evidence):
+        findings.setdefault(finding.id, finding)
+    verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim)), card.level) for claim in card.claims)
+    written = Findings(
+        card_id=card_id(card),
+        experiment=card.experiment,
+        claims_tested=len(card.claims),
+        findings=tuple(findings.values()),
+        verdicts=verdicts,
+    )
+    write(experiment.findings, written)
+    for verdict in verdicts:
+        print(f"conclude: {verdict.claim}: {verdict.verdict}. {verdict.why}")
+
+
+def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
+    named = [claim.metric for claim in card.claims if not claim.metric.startswith("evaluation.")]
+    metrics = list(dict.fromkeys([*FIRST_SCREEN, *card.metrics, *named]))
+    scores = [f"evaluation.{score}.{measure}" for score in card.evaluation for measure in MEASURES]
+    for name in scores:
+        yield untrained_finding(evidence, name, card.level)
+    for condition in evidence.conditions:
+        gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
+        for name in dict.fromkeys([*metrics, *gates]):
+            yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("initial", "final", "change"))
+        for name in scores:
+            yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("final", "change"))
+    for run in evidence.runs:
+        for name in metrics:
+            yield from (run_finding(evidence, run, name, s, card.level) for s in ("initial", "final", "change"))
+        for name in scores:
+            yield from (run_finding(evidence, run, name, s, card.level) for s in ("final", "change"))
+    yield from _contrasts(card, evidence)
+    yield from count_findings(evidence, card.level)
+
+
+def _contrasts(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
+    """Every condition against each null control on the shared evaluation, then what the claims name."""
+    controls = [condition.name for condition in card.conditions if condition.role == "null_control"]
+    for condition in card.conditions:
+        for control in controls:
+            if control != condition.name:
+                for score in card.evaluation:
+                    name = f"evaluation.{score}.pass_share"
+                    yield contrast_finding(evidence, condition.name, control, name, "final", card.level)
+    for claim in card.claims:
+        yield from _claimed(claim, evidence, card.level)
+
+
+def _claimed(claim: ClaimCard, evidence: Evidence, level: float) -> Iterator[Finding]:
+    everyone = not claim.included_only
+    if claim.contrast is None:
+        yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, level, everyone=everyone)
+    elif not refusal(claim, {condition.name: condition.reward for condition in evidence.conditions}):
+        left, right = claim.contrast.condition, claim.contrast.against
+        yield contrast_finding(evidence, left, right, claim.metric, claim.statistic, level, everyone=everyone)
+
+
+if __name__ == "__main__":
+    main(conclude, "python -m stages.analyse.conclude runs/<experiment>")

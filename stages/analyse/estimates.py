@@ -1,0 +1,256 @@
+"""Findings made of runs: values of runs, means of conditions, differences between conditions, the untrained model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
+from stages.analyse.statistics import Interval, difference, mean, proportion
+from stages.contracts.finding import Finding, SeedValue, Source
+
+WITH_EXCLUDED = "-with-excluded"
+"""Added to the statistic of a finding that counts excluded runs too."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a condition with their values of one estimand."""
+
+    condition: str
+    runs: tuple[RunEvidence, ...]
+    measured: tuple[Measured, ...]
+    everyone: bool
+    """Excluded runs count too."""
+
+    @property
+    def values(self) -> list[float]:
+        """Values of the runs that count."""
+        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
+
+    @property
+    def all_values(self) -> list[float]:
+        return [m.value for m in self.measured if m.value is not None]
+
+    @property
+    def any_excluded(self) -> bool:
+        return any(m.value is not None and not run.included for run, m in self._pairs())
+
+    @property
+    def seeds(self) -> tuple[SeedValue, ...]:
+        return tuple(
+            SeedValue(
+                run=run.ref.name,
+                seed=run.ref.seed,
+                value=m.value,
+                included=(run.included or self.everyone) and m.value is not None,
+                why=run.why_not if not run.included else m.why,
+            )
+            for run, m in self._pairs()
+        )
+
+    def _pairs(self) -> Iterable[tuple[RunEvidence, Measured]]:
+        return zip(self.runs, self.measured, strict=True)
+
+
+def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:
+    """A condition's runs with their values."""
+    runs = tuple(evidence.of(condition))
+    return Group(condition, runs, tuple(evidence.value(run, name, statistic) for run in runs), everyone)
+
+
+def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str, level: float) -> Finding:
+    """One run's value. Shares of its evaluation carry k/n; a value over steps has no interval, because a run is one trajectory."""
+    measured = evidence.value(run, name, statistic)
+    interval = proportion(measured.k, measured.n, level) if measured.k is not None and measured.n else None
+    evaluation = name.startswith("evaluation.")
+    method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
+    return _finding(
+        run.ref.name,
+        name,
+        statistic,
+        says=_says(evidence, [run], name, statistic, f"run {run.ref.name}"),
+        value=measured.value,
+        reason=measured.why,
+        interval=interval,
+        level=level,
+        method=interval.method if interval else method,
+        k=measured.k,
+        n=measured.n,
+        window=_window(evidence, [run], name, statistic),
+        sources=_sources(evidence, [run], name, statistic),
+    )
+
+
+def untrained_finding(evidence: Evidence, name: str, level: float) -> Finding:
+    """The base model on the shared evaluation."""
+    measured = evidence.evaluated(evidence.untrained, name)
+    interval = proportion(measured.k, measured.n, level) if measured.k is not None and measured.n else None
+    known = evidence.untrained.scores
+    return _finding(
+        "untrained",
+        name,
+        "final",
+        says=f"{meaning(name).says}; the untrained model",
+        value=measured.value,
+        reason=measured.why,
+        interval=interval,
+        level=level,
+        method=interval.method if interval else "mean over completions of the shared evaluation",
+        k=measured.k,
+        n=measured.n,
+        window="shared evaluation",
+        sources=(evidence.source(evidence.untrained.path),) if known else (),
+    )
+
+
+def condition_finding(evidence: Evidence, condition: str, name: str, statistic: str, level: float, *, everyone: bool = False) -> Finding:
+    """Mean over a condition's runs with a t interval over seeds."""
+    runs = group(evidence, condition, name, statistic, everyone=everyone)
+    values = runs.values
+    interval = mean(values, level) if values else None
+    share = meaning(name).share and statistic != "change"
+    if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
+        method = f"{interval.method}, limited to 0..1"
+        interval = Interval(interval.value, max(0.0, interval.low), min(1.0, interval.high), interval.n, method)
+    return _finding(
+        condition,
+        name,
+        statistic,
+        suffix=WITH_EXCLUDED if everyone else "",
+        says=_says(evidence, runs.runs, name, statistic, f"mean over the seeds of {condition}"),
+        value=interval.value if interval else None,
+        reason="" if interval else _nothing(runs),
+        interval=interval,
+        level=level,
+        method=(interval.method if interval else "mean over seeds") + _caveat(name, statistic),
+        n=len(values),
+        window=_window(evidence, runs.runs, name, statistic),
+        seeds=runs.seeds,
+        sources=_sources(evidence, runs.runs, name, statistic),
+        with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
+    )
+
+
+def contrast_finding(
+    evidence: Evidence, treated: str, against: str, name: str, statistic: str, level: float, *, everyone: bool = False
+) -> Finding:
+    """Difference between two conditions with Welch's t interval. Its id ends with the statistic that is compared."""
+    left = group(evidence, treated, name, statistic, everyone=everyone)
+    right = group(evidence, against, name, statistic, everyone=everyone)
+    interval = difference(left.values, right.values, level) if left.values and right.values else None
+    runs = (*left.runs, *right.runs)
+    full = None
+    if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
+        full = difference(left.all_values, right.all_values, level).value
+    return _finding(
+        f"{treated}-vs-{against}",
+        name,
+        statistic,
+        suffix=WITH_EXCLUDED if everyone else "",
+        kind="difference",
+        says=_says(evidence, runs, name, statistic, f"{treated} minus {against}"),
+        value=interval.value if interval else None,
+        reason="" if interval else _nothing(left if not left.values else right),
+        interval=interval,
+        level=level,
+        method=interval.method if interval else "difference of means over seeds",
+        n=interval.n if interval else 0,
+        window=_window(evidence, runs, name, statistic),
+        seeds=(*left.seeds, *right.seeds),
+        sources=_sources(evidence, runs, name, statistic),
+        with_all=full,
+    )
+
+
+def _finding(
+    subject: str,
+    name: str,
+    statistic: str,
+    *,
+    says: str,
+    value: float | None,
+    reason: str,
+    interval: Interval | None,
+    level: float,
+    method: str,
+    window: str,
+    sources: tuple[Source, ...],
+    suffix: str = "",
+    kind: str = "",
+    k: int | None = None,
+    n: int | None = None,
+    seeds: tuple[SeedValue, ...] = (),
+    with_all: float | None = None,
+) -> Finding:
+    bounded = interval is not None and interval.low is not None
+    return Finding(
+        id=f"{subject}/{name}/{statistic}{suffix}",
+        says=says,
+        subject=subject,
+        metric=name,
+        statistic=kind or statistic,
+        unit=meaning(name).unit,
+        value=value,
+        reason=reason if value is None else "",
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        level=level if bounded else None,
+        method=method,
+        n=n,
+        k=k,
+        window=window,
+        seeds=seeds,
+        sources=sources,
+        with_all=with_all,
+    )
+
+
+def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, who: str) -> str:
+    what = meaning(name).says
+    if name.startswith("evaluation."):
+        when = "after training minus the untrained model" if statistic == "change" else "after training"
+    elif statistic == "change":
+        when = "last window minus first window"
+    else:
+        targets = {run.ref.target_steps for run in runs}
+        end = "first" if statistic == "initial" else "last"
+        if len(targets) == 1:
+            when = f"mean over the {end} {evidence.window(runs[0].ref, statistic).length} of {targets.pop()} steps"
+        else:
+            share = evidence.windows.initial if statistic == "initial" else evidence.windows.final
+            when = f"mean over the {end} {share:.0%} of each run's steps"
+    return f"{what}; {when}; {who}"
+
+
+def _window(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> str:
+    if name.startswith("evaluation."):
+        return "shared evaluation at the end" + (" minus the untrained model" if statistic == "change" else "")
+    if len({run.ref.target_steps for run in runs}) != 1:
+        return "windows differ between runs"
+    if statistic == "change":
+        return f"{evidence.window(runs[0].ref, 'final')} minus {evidence.window(runs[0].ref, 'initial')}"
+    return str(evidence.window(runs[0].ref, statistic))
+
+
+def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> tuple[Source, ...]:
+    """Files that hold the values, the untrained model's first when a change rests on it."""
+    if name.startswith("evaluation."):
+        files = [(run.evaluation.path, run.evaluation.attempt) for run in runs if run.evaluation.scores]
+        if statistic == "change" and evidence.untrained.scores:
+            files.insert(0, (evidence.untrained.path, None))
+    else:
+        files = [(run.history.path, run.history.attempt) for run in runs if run.history.exists]
+    return tuple(evidence.source(path, attempt) for path, attempt in files)
+
+
+def _nothing(runs: Group) -> str:
+    """Why a group has no value: each run's reason once."""
+    reasons = [f"{seed.run}: {seed.why}" for seed in runs.seeds if seed.why]
+    return f"no run of {runs.condition} counts ({'; '.join(reasons)})" if reasons else f"{runs.condition} has no runs"
+
+
+def _caveat(name: str, statistic: str) -> str:
+    if name.startswith("evaluation.") and statistic == "change":
+        return "; the untrained model's own sampling error is not in it"
+    return ""

@@ -1,0 +1,151 @@
+"""Stage `screen`: measures every run of an experiment and decides whether it counts.
+
+    python -m stages.analyse.screen runs/<experiment>
+
+Reads analysis/screen.card.json and each run's history, completions and outcome; writes each <run>/health.json. A failed run that is
+due again gets a new <run>/retry.json, so that the next `dvc repro` trains it; the file is left alone when its content stays the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stages.analyse.duplicates import duplicates
+from stages.analyse.health_gates import judge
+from stages.analyse.summary import series
+from stages.analyse.tables import History, read_completions, read_history
+from stages.contracts.analysis_card import RunRef, ScreenCard
+from stages.contracts.artifact import ArtifactError, dump, read, write
+from stages.contracts.attempt import Outcome
+from stages.contracts.health import Detection, GateResult, Health, Signal
+from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.plugin import DETECTORS, load
+from stages.contracts.retry import Retry
+from stages.contracts.series import Series
+from stages.contracts.stage import main, open_card
+
+MODULES = ("stages.analyse.screen",)
+NOT_DUE = {"refused"}
+"""Failures that a new attempt cannot cure; what made them (a permission, a reward example) is a dependency of train anyway."""
+
+
+def plugins(card: ScreenCard) -> list[str]:
+    """Detector modules that the card names: part of its code hash."""
+    return [f"{DETECTORS}.{detector.kind}" for detector in card.detectors]
+
+
+def screen(folder: Path) -> None:
+    """Write health.json of every run."""
+    experiment = ExperimentFolder(folder)
+    card = open_card(ScreenCard, experiment.screen_card, MODULES, plugins)
+    healths, all_series = [], []
+    for run in card.runs:
+        health, found = _measure(card, run, experiment.run(run.name))
+        healths.append(health)
+        all_series.append(found)
+    counted = {health.run for health in healths if health.included}
+    same = duplicates([found for found in all_series if found.run in counted])
+    for health in healths:
+        place = experiment.run(health.run)
+        write(place.health, _duplicate(health, same[health.run]) if health.run in same else health)
+        _retry(place)
+        if not health.included or health.run in same:
+            print(f"screen: {health.run} is left out: {'; '.join(health.reasons) or 'a duplicate of ' + same[health.run]}")
+    print(f"screen: {len(counted) - len(same)} of {len(healths)} runs are included")
+
+
+def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, Series]:
+    condition = next(found for found in card.conditions if found.name == run.condition)
+    outcome = _outcome(place)
+    history = read_history(place.history)
+    measured = series(run, condition, history, read_completions(place.completions, texts=True))
+    detections = tuple(_detect(detector.kind, detector.settings, measured) for detector in card.detectors)
+    gates = tuple(
+        judge(
+            gate,
+            run=run,
+            null_control=measured.null_control,
+            history=history,
+            outcome=outcome,
+            detections=detections,
+            windows=card.windows,
+        )
+        for gate in card.gates
+    )
+    reasons = _reasons(history, outcome, gates)
+    health = Health(
+        run=run.name,
+        condition=run.condition,
+        seed=run.seed,
+        card_id=history.card_id or (outcome.card_id if outcome else None),
+        attempt=history.attempt or (outcome.attempt if outcome else None),
+        state="missing" if outcome is None else "finished" if outcome.finished else "failed",
+        steps_done=outcome.steps_done if outcome else None,
+        target_steps=run.target_steps,
+        failure=outcome.failure if outcome else None,
+        error=outcome.error if outcome else None,
+        detections=detections,
+        gates=gates,
+        included=not reasons,
+        reasons=reasons,
+        stride=history.stride,
+        valid_until=measured.valid_until,
+        notes=_notes(history),
+    )
+    return health, measured
+
+
+def _outcome(place: RunFolder) -> Outcome | None:
+    return read(Outcome, place.outcome) if place.outcome.exists() else None
+
+
+def _detect(kind: str, settings: dict[str, object], measured: Series) -> Detection:
+    try:
+        plugin = load(DETECTORS, kind)
+    except KeyError:
+        raise ArtifactError("screen.card.json", f"no detector {kind!r}", why="it was removed or renamed", fix="octavo compile") from None
+    found: Detection = plugin.detect(plugin.Settings.model_validate(settings), measured)
+    return found
+
+
+def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult, ...]) -> tuple[str, ...]:
+    """Why the run does not count; () when it does."""
+    reasons = []
+    if outcome is None:
+        reasons.append("no outcome was recorded: the run was not trained here, or it was killed")
+    elif not outcome.finished:
+        reasons.append(f"the last attempt failed ({outcome.failure or 'unknown class'}) after {outcome.steps_done} steps")
+    if not history.columns:
+        reasons.append("nothing was logged")
+    if outcome is not None and history.card_id and outcome.card_id != history.card_id:
+        reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
+    reasons += [f"gate {gate.gate}: {gate.says}" for gate in gates if not gate.passed]
+    return tuple(reasons)
+
+
+def _notes(history: History) -> tuple[str, ...]:
+    return tuple(
+        f"steps {lap.first}-{lap.last} of attempt {lap.attempt} were made again by attempt {lap.by}; the later rows count"
+        for lap in history.overlaps
+    )
+
+
+def _duplicate(health: Health, of: str) -> Health:
+    says = f"DUPLICATE: its series are identical to those of {of}, so it is no run of its own and n drops by one"
+    signal = Signal(detector="duplicates", metric="reward", severity="severe", says=says, onset=1, evidence={"of": of})
+    detection = Detection(detector="duplicates", state="looked", signals=(signal,))
+    return health.model_copy(update={"detections": (*health.detections, detection), "included": False, "reasons": (says,)})
+
+
+def _retry(place: RunFolder) -> None:
+    """Make a failed run due again. A finished run's file is left alone: DVC would train it again."""
+    outcome = _outcome(place)
+    if outcome is None or outcome.finished or outcome.failure in NOT_DUE:
+        return
+    due = Retry(after=outcome.attempt)
+    if not place.retry.exists() or place.retry.read_text(encoding="utf-8") != dump(due):
+        write(place.retry, due)
+
+
+if __name__ == "__main__":
+    main(screen, "python -m stages.analyse.screen runs/<experiment>")

@@ -1,0 +1,102 @@
+"""Claims -> verdicts. A claim's rule was written before the data; nothing here looks at anything but its finding.
+
+supported: the whole interval lies beyond the margin in the claimed direction. refuted: it lies wholly on the other side.
+inconclusive: it contains the margin. void: too few healthy seeds, missing data, or a comparison that means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stages.analyse.estimates import WITH_EXCLUDED, Group, group
+from stages.analyse.evidence import Evidence
+from stages.analyse.statistics import detectable, seeds_needed
+from stages.contracts.analysis_card import ClaimCard
+from stages.contracts.finding import Finding, Verdict
+
+REWARD_METRICS = {"reward", "group_range", "reward_std"}
+"""Metrics in units of a condition's own reward: two conditions can be compared on them only when they share the reward."""
+
+
+def finding_id(claim: ClaimCard) -> str:
+    """Id of the finding that decides a claim."""
+    subject = f"{claim.contrast.condition}-vs-{claim.contrast.against}" if claim.contrast else claim.condition
+    return f"{subject}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
+
+
+def refusal(claim: ClaimCard, rewards: Mapping[str, str]) -> str:
+    """Why the claim compares what cannot be compared; empty when it can. `rewards` maps conditions to names of rewards."""
+    if claim.contrast is None or claim.metric not in REWARD_METRICS:
+        return ""
+    left, right = claim.contrast.condition, claim.contrast.against
+    if rewards[left] == rewards[right]:
+        return ""
+    return (
+        f"{left} and {right} have different rewards ({rewards[left]}, {rewards[right]}), so {claim.metric} cannot rank them; "
+        "compare them on the shared evaluation"
+    )
+
+
+def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level: float) -> Verdict:
+    """The verdict on one claim. `finding` is None when the comparison was refused."""
+    refused = refusal(claim, {condition.name: condition.reward for condition in evidence.conditions})
+    if refused or finding is None:
+        return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
+    groups = _groups(claim, evidence)
+    short = [f"{found.condition} has {len(found.values)} of the {claim.seeds} seeds needed{_losses(found)}" for found in groups]
+    short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.seeds]
+    if short:
+        return _verdict(claim, "void", f"Void: {'; '.join(short)}.", finding.id if finding.value is not None else None)
+    if finding.value is None or finding.low is None or finding.high is None:
+        return _verdict(claim, "void", f"Void: {finding.reason or f'there is no interval ({finding.method})'}.", finding.id)
+    seeds = " and ".join(str(len(found.values)) for found in groups)
+    numbers = f"{_subject(claim)} is {finding.value:.3g} ({level:.0%} interval {finding.low:.3g} to {finding.high:.3g}, {seeds} seeds)"
+    beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
+    if claim.direction == "below":
+        beyond, short_of = short_of, beyond
+    if beyond:
+        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:g}.", finding.id)
+    if short_of:
+        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:g}.", finding.id)
+    return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
+
+
+def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
+    smallest = detectable(values, level)
+    distance = abs((finding.value or 0.0) - claim.margin)
+    needed = seeds_needed(values, distance, level)
+    why = f"{numbers}: the interval contains {claim.margin:g}."
+    if smallest is not None:
+        why += f" These seeds could have shown a distance of {smallest:.3g} from it"
+        why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
+    return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)
+
+
+def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
+    names = [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
+    return [group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in names]
+
+
+def _losses(found: Group) -> str:
+    lost = [f"{seed.run}: {seed.why}" for seed in found.seeds if not seed.included]
+    return f" ({'; '.join(lost)})" if lost else ""
+
+
+def _subject(claim: ClaimCard) -> str:
+    who = f"{claim.contrast.condition} minus {claim.contrast.against}" if claim.contrast else claim.condition
+    return f"{claim.metric} ({claim.statistic}) of {who}"
+
+
+def _verdict(
+    claim: ClaimCard, verdict: str, why: str, finding: str | None, smallest: float | None = None, needed: int | None = None
+) -> Verdict:
+    return Verdict(
+        claim=claim.id,
+        verdict=verdict,
+        why=why,
+        finding=finding,
+        direction=claim.direction,
+        margin=claim.margin,
+        detectable=smallest,
+        seeds_needed=needed,
+    )

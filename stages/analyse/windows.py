@@ -1,0 +1,35 @@
+"""Windows of a run: shares of its target steps, never single logged steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps first..last, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"step {self.first}" if self.first == self.last else f"steps {self.first}-{self.last}"
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first + 1
+
+
+def initial_window(target_steps: int, share: float) -> Window:
+    """The first share of the target steps, at least one step."""
+    return Window(1, _length(target_steps, share))
+
+
+def final_window(target_steps: int, share: float) -> Window:
+    """The last share of the target steps, at least one step. A run that stopped early has no values in it."""
+    return Window(target_steps - _length(target_steps, share) + 1, target_steps)
+
+
+def _length(target_steps: int, share: float) -> int:
+    return min(target_steps, max(1, math.floor(target_steps * share + 0.5)))
