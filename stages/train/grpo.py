@@ -24,7 +24,7 @@ from stages.train.attempts import Stopped, begin, checkpoints, classify, end, la
 from stages.train.checkpoints import copy_adapter, newest
 from stages.train.data import Row, read_rows
 from stages.train.environment import end_with_parent, prepare
-from stages.train.model import load_base, lora
+from stages.train.model import load_base
 from stages.train.progress import Progress
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
@@ -105,12 +105,9 @@ def _fit(run: RunFolder, card: TrainCard, rows: list[Row], journal: Journal, sta
     resumed = f", resumed from step {checkpoint[1]}" if checkpoint else ""
     print(f"{card.experiment} {run.name}: GRPO, {steps} steps, reward {card.reward.name}{resumed}", flush=True)
 
-    import datasets
-    from transformers import PrinterCallback
-    from trl import GRPOConfig, GRPOTrainer
-
     from stages.train.callbacks import HistoryRecorder
     from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state
+    from stages.train.trainer import grpo_trainer
 
     model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
     reward = TrainingReward(
@@ -125,30 +122,16 @@ def _fit(run: RunFolder, card: TrainCard, rows: list[Row], journal: Journal, sta
     guard = NonfiniteGuard(card.train.guards)
     progress = Progress(f"{card.experiment} {run.name}", started.number, steps, begin_at=checkpoint[1] if checkpoint else 0)
     with tracked(card, experiment=card.experiment, group=card.condition, name=run.name, attempt=started.attempt) as report_to:
-        settings = GRPOConfig(
-            output_dir=str(checkpoints(started.card_id) / "trainer"),
-            **card.train.model_dump(exclude={"algorithm", "guards"}),
-            seed=card.seed,
-            use_cpu=card.device == "cpu",
-            logging_steps=1,
-            logging_nan_inf_filter=False,
-            save_strategy="steps",
-            save_total_limit=2,
-            report_to=report_to,
-            run_name=run.name,
-            disable_tqdm=True,
-            dataloader_pin_memory=card.device != "cpu",
-        )
-        trainer = GRPOTrainer(
-            model=model,
-            args=settings,
-            train_dataset=datasets.Dataset.from_list([{"prompt": row[card.data.prompt], "id": row["id"]} for row in rows]),
-            processing_class=tokenizer,
-            reward_funcs=[reward],
-            peft_config=lora(card.model.adapter),
+        trainer = grpo_trainer(
+            card,
+            model,
+            tokenizer,
+            rows,
+            reward=reward,
             callbacks=[guard, HistoryRecorder(journal, reward, guard, progress, started.attempt)],
+            output=checkpoints(started.card_id) / "trainer",
+            report_to=report_to,
         )
-        trainer.remove_callback(PrinterCallback)
         start = adapter_state(trainer.model)
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)

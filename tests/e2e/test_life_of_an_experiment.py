@@ -1,0 +1,157 @@
+"""What issue after issue must keep true: what runs, what does not, what survives, and that the page says so."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from stages.contracts.artifact import read
+from stages.contracts.attempt import Outcome
+from stages.contracts.finding import Findings
+
+pytestmark = pytest.mark.e2e
+ONCE = {"shaped-s1": 1, "shaped-s2": 1, "zero-s1": 1, "zero-s2": 1}
+
+
+def test_the_first_repro_makes_everything_from_model_to_site(built):
+    assert built.counts() == ONCE
+    assert all(built.attempts(name)[0].state == "finished" for name in built.runs())
+    findings = read(Findings, built.experiment.findings)
+    assert [verdict.claim for verdict in findings.verdicts] == ["shaped-teaches"]
+    page = (built.root / "build/site/experiments/small.html").read_text()
+    assert "The shaped reward raises the pass share." in page
+    assert (built.root / "runs/_models/small/model/model.safetensors").exists()
+
+
+def test_a_second_repro_runs_nothing(project):
+    output = project.repro()
+    assert "Running stage" not in output and "up to date" in output
+    assert project.counts() == ONCE
+
+
+def test_words_retrain_nothing_and_reach_the_page(project):
+    project.edit("title: Small", "# a comment\ntitle: Smaller")
+    project.edit("says: The shaped reward raises", "says: The graded reward raises")
+    project.octavo("compile")
+    output = project.repro()
+    assert [line for line in output.splitlines() if "Running stage" in line] == [
+        "Running stage 'runs/small/dvc.yaml:page':",
+        "Running stage 'site':",
+        *[line for line in output.splitlines() if "Running stage" in line and "complete" in line],
+    ]
+    assert project.counts() == ONCE
+    assert "The graded reward raises" in project.page()
+    assert "Smaller" in (project.root / "build/site/experiments/small.html").read_text()
+
+
+def test_a_changed_learning_rate_of_one_condition_retrains_that_condition(project):
+    project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {learning_rate: 2.0e-3}}")
+    project.octavo("compile")
+    project.repro()
+    assert project.counts() == {"shaped-s1": 2, "shaped-s2": 2, "zero-s1": 1, "zero-s2": 1}
+    card = json.loads(project.run("shaped-s1").card.read_text())
+    assert card["train"]["learning_rate"] == 0.002
+
+
+def test_a_new_seed_trains_only_the_new_runs(project):
+    project.edit("seeds: [1, 2]", "seeds: [1, 2, 3]")
+    project.octavo("compile")
+    project.repro()
+    assert project.counts() == {**ONCE, "shaped-s3": 1, "zero-s3": 1}
+
+
+def test_a_killed_run_resumes_and_both_attempts_are_told(project):
+    project.edit("max_steps: 4", "max_steps: 40")
+    project.edit("seeds: [1, 2]", "seeds: [1]")
+    project.edit("needs: {seeds: 2,", "needs: {seeds: 1,")
+    project.octavo("compile")
+    dvc = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"],
+        cwd=project.experiment.root,
+        env=project.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        kill_when_checkpointed(project, dvc)
+    finally:
+        if dvc.poll() is None:
+            os.killpg(dvc.pid, signal.SIGKILL)
+        dvc.wait()
+    assert dvc.returncode != 0
+    killed = project.attempts("shaped-s1")[-1]
+    assert killed.state == "killed" and len(project.attempts("shaped-s1")) == 2
+    project.repro()
+    last = project.attempts("shaped-s1")[-1]
+    assert last.state == "finished" and last.started.resumed_from >= 2
+    assert read(Outcome, project.run("shaped-s1").outcome).steps_done == 40
+    page = project.page()
+    assert killed.started.attempt in page and last.started.attempt in page
+
+
+def kill_when_checkpointed(project, dvc):
+    """SIGKILL the training process once a checkpoint exists; dvc itself lives on and sees the failure."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if list(project.root.glob(".cache/checkpoints/*/trainer/checkpoint-*/trainer_state.json")):
+            lock = project.root / ".cache/locks/small--shaped-s1.lock"
+            os.kill(int(lock.read_text()), signal.SIGKILL)
+            dvc.wait(timeout=60)
+            return
+        assert dvc.poll() is None, "dvc ended before a checkpoint was written"
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint within two minutes")
+
+
+@pytest.mark.parametrize("words", [(), ("--keep-going",)])
+def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project, words):
+    project.edit("  zero: {reward:", "  diverging: {reward: shaped, role: control, train: {learning_rate: 1.0e+30}}\n  zero: {reward:")
+    project.octavo("compile")
+    output = project.repro(*words, ok=False)
+    assert "diverging-s1" in output
+    assert {name: project.attempts(name)[-1].state for name in project.runs()} == {
+        "diverging-s1": "failed",
+        "diverging-s2": "failed",
+        "shaped-s1": "finished",
+        "shaped-s2": "finished",
+        "zero-s1": "finished",
+        "zero-s2": "finished",
+    }
+    assert project.attempts("diverging-s1")[-1].ended.failure == "nonfinite"
+    assert "diverging-s1" in project.page()
+    assert "diverging" in (project.root / "build/site/experiments/small.html").read_text()
+    project.repro(*words, ok=False)
+    assert len(project.attempts("diverging-s1")) == 2, "a failed run is tried again by the next repro"
+    assert len(project.attempts("shaped-s1")) == 1
+
+
+def test_a_spec_error_writes_nothing(project):
+    before = {path: path.read_bytes() for path in project.root.glob("runs/**/*") if path.is_file()}
+    project.edit("num_generations: 4", "num_generations: 5")
+    output = project.octavo("compile", ok=False)
+    assert "specs/small.yaml:" in output and "E304" in output
+    assert {path: path.read_bytes() for path in project.root.glob("runs/**/*") if path.is_file()} == before
+
+
+def test_a_stale_card_is_refused_with_the_command_that_repairs_it(project):
+    stage = project.root / "stages/train/progress.py"
+    stage.write_text(stage.read_text().replace("max(1, self.steps // 10)", "max(1, self.steps // 5)"))
+    output = project.call(sys.executable, "-m", "stages.train.grpo", "runs/small/shaped-s1", ok=False)
+    assert "S101" in output and "octavo compile && dvc repro" in output
+    assert project.counts() == ONCE
+
+
+def test_wandb_gets_group_card_and_attempt(project):
+    project.edit("max_steps: 4", "max_steps: 3")
+    project.octavo("compile")
+    project.repro("runs/small/dvc.yaml:train-shaped-s1", WANDB_MODE="offline")
+    attempt = project.attempts("shaped-s1")[-1].started.attempt
+    found = list((project.root / ".cache/wandb").glob(f"wandb/offline-run-*-{attempt}/run-{attempt}.wandb"))
+    assert len(found) == 1
+    content = found[0].read_bytes()
+    assert b"shaped" in content and b"num_generations" in content and attempt.encode() in content
