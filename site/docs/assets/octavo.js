@@ -1,0 +1,91 @@
+// Passports: a number opens what is written about it at the end of the page. Without this script its link leads there.
+(() => {
+  let open = null; // {fact, box, pinned}
+
+  const entry = (fact) => document.getElementById(decodeURIComponent(fact.hash.slice(1)));
+
+  const close = (back) => {
+    if (!open) return;
+    const { fact, box } = open;
+    open = null;
+    box.remove();
+    fact.classList.remove("open");
+    fact.removeAttribute("aria-expanded");
+    if (back) fact.focus({ preventScroll: true });
+  };
+
+  const show = (fact, pinned) => {
+    if (open && open.fact === fact) { open.pinned = open.pinned || pinned; return; }
+    close(false);
+    const source = entry(fact);
+    if (!source) return;
+    const box = document.createElement("div");
+    box.className = "popover oct md-typeset";
+    box.tabIndex = -1;
+    box.setAttribute("role", "dialog");
+    box.setAttribute("aria-label", "Passport of " + fact.dataset.finding);
+    const head = document.createElement("header");
+    const value = document.createElement("b");
+    value.textContent = source.querySelector("summary b").textContent;
+    const shut = document.createElement("button");
+    shut.type = "button";
+    shut.setAttribute("aria-label", "Close");
+    shut.textContent = "×";
+    shut.addEventListener("click", () => close(true));
+    head.append(value, shut);
+    const id = document.createElement("a");
+    id.className = "id";
+    id.href = fact.hash;
+    id.textContent = fact.dataset.finding;
+    id.addEventListener("click", () => { source.open = true; close(false); });
+    box.append(head, id, source.querySelector(".body").cloneNode(true));
+    document.body.append(box);
+    place(box, fact);
+    fact.classList.add("open");
+    fact.setAttribute("aria-expanded", "true");
+    open = { fact, box, pinned };
+  };
+
+  const place = (box, fact) => {
+    const at = fact.getBoundingClientRect();
+    const left = Math.max(8, Math.min(at.left, document.documentElement.clientWidth - box.offsetWidth - 8));
+    const below = at.bottom + 8;
+    const above = at.top - box.offsetHeight - 8;
+    const top = below + box.offsetHeight < innerHeight || above < 60 ? below : above;
+    box.style.left = left + scrollX + "px";
+    box.style.top = top + scrollY + "px";
+  };
+
+  document.addEventListener("click", (event) => {
+    const fact = event.target.closest && event.target.closest("a.fact");
+    if (fact && !event.ctrlKey && !event.metaKey && !event.shiftKey && entry(fact)) {
+      event.preventDefault();
+      event.stopPropagation();
+      if (open && open.fact === fact && open.pinned) close(true);
+      else show(fact, true);
+    } else if (open && !open.box.contains(event.target)) close(false);
+  }, true);
+
+  document.addEventListener("focusin", (event) => {
+    const fact = event.target.closest && event.target.closest("a.fact");
+    if (fact && fact.matches(":focus-visible")) show(fact, false);
+    else if (open && !open.pinned && !open.box.contains(event.target)) close(false);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (!open) return;
+    if (event.key === "Escape") { event.preventDefault(); close(true); }
+    else if (event.key === "Tab" && !event.shiftKey && document.activeElement === open.fact && open.pinned) {
+      event.preventDefault();
+      open.box.querySelector("button").focus();
+    }
+  });
+
+  const reveal = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target && target.matches("details.passport")) target.open = true;
+  };
+  addEventListener("hashchange", reveal);
+  addEventListener("beforeprint", () => document.querySelectorAll(".oct details:not(.passport)").forEach((part) => { part.open = true; }));
+  reveal();
+})();

@@ -1,0 +1,163 @@
+"""`page/lineage.json` and its small picture: from the spec through cards, attempts and files to findings, verdicts and the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.contracts.artifact import file_digest
+from stages.contracts.lineage import Edge, Lineage, Node
+from stages.contracts.run_card import TrainCard
+from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.numbers import plural
+from stages.publish.passports import commits
+
+
+class _Graph:
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.edges: dict[tuple[str, str], Edge] = {}
+
+    def node(self, node: Node) -> str:
+        self.nodes.setdefault(node.id, node)
+        return node.id
+
+    def edge(self, cause: str, effect: str) -> None:
+        self.edges.setdefault((cause, effect), Edge(cause=cause, effect=effect))
+
+    def file(self, path: Path, sha256: str | None = None) -> str:
+        name = path.as_posix()
+        if f"file:{name}" in self.nodes:
+            return f"file:{name}"
+        digest = sha256 or (file_digest(path) if path.exists() else None)
+        return self.node(Node(id=f"file:{name}", kind="file", label=path.name, path=name, sha256=digest))
+
+
+def lineage(experiment: ExperimentFiles, used: list[str]) -> Lineage:
+    """The graph of everything behind a page that shows the findings `used`. Paths are relative to the project root."""
+    graph = _Graph()
+    spec = graph.node(Node(id=f"spec:{experiment.card.spec}", kind="spec", label=experiment.card.spec, path=experiment.card.spec))
+    page = graph.node(
+        Node(
+            id=f"page:{experiment.folder.name}",
+            kind="page",
+            label=experiment.card.title,
+            path=(experiment.folder.page / "index.md").as_posix(),
+        )
+    )
+    for run in experiment.runs:
+        _run(graph, spec, run)
+    analysis = graph.file(experiment.folder.findings)
+    graph.edge(_card(graph, spec, experiment.folder.conclude_card, experiment.conclusions.card_id, None), analysis)
+    for name in used:
+        finding = experiment.findings[name]
+        id_ = graph.node(Node(id=f"finding:{name}", kind="finding", label=name, detail={"says": finding.says}))
+        for source in finding.sources:
+            graph.edge(graph.file(Path(source.path), source.sha256), id_)
+        graph.edge(analysis, id_)
+        graph.edge(id_, page)
+    for verdict in experiment.conclusions.verdicts:
+        place = experiment.origins.claims.get(verdict.claim)
+        id_ = graph.node(
+            Node(
+                id=f"verdict:{verdict.claim}",
+                kind="verdict",
+                label=f"{verdict.claim}: {verdict.verdict}",
+                path=str(place) if place else None,
+            )
+        )
+        graph.edge(f"finding:{verdict.finding}" if f"finding:{verdict.finding}" in graph.nodes else analysis, id_)
+        graph.edge(spec, id_)
+        graph.edge(id_, page)
+    for path in (experiment.folder.preflight, experiment.folder.origins, *(run.folder.health for run in experiment.runs)):
+        if path.exists():
+            graph.edge(graph.file(path), page)
+    commit = commits(experiment.runs)
+    return Lineage(
+        experiment=experiment.folder.name,
+        commit=commit[0] if len(commit) == 1 else None,
+        nodes=tuple(graph.nodes[name] for name in sorted(graph.nodes)),
+        edges=tuple(graph.edges[pair] for pair in sorted(graph.edges)),
+    )
+
+
+def _card(graph: _Graph, spec: str, path: Path, card_id: str | None, code_hash: str | None) -> str:
+    id_ = graph.node(
+        Node(
+            id=f"card:{path.as_posix()}",
+            kind="card",
+            label=path.name,
+            path=path.as_posix(),
+            sha256=file_digest(path) if path.exists() else None,
+            detail={"card_id": card_id} if card_id else {},
+        )
+    )
+    graph.edge(spec, id_)
+    if code_hash:
+        graph.edge(graph.node(Node(id=f"code:{code_hash}", kind="code", label=f"code {code_hash}")), id_)
+    return id_
+
+
+def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
+    card = _card(graph, spec, run.folder.card, run.outcome.card_id if run.outcome else None, run.card.code_hash if run.card else None)
+    if run.card:
+        _inputs(graph, card, run.card)
+    for attempt in run.attempts:
+        start = attempt.started
+        id_ = graph.node(
+            Node(
+                id=f"attempt:{start.attempt}",
+                kind="attempt",
+                label=f"{run.ref.name} attempt {start.number}",
+                path=run.folder.attempts.as_posix(),
+                detail={"state": attempt.state, "commit": start.commit or "", "at": start.at, "host": start.host},
+            )
+        )
+        graph.edge(card, id_)
+        if run.outcome and start.attempt == run.outcome.attempt:
+            for path in (run.folder.history, run.folder.completions, run.folder.outcome):
+                if path.exists():
+                    graph.edge(id_, graph.file(path))
+    for path in (run.folder.history, run.folder.completions):
+        if path.exists() and run.folder.health.exists():
+            graph.edge(graph.file(path), graph.file(run.folder.health))
+
+
+def _inputs(graph: _Graph, card: str, train: TrainCard) -> None:
+    data, model = train.data, train.model
+    graph.edge(graph.node(Node(id=f"data:{data.path}", kind="data", label=data.path, path=data.path, sha256=data.sha256)), card)
+    graph.edge(
+        graph.node(
+            Node(
+                id=f"model:{model.base}@{model.revision}",
+                kind="model",
+                label=model.base,
+                path=model.path,
+                detail={"revision": model.revision},
+            )
+        ),
+        card,
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One box of the picture."""
+
+    name: str
+    text: str
+
+
+def picture(experiment: ExperimentFiles, used: int) -> tuple[Step, ...]:
+    """Spec to page in at most eight boxes; the whole graph is in lineage.json."""
+    attempts = sum(len(run.attempts) for run in experiment.runs)
+    histories = sum(run.folder.history.exists() for run in experiment.runs)
+    return (
+        Step("spec", experiment.card.spec),
+        Step("cards", plural(sum(run.card is not None for run in experiment.runs), "train card")),
+        Step("attempts", plural(attempts, "attempt")),
+        Step("files", plural(histories, "history", "histories")),
+        Step("health", f"{sum(run.included for run in experiment.runs)} of {len(experiment.runs)} runs count"),
+        Step("findings", f"{plural(used, 'number')} on this page"),
+        Step("verdicts", plural(len(experiment.conclusions.verdicts), "verdict")),
+    )

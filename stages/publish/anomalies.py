@@ -1,0 +1,102 @@
+"""What the detectors saw, grouped so that one sentence stands for many runs, and what they could not look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.contracts.health import Signal
+from stages.publish import numbers
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.numbers import plural
+
+SEVERITIES = ("severe", "warning", "info")
+_MARKS = {"severe": "▲", "warning": "△", "info": "○"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    run: str
+    signal: Signal
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """Signals of one detector on one metric in one condition."""
+
+    detector: str
+    metric: str
+    condition: str
+    severity: str
+    seen: tuple[Seen, ...]
+    runs_of_condition: int
+
+    @property
+    def mark(self) -> str:
+        return _MARKS[self.severity]
+
+    @property
+    def onsets(self) -> str:
+        steps = sorted({s.signal.onset for s in self.seen if s.signal.onset is not None})
+        return "steps " + ", ".join(map(str, steps)) if len(steps) > 1 else f"step {steps[0]}" if steps else ""
+
+    @property
+    def heading(self) -> str:
+        runs = len({s.run for s in self.seen})
+        return f"{self.detector.replace('_', ' ')} in {self.condition}: {runs} of {plural(self.runs_of_condition, 'run')}"
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A detector that could not look, with the runs concerned."""
+
+    detector: str
+    state: str
+    reason: str
+    runs: tuple[str, ...]
+
+
+def anomalies(experiment: ExperimentFiles) -> tuple[Anomaly, ...]:
+    """Severe ones first, then in the order of conditions."""
+    groups: dict[tuple[str, str, str, str], list[Seen]] = {}
+    for run in experiment.runs:
+        for detection in run.health.detections if run.health else ():
+            for signal in detection.signals:
+                key = (signal.severity, run.ref.condition, signal.detector, signal.metric)
+                groups.setdefault(key, []).append(Seen(run.ref.name, signal, evidence_words(signal)))
+    found = [
+        Anomaly(detector, metric, condition, severity, tuple(seen), len(experiment.of_condition(condition)))
+        for (severity, condition, detector, metric), seen in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda a: SEVERITIES.index(a.severity)))
+
+
+def unseen(experiment: ExperimentFiles) -> tuple[Unseen, ...]:
+    """Detectors that did not look, and why: silence never means health."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for run in experiment.runs:
+        for detection in run.health.detections if run.health else ():
+            if detection.state != "looked":
+                groups.setdefault((detection.detector, detection.state, detection.reason), []).append(run.ref.name)
+    return tuple(Unseen(detector, state.replace("_", " "), reason, tuple(runs)) for (detector, state, reason), runs in groups.items())
+
+
+def looked(experiment: ExperimentFiles) -> tuple[tuple[str, int, int], ...]:
+    """(detector, runs it looked at, runs with signals) for each detector that looked at all."""
+    counts: dict[str, list[int]] = {}
+    for run in experiment.runs:
+        for detection in run.health.detections if run.health else ():
+            if detection.state == "looked":
+                pair = counts.setdefault(detection.detector, [0, 0])
+                pair[0] += 1
+                pair[1] += bool(detection.signals)
+    return tuple((detector, at, signals) for detector, (at, signals) in counts.items())
+
+
+def evidence_words(signal: Signal) -> str:
+    """`k 12, n 60, share 0.2`: a signal's evidence on one line; long values are cut."""
+    parts = []
+    for key, value in signal.evidence.items():
+        text = numbers.number(value) if isinstance(value, float) else numbers.setting(value)
+        parts.append(f"{key.replace('_', ' ')} {text if len(text) <= 80 else text[:77] + '…'}")
+    return ", ".join(parts)

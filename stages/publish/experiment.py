@@ -1,0 +1,149 @@
+"""Everything a page is written from: the files of one experiment, read once. Missing files are holes, broken ones errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
+from stages.contracts.artifact import Artifact, read
+from stages.contracts.attempt import Attempt, Outcome, read_attempts
+from stages.contracts.figure import Figure
+from stages.contracts.finding import Finding, Findings, Verdict
+from stages.contracts.health import Health
+from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.origin import Origin, Origins
+from stages.contracts.page_card import PageCard
+from stages.contracts.preflight_card import Preflight, PreflightResult
+from stages.contracts.run_card import TrainCard
+
+A = TypeVar("A", bound=Artifact)
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run with what is known of it."""
+
+    ref: RunRef
+    folder: RunFolder
+    card: TrainCard | None
+    outcome: Outcome | None
+    health: Health | None
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def state(self) -> str:
+        """`finished`, `failed` or `missing`."""
+        if self.outcome is None:
+            return "missing"
+        return "finished" if self.outcome.finished else "failed"
+
+    @property
+    def included(self) -> bool:
+        return self.health is not None and self.health.included
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with its picture; `svg` is the file's text as draw wrote it."""
+
+    figure: Figure
+    svg: Path
+    csv: Path
+
+
+@dataclass(frozen=True)
+class ExperimentFiles:
+    folder: ExperimentFolder
+    card: PageCard
+    origins: Origins
+    conclusions: Findings
+    runs: tuple[RunFiles, ...]
+    preflight: Preflight | None
+    drawings: tuple[Drawing, ...]
+    conclude: ConcludeCard | None
+
+    @cached_property
+    def findings(self) -> Mapping[str, Finding]:
+        return {finding.id: finding for finding in self.conclusions.findings}
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        return {verdict.claim: verdict for verdict in self.conclusions.verdicts}
+
+    @cached_property
+    def by_name(self) -> Mapping[str, RunFiles]:
+        return {run.ref.name: run for run in self.runs}
+
+    def of_condition(self, name: str) -> tuple[RunFiles, ...]:
+        return tuple(run for run in self.runs if run.ref.condition == name)
+
+    def train_card(self, condition: str) -> TrainCard | None:
+        """The card of a condition's first run; its other runs differ in the seed only."""
+        return next((run.card for run in self.of_condition(condition) if run.card), None)
+
+    def preflight_of(self, condition: str) -> PreflightResult | None:
+        results = self.preflight.results if self.preflight else ()
+        return next((result for result in results if result.condition == condition), None)
+
+    def origin(self, run: RunRef, pointer: str) -> Origin | None:
+        """Where a value of a run's train card was written; the nearest parent that has a place."""
+        places = self.origins.cards.get(f"{run.name}/train.card.json", {})
+        while pointer:
+            if pointer in places:
+                return places[pointer]
+            pointer = pointer.rpartition("/")[0]
+        return None
+
+    def runs_of_subject(self, subject: str) -> tuple[RunFiles, ...]:
+        """Runs behind a finding's subject: the run, the condition's runs, both sides of a contrast, or none."""
+        if subject in self.by_name:
+            return (self.by_name[subject],)
+        names = [condition.name for condition in self.card.conditions]
+        sides = [subject] if subject in names else next(([a, b] for a in names for b in names if subject == f"{a}-vs-{b}"), [])
+        return tuple(run for side in sides for run in self.of_condition(side))
+
+    def condition(self, name: str) -> ConditionCard:
+        return next(condition for condition in self.card.conditions if condition.name == name)
+
+
+def load(root: Path) -> ExperimentFiles:
+    """Read an experiment's folder. Raises ArtifactError when the page's card, origins or findings are missing or broken."""
+    folder = ExperimentFolder(root)
+    card = read(PageCard, folder.page_card)
+    return ExperimentFiles(
+        folder=folder,
+        card=card,
+        origins=read(Origins, folder.origins),
+        conclusions=read(Findings, folder.findings),
+        runs=tuple(_run(folder.run(ref.name), ref) for ref in card.runs),
+        preflight=_maybe(Preflight, folder.preflight),
+        drawings=_drawings(folder.figures),
+        conclude=_maybe(ConcludeCard, folder.conclude_card),
+    )
+
+
+def _run(folder: RunFolder, ref: RunRef) -> RunFiles:
+    return RunFiles(
+        ref=ref,
+        folder=folder,
+        card=_maybe(TrainCard, folder.card),
+        outcome=_maybe(Outcome, folder.outcome),
+        health=_maybe(Health, folder.health),
+        attempts=read_attempts(folder.attempts),
+    )
+
+
+def _maybe(kind: type[A], path: Path) -> A | None:
+    return read(kind, path) if path.exists() else None
+
+
+def _drawings(folder: Path) -> tuple[Drawing, ...]:
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        if path.with_suffix(".svg").exists():
+            found.append(Drawing(read(Figure, path), path.with_suffix(".svg"), path.with_suffix(".csv")))
+    return tuple(found)

@@ -1,0 +1,70 @@
+"""Numbers as doors: a finding becomes a link to its passport. Only findings that a page uses get a passport on it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from markupsafe import Markup
+
+from stages.contracts.finding import Finding
+from stages.publish import numbers
+from stages.publish.text import shown, slug
+
+_LINK = Markup('<a class="fact{mood}" href="#{anchor}" data-finding="{id}"{title}>{text}</a>')
+_BOUNDS = Markup(' <span class="bounds">{}</span>')
+
+
+class Facts:
+    """Writes numbers and remembers, in order of first use, which findings they came from."""
+
+    def __init__(self, findings: Mapping[str, Finding]) -> None:
+        self._findings = findings
+        self.used: dict[str, Finding] = {}
+
+    def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
+        """The first statistic of a subject's metric that was computed."""
+        return next((found for s in statistics if (found := self._findings.get(f"{subject}/{metric}/{s}"))), None)
+
+    def get(self, finding: str) -> Finding:
+        """Raises KeyError with the nearest known ids in the message."""
+        if finding not in self._findings:
+            raise KeyError(did_you_mean(finding, self._findings))
+        return self._findings[finding]
+
+    def value(self, finding: Finding | None, *, decimals: int | None = None, unit: bool = False) -> Markup:
+        """The value alone."""
+        if finding is None:
+            return self._nothing("not computed")
+        text = numbers.number(finding.value, finding.unit, decimals=decimals, signed=finding.statistic in numbers.SIGNED)
+        return self._link(finding, numbers.with_unit(text, finding.unit) if unit else text)
+
+    def interval(self, finding: Finding | None, *, decimals: int | None = None) -> Markup:
+        """The value with its interval, when it has one."""
+        if finding is None:
+            return self._nothing("not computed")
+        value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
+        return self._link(finding, value, f"[{bounds}" if bounds else "")
+
+    def _link(self, finding: Finding, text: str, bounds: str = "") -> Markup:
+        self.used.setdefault(finding.id, finding)
+        empty = finding.value is None
+        title = Markup(' title="{}"').format(shown(finding.reason)) if empty else Markup("")
+        inside = shown(text) + (_BOUNDS.format(shown(bounds)) if bounds else Markup(""))
+        return _LINK.format(mood=" none" if empty else "", anchor=slug(finding.id), id=shown(finding.id), title=title, text=inside)
+
+    @staticmethod
+    def _nothing(reason: str) -> Markup:
+        return Markup('<span class="none" title="{}">{}</span>').format(reason, numbers.NONE)
+
+
+def interval_text(finding: Finding, *, decimals: int | None = None) -> str:
+    """`+0.36 [+0.30, +0.42]`: a finding's value and interval as text; changes carry their sign."""
+    signed = finding.statistic in numbers.SIGNED
+    return numbers.interval(finding.value, finding.low, finding.high, decimals=decimals, signed=signed)
+
+
+def did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """`unknown id 'x'; did you mean 'y'?`, with at most three near ones."""
+    near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f"unknown id {word!r}" + (f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else "")

@@ -1,0 +1,103 @@
+"""Attempts: every one that began, how it ended, and how often runs finish. A start without an end was killed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from stages.contracts.attempt import Attempt
+from stages.publish import numbers
+from stages.publish.experiment import ExperimentFiles
+
+_Z = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    run: str
+    number: int
+    attempt: str
+    began: str
+    state: str
+    failure: str
+    last_step: str
+    took: str
+    resumed: str
+    host: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How many attempts finished, with a Wilson 95% interval."""
+
+    subject: str
+    finished: int
+    attempts: int
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.finished} of {numbers.plural(self.attempts, 'attempt')} finished"
+
+    @property
+    def bounds(self) -> str:
+        return f"[{numbers.fixed(self.low, 2)}, {numbers.fixed(self.high, 2)}]"
+
+
+def attempt_rows(experiment: ExperimentFiles) -> tuple[AttemptRow, ...]:
+    """All attempts in the order of runs, then of their starts."""
+    return tuple(_row(run.ref.name, attempt) for run in experiment.runs for attempt in run.attempts)
+
+
+def _row(run: str, attempt: Attempt) -> AttemptRow:
+    start, end = attempt.started, attempt.ended
+    return AttemptRow(
+        run=run,
+        number=start.number,
+        attempt=start.attempt,
+        began=start.at.replace("T", " ").removesuffix("Z").removesuffix("+00:00"),
+        state=attempt.state,
+        failure=(end.failure or "") if end else "no end was written",
+        last_step=str(end.last_step) if end else numbers.NONE,
+        took=numbers.duration(end.seconds) if end else numbers.NONE,
+        resumed="the start" if start.resumed_from is None else f"step {start.resumed_from}",
+        host=start.host,
+        error=(end.error or "") if end else "",
+    )
+
+
+def completions(experiment: ExperimentFiles) -> tuple[Completion, ...]:
+    """Completion rate of each condition with attempts, the whole experiment last."""
+    groups = [(c.name, [a for run in experiment.of_condition(c.name) for a in run.attempts]) for c in experiment.card.conditions]
+    groups.append(("all conditions", [a for run in experiment.runs for a in run.attempts]))
+    return tuple(_completion(name, attempts) for name, attempts in groups if attempts)
+
+
+def _completion(subject: str, attempts: list[Attempt]) -> Completion:
+    finished = sum(attempt.state == "finished" for attempt in attempts)
+    return Completion(subject, finished, len(attempts), *wilson(finished, len(attempts)))
+
+
+def hours(experiment: ExperimentFiles) -> tuple[tuple[str, int, str], ...]:
+    """(outcome, attempts, time) by outcome; a killed attempt's time was never written."""
+    counts: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for run in experiment.runs:
+        for attempt in run.attempts:
+            name = (attempt.ended.failure or attempt.state) if attempt.ended else attempt.state
+            counts[name] += 1
+            seconds[name] += round(attempt.ended.seconds) if attempt.ended else 0
+    return tuple((name, n, numbers.duration(seconds[name]) if seconds[name] else "not known") for name, n in counts.most_common())
+
+
+def wilson(k: int, n: int) -> tuple[float, float]:
+    """Wilson 95% interval of k of n, both ends in 0..1."""
+    if n == 0:
+        return 0.0, 1.0
+    share, z2 = k / n, _Z * _Z
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)

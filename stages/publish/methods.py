@@ -1,0 +1,94 @@
+"""How it was done: versions, machines, commands, data and code, each as it stands in cards and ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import load_json
+from stages.publish import numbers
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.passports import commits
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A file or model that a result depends on."""
+
+    what: str
+    name: str
+    pin: str
+
+
+@dataclass(frozen=True)
+class Methods:
+    pinned: tuple[Pinned, ...]
+    machines: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
+    """Versions that attempts ran with; more than one of a library are all named."""
+    codes: tuple[tuple[str, str], ...]
+    commits: tuple[str, ...]
+    commands: tuple[str, ...]
+    statistics: tuple[str, ...]
+
+
+def methods(experiment: ExperimentFiles) -> Methods:
+    starts = [attempt.started for run in experiment.runs for attempt in run.attempts]
+    versions: dict[str, dict[str, None]] = {}
+    for start in starts:
+        for library, version in start.versions.items():
+            versions.setdefault(library, {})[version] = None
+    machines = {
+        "machine": ", ".join(sorted({start.host for start in starts})),
+        "devices": ", ".join(sorted({device for start in starts for device in start.devices})),
+        "sandbox of model-written code": ", ".join(sorted({start.sandbox for start in starts})),
+    }
+    known = commits(experiment.runs)
+    pipeline = experiment.folder.pipeline.as_posix()
+    checkout = [f"git checkout {known[0].removesuffix('+')}"] if len(known) == 1 else []
+    return Methods(
+        pinned=_pinned(experiment),
+        machines=tuple((name, text) for name, text in machines.items() if text),
+        versions=tuple((library, ", ".join(found)) for library, found in sorted(versions.items())),
+        codes=_codes(experiment),
+        commits=tuple(known),
+        commands=(*checkout, "octavo compile", f"dvc repro {pipeline}"),
+        statistics=_statistics(experiment.conclude),
+    )
+
+
+def _pinned(experiment: ExperimentFiles) -> tuple[Pinned, ...]:
+    found: dict[tuple[str, str], Pinned] = {}
+    for run in experiment.runs:
+        if run.card:
+            data, model = run.card.data, run.card.model
+            found.setdefault(("data", data.path), Pinned("training data", data.path, f"sha256 {data.sha256}"))
+            found.setdefault(("model", model.base), Pinned("base model", model.base, f"revision {model.revision}"))
+    if experiment.folder.evaluate_card.exists():
+        data = load_json(experiment.folder.evaluate_card)["data"]
+        found.setdefault(("evaluation", data["path"]), Pinned("evaluation data", data["path"], f"sha256 {data['sha256']}"))
+    return tuple(found.values())
+
+
+def _codes(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
+    """(stage, code hash), each pair once."""
+    found = {("train", run.card.code_hash): None for run in experiment.runs if run.card}
+    if experiment.conclude:
+        found[("conclude", experiment.conclude.code_hash)] = None
+    found[("page", experiment.card.code_hash)] = None
+    return tuple(found)
+
+
+def _statistics(card: ConcludeCard | None) -> tuple[str, ...]:
+    if card is None:
+        return ()
+    initial, final = (
+        f"{numbers.setting(round(100 * share, 3)).removesuffix('.0')}%" for share in (card.windows.initial, card.windows.final)
+    )
+    level = f"{numbers.setting(round(100 * card.level, 3)).removesuffix('.0')}%"
+    return (
+        f"Windows: initial is the first {initial} of a run's target steps, final the last {final}.",
+        f"Intervals are {level} intervals; the seed is the unit, and each number's passport names its method.",
+        "Conditions with different rewards are never ranked by reward; they are compared on the shared evaluation.",
+        "GRPO's logged loss is not progress and decides nothing here.",
+    )

@@ -1,0 +1,106 @@
+"""How numbers are printed: as many digits as the interval allows, a real minus sign, units, and changes that add up."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+MINUS = "\u2212"
+NONE = "\u2013"
+SIGNED = ("change", "difference")
+"""Statistics that are printed with their sign."""
+_MOST = 4
+_COUNTS = {"count", "steps", "attempts", "runs"}
+_UNITS = {"s": "\u202fs", "tokens": " tokens", "nats per token": " nats per token"}
+
+
+def fixed(value: float, decimals: int, *, signed: bool = False) -> str:
+    """`-0.0016` with 2 decimals is `0.00`: a rounded zero has no sign."""
+    rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_EVEN)
+    text = f"{abs(rounded):,.{decimals}f}".replace(",", "\u202f")
+    if rounded == 0:
+        return text
+    return (MINUS if rounded < 0 else "+" if signed else "") + text
+
+
+def decimals_for(value: float | None, low: float | None = None, high: float | None = None) -> int:
+    """Digits after the point: one significant digit of the interval's half width, or two of the value; at least two below ten."""
+    known = [abs(x) for x in (value, low, high) if x is not None]
+    size = max(known, default=0.0)
+    least = 2 if size < 10 else 1 if size < 100 else 0
+    if low is not None and high is not None and high > low:
+        return max(least, min(_MOST, -math.floor(math.log10((high - low) / 2))))
+    if value and abs(value) < 1:
+        return max(least, min(_MOST, 1 - math.floor(math.log10(abs(value)))))
+    return least
+
+
+def agreed_decimals(initial: float | None, final: float | None, change: float | None) -> int:
+    """Digits with which the printed change is the printed final minus the printed initial, where four digits allow it."""
+    start = max(decimals_for(value) for value in (initial, final, change))
+    if initial is None or final is None or change is None:
+        return start
+    for decimals in range(start, _MOST + 1):
+        first, last, moved = (Decimal(fixed(x, decimals).replace(MINUS, "-").replace("\u202f", "")) for x in (initial, final, change))
+        if last - first == moved:
+            return decimals
+    return start
+
+
+def number(value: float | None, unit: str = "", *, decimals: int | None = None, signed: bool = False) -> str:
+    """A value without its unit; a dash when there is none."""
+    if value is None:
+        return NONE
+    if unit in _COUNTS and float(value).is_integer():
+        return fixed(value, 0, signed=signed)
+    if decimals is None and value and abs(value) < 10**-_MOST:
+        return scientific(value)
+    return fixed(value, decimals_for(value) if decimals is None else decimals, signed=signed)
+
+
+def interval(value: float | None, low: float | None, high: float | None, *, decimals: int | None = None, signed: bool = False) -> str:
+    """`0.88 [0.84, 0.92]`, or the value alone when it has no interval."""
+    if value is None or low is None or high is None:
+        return number(value, decimals=decimals, signed=signed)
+    digits = decimals_for(value, low, high) if decimals is None else decimals
+    return f"{fixed(value, digits, signed=signed)} [{fixed(low, digits, signed=signed)}, {fixed(high, digits, signed=signed)}]"
+
+
+def scientific(value: float) -> str:
+    """`1.6 × 10⁻⁶`."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa.replace('-', MINUS)} × 10{raised}"
+
+
+def with_unit(text: str, unit: str) -> str:
+    """The unit behind a printed number, where it says something: a share or a reward needs none."""
+    return text + _UNITS.get(unit, "")
+
+
+def setting(value: Any) -> str:
+    """A setting exactly as a spec would hold it; nothing is rounded."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return repr(value).replace("e-0", "e-").replace("e+0", "e+")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(setting(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {setting(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 run`, `3 runs`."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `12 min`, `3.4 h`."""
+    if seconds < 120:
+        return f"{fixed(seconds, 0)} s"
+    return f"{fixed(seconds / 60, 0)} min" if seconds < 7200 else f"{fixed(seconds / 3600, 1)} h"

@@ -1,0 +1,126 @@
+"""`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
+
+Writes `page/`: index.md, summary.json, passports.json, lineage.json and a copy of the figures. The folder is replaced as a
+whole when everything was written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from markupsafe import Markup
+
+from stages.contracts.artifact import ArtifactError, canonical_json, digest, dump
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.contracts.stage import main, open_card
+from stages.publish import anomalies, ledger, overview, reward, settings, summary
+from stages.publish.ancestry import lineage, picture
+from stages.publish.claims import claim_views
+from stages.publish.examples import examples
+from stages.publish.experiment import ExperimentFiles, load
+from stages.publish.facts import Facts
+from stages.publish.methods import methods
+from stages.publish.passports import passport, passport_json
+from stages.publish.pictures import inlined
+from stages.publish.prose import render_prose
+from stages.publish.render import render
+
+MODULES = ("stages.publish.page",)
+
+
+def page(folder: Path) -> None:
+    """Build `<folder>/page/`. Raises StageError or ArtifactError and leaves the old page when anything is missing or broken."""
+    open_card(PageCard, ExperimentFolder(folder).page_card, MODULES)
+    experiment = load(folder)
+    replace_folder(experiment.folder.page, compose(experiment))
+
+
+def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
+    """Relative path -> content of everything in the page's folder."""
+    facts = Facts(experiment.findings)
+    claims = claim_views(experiment, facts)
+    seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment)
+    bullets = summary.bullets(experiment, facts, claims, seen, rates)
+    banners = summary.banners(experiment)
+    metrics = [f"evaluation.{name}.pass_share" for name in experiment.card.evaluation]
+    values = {
+        "card": experiment.card,
+        "experiment": experiment.folder.name,
+        "answer": summary.answer(claims),
+        "headline": summary.headline(experiment),
+        "banners": banners,
+        "badges": summary.badges(experiment),
+        "bullets": bullets,
+        "claims": claims,
+        "claims_tested": experiment.conclusions.claims_tested,
+        "untrained": [facts.value(facts.find("untrained", metric, "final", "share", "initial")) for metric in metrics],
+        "conditions": overview.condition_rows(experiment, facts),
+        "seeds": {c.name: overview.seed_rows(experiment, facts, c) for c in experiment.card.conditions},
+        "drawings": [(drawing.figure, inlined(drawing.svg), drawing.csv.name) for drawing in experiment.drawings],
+        "rewards": reward.reward_views(experiment, facts),
+        "sandbox": experiment.preflight.sandbox if experiment.preflight else "",
+        "examples": examples(experiment),
+        "anomalies": seen,
+        "unseen": anomalies.unseen(experiment),
+        "looked": anomalies.looked(experiment),
+        "gates": {run.ref.name: run.health.gates for run in experiment.runs if run.health},
+        "attempts": ledger.attempt_rows(experiment),
+        "rates": rates,
+        "hours": ledger.hours(experiment),
+        "settings": settings.setting_groups(experiment),
+        "prose": prose(experiment, facts),
+        "methods": methods(experiment),
+        "lineage": picture(experiment, len(facts.used)),
+    }
+    used = facts.used
+    values["passports"] = [passport(experiment, finding) for finding in used.values()]
+    warnings = len(banners) + sum(bullet.tone == "warn" for bullet in bullets)
+    files = {
+        "index.md": render("experiment.md.j2", **values),
+        "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
+        "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
+        "lineage.json": dump(lineage(experiment, list(used))),
+    }
+    made = {name: text.encode() for name, text in files.items()}
+    for drawing in experiment.drawings:
+        for path in (drawing.svg, drawing.csv, drawing.svg.with_suffix(".json")):
+            if path.exists():
+                made[f"figures/{path.name}"] = path.read_bytes()
+    return made
+
+
+def prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
+    """The author's interpretation as HTML; None when the spec has none."""
+    if experiment.card.prose is None:
+        return None
+    path = Path(experiment.card.prose)
+    try:
+        return render_prose(path.read_text(encoding="utf-8"), path, facts)
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
+
+
+def replace_folder(target: Path, files: dict[str, bytes]) -> None:
+    """Write a folder beside its place and swap it in: a reader sees the old page or the new one, also on a full disk."""
+    mark = digest("".join(sorted(files)))[:8]
+    new, old = target.with_name(f".{target.name}.new-{mark}"), target.with_name(f".{target.name}.old-{mark}")
+    for folder in (new, old):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        for name, content in files.items():
+            path = new / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        if target.exists():
+            os.replace(target, old)
+        os.replace(new, target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(page, "python -m stages.publish.page runs/<experiment>")

@@ -1,0 +1,42 @@
+"""Figures on a page: the SVG that draw made, inlined, after a look that it draws and does nothing else."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as etree
+from pathlib import Path
+
+from markupsafe import Markup
+
+from stages.contracts.artifact import ArtifactError
+
+_REFUSED = {"script", "foreignobject", "iframe", "object", "embed", "image", "a", "animate", "set", "handler"}
+_HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.*?-->\s*)*", re.DOTALL)
+_FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
+
+
+def inlined(path: Path) -> Markup:
+    """The picture as one HTML element without blank lines. Raises ArtifactError when it is no plain drawing."""
+    text = path.read_text(encoding="utf-8")
+    if "<!ENTITY" in text:
+        raise _refuse(path, "an entity declaration")
+    try:
+        root = etree.fromstring(text)
+    except etree.ParseError as error:
+        raise _refuse(path, f"not XML: {error}") from None
+    for element in root.iter():
+        tag = str(element.tag).rpartition("}")[2].lower()
+        if tag in _REFUSED:
+            raise _refuse(path, f"a <{tag}> element")
+        if tag == "style" and _FAR.search(element.text or ""):
+            raise _refuse(path, "a style that loads something")
+        for name, value in element.attrib.items():
+            plain = name.rpartition("}")[2].lower()
+            if plain.startswith("on") or (plain in {"href", "src"} and not value.startswith("#")) or _FAR.search(value):
+                raise _refuse(path, f"the attribute {plain}={value[:40]!r}")
+    lines = (line for line in _HEAD.sub("", text).splitlines() if line.strip())
+    return Markup("\n".join(lines))
+
+
+def _refuse(path: Path, what: str) -> ArtifactError:
+    return ArtifactError(path, f"the figure holds {what}", why="a figure on a page draws and does nothing else", fix="dvc repro")

@@ -1,0 +1,37 @@
+"""Templates to text. Every value a template writes is shown letter by letter (see text.py) unless it is markup made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from stages.publish import numbers
+from stages.publish.text import island, shown, slug
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def environment() -> jinja2.Environment:
+    """Autoescape on, unknown names are errors, and what is written goes through `shown`."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(slug=slug, island=island, duration=numbers.duration, plural=_plural)
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """A template filled in."""
+    return environment().get_template(template).render(**values)
+
+
+def _plural(count: int, noun: str) -> str:
+    return numbers.plural(count, noun)

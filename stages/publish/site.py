@@ -1,0 +1,93 @@
+"""`python -m stages.publish.site runs`: all pages and the guide as one static site in `build/site`.
+
+Assembles `build/docs` from `site/docs` and every `runs/*/page`, writes `build/mkdocs.yml`, and lets MkDocs build it strictly.
+The old site stays until the new one is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import BUILD
+from stages.contracts.stage import main
+from stages.publish.home import Entry, entries, home, overview
+from stages.publish.text import shown
+
+SOURCE = Path("site")
+GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "failures.md")
+
+
+def site(runs: Path) -> None:
+    """Build the site of every page under `runs`. Raises StageError S303 with MkDocs' own words when it does not build."""
+    pages = sorted(path for path in runs.glob("*/page") if (path / "summary.json").exists())
+    found = entries(pages)
+    docs = BUILD / "docs"
+    assemble(docs, pages, found)
+    (BUILD / "mkdocs.yml").write_text(json.dumps(settings(docs, found), indent=2) + "\n", encoding="utf-8")
+    target, new = BUILD / "site", BUILD / "site.new"
+    shutil.rmtree(new, ignore_errors=True)
+    _mkdocs(BUILD / "mkdocs.yml")
+    old = BUILD / "site.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.replace(target, old)
+    os.replace(new, target)
+    shutil.rmtree(old, ignore_errors=True)
+    print(f"{target / 'index.html'}: {len(found)} experiment page{'' if len(found) == 1 else 's'}")
+
+
+def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
+    """Everything MkDocs reads, in a folder of its own."""
+    shutil.rmtree(docs, ignore_errors=True)
+    shutil.copytree(SOURCE / "docs", docs)
+    for page in pages:
+        shutil.copytree(page, docs / "experiments" / page.parent.name)
+    index = docs / "index.md"
+    index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", found), encoding="utf-8")
+    (docs / "experiments").mkdir(exist_ok=True)
+    (docs / "experiments" / "index.md").write_text(overview(found), encoding="utf-8")
+
+
+def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
+    """`site/mkdocs.yml` with folders and navigation added."""
+    experiments: list[Any] = ["experiments/index.md"]
+    for entry in found:
+        name = entry.summary.experiment
+        title = f"{entry.summary.title} ({entry.summary.profile})" if entry.summary.profile else entry.summary.title
+        experiments.append({str(shown(title)): f"experiments/{name}/index.md"})
+    nav: list[Any] = [{"Home": "index.md"}, {"Experiments": experiments}]
+    for title, folder, first in (("Guide", "guide", GUIDE), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
+        names = sorted(path.name for path in (docs / folder).glob("*.md")) if (docs / folder).is_dir() else []
+        names = [name for name in first if name in names] + [name for name in names if name not in first]
+        paths = [f"{folder}/{name}" for name in names]
+        if title == "Reference" and (docs / "errors.md").exists():
+            paths.append("errors.md")
+        if paths:
+            nav.append({title: paths})
+    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", BUILD), "docs_dir": docs.name, "site_dir": "site.new", "nav": nav}
+
+
+def _mkdocs(settings_file: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(settings_file)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if built.returncode:
+        words = re.sub(r"\x1b\[[0-9;]*m", "", built.stderr + built.stdout).strip()
+        raise StageError(
+            "S303",
+            f"MkDocs did not build the site:\n{words}",
+            why="a page with a broken link or a warning is not published; the old site was left as it is",
+            fix=f"{' '.join(command[1:3])} build --strict --config-file {settings_file}",
+        )
+
+
+if __name__ == "__main__":
+    main(site, "python -m stages.publish.site runs")

@@ -1,0 +1,215 @@
+"""The first lines of a page: the answer that the verdicts give, banners, badges, and plain sentences with warnings first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from stages.contracts.artifact import Artifact, Frozen
+from stages.publish.anomalies import Anomaly
+from stages.publish.claims import ORDER, WORDS, ClaimView
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.facts import Facts
+from stages.publish.ledger import Completion
+from stages.publish.numbers import plural
+from stages.publish.text import shown
+
+
+class ClaimLine(Frozen):
+    id: str
+    says: str
+    verdict: str
+    finding: str | None
+    printed: str
+    """The deciding number as the page prints it; empty when there is none."""
+
+
+class PageSummary(Artifact):
+    """`page/summary.json`: what the home page shows of an experiment."""
+
+    SCHEMA: ClassVar[str] = "octavo.page_summary/1"
+
+    experiment: str
+    title: str
+    question: str
+    answer: str
+    owner: str
+    tags: tuple[str, ...]
+    profile: str | None
+    claims: tuple[ClaimLine, ...]
+    runs: int
+    included: int
+    finished: int
+    warnings: int
+    data_until: str | None
+    """When the newest attempt ended, UTC."""
+
+
+@dataclass(frozen=True)
+class Banner:
+    tone: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullet:
+    tone: str
+    text: Markup
+
+
+def answer(claims: tuple[ClaimView, ...]) -> str:
+    """`2 claims: 1 supported, 1 void.`, in the order supported, refuted, inconclusive, void."""
+    if not claims:
+        return "No claim was declared, so nothing is decided."
+    counts = Counter(claim.verdict for claim in claims)
+    parts = [f"{counts[verdict]} {WORDS[verdict].lower()}" for verdict in ORDER if counts[verdict]]
+    if len(claims) == 1:
+        return f"The one declared claim is {WORDS[claims[0].verdict].lower()}."
+    return f"Of {len(claims)} declared claims, " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] + "."
+
+
+def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
+    """What a reader must know before the first number."""
+    found = []
+    if experiment.card.profile:
+        found.append(
+            Banner(
+                "smoke",
+                f"Profile {experiment.card.profile}: machinery, not evidence",
+                "Built from a shortened profile of the experiment. It shows that every part works; its numbers decide nothing.",
+            )
+        )
+    for state, title in (("missing", "Missing runs"), ("failed", "Failed runs")):
+        names = [run for run in experiment.runs if run.state == state]
+        if names:
+            words = [run.ref.name + (f" ({_failure(run.outcome.failure)})" if run.outcome and run.outcome.failure else "") for run in names]
+            found.append(Banner("hole", f"{title}: {len(names)} of {len(experiment.runs)}", ", ".join(words)))
+    gated = [run for run in experiment.runs if run.state == "finished" and not run.included]
+    if gated:
+        words = [f"{run.ref.name}: {'; '.join(run.health.reasons) if run.health else 'no health was measured'}" for run in gated]
+        found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", ". ".join(words)))
+    return tuple(found)
+
+
+def _failure(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def badges(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
+    """(name, text) of small facts under the title."""
+    included = sum(run.included for run in experiment.runs)
+    seeds = sorted({run.ref.seed for run in experiment.runs})
+    until = data_until(experiment)
+    return (
+        ("profile", experiment.card.profile or "full experiment"),
+        ("conditions", str(len(experiment.card.conditions))),
+        ("seeds", str(len(seeds))),
+        ("runs included", f"{included} of {len(experiment.runs)}"),
+        ("health profile", experiment.card.health_profile),
+        ("data until", until[:10] if until else "no attempt has ended"),
+        ("owner", experiment.card.owner),
+    )
+
+
+def data_until(experiment: ExperimentFiles) -> str | None:
+    return max((a.ended.at for run in experiment.runs for a in run.attempts if a.ended), default=None)
+
+
+def bullets(
+    experiment: ExperimentFiles,
+    facts: Facts,
+    claims: tuple[ClaimView, ...],
+    seen: tuple[Anomaly, ...],
+    rates: tuple[Completion, ...],
+) -> tuple[Bullet, ...]:
+    """Plain sentences: warnings, then verdicts, then movements on the shared evaluation, then attempts."""
+    lines = [*_preflight(experiment), *_anomalies(seen), *_verdicts(claims), *_movements(experiment, facts)]
+    if rates:
+        total = rates[-1]
+        lines.append(Bullet("plain", shown(f"{total.words}; Wilson 95% interval of the share {total.bounds}.")))
+    return tuple(lines)
+
+
+def _preflight(experiment: ExperimentFiles) -> list[Bullet]:
+    results = experiment.preflight.results if experiment.preflight else ()
+    return [
+        Bullet(
+            "warn",
+            shown(
+                f"Preflight {'refused' if result.verdict == 'refuse' else 'warned about'} {result.condition}: "
+                f"{'; '.join(result.reasons) or 'no reason was written'}."
+            ),
+        )
+        for result in results
+        if result.verdict != "pass"
+    ]
+
+
+def _anomalies(seen: tuple[Anomaly, ...]) -> list[Bullet]:
+    return [
+        Bullet("warn", shown(f"{a.heading}{f', {a.onsets}' if a.onsets else ''}. {a.seen[0].signal.says}"))
+        for a in seen
+        if a.severity != "info"
+    ]
+
+
+def _verdicts(claims: tuple[ClaimView, ...]) -> list[Bullet]:
+    lines = []
+    for claim in claims:
+        number = Markup(" {}.").format(claim.fact) if claim.fact else Markup("")
+        lines.append(Bullet(claim.verdict, Markup("<strong>{}</strong> {}{}").format(shown(f"{claim.word}:"), shown(claim.says), number)))
+    return lines
+
+
+def _movements(experiment: ExperimentFiles, facts: Facts) -> list[Bullet]:
+    lines = []
+    for name in experiment.card.evaluation:
+        metric = f"evaluation.{name}.pass_share"
+        before = facts.find("untrained", metric, "final", "share", "initial")
+        after = [(c.name, facts.find(c.name, metric, "final", "share")) for c in experiment.card.conditions]
+        known = [(condition, finding) for condition, finding in after if finding and finding.value is not None]
+        if before and known:
+            parts = Markup(", ").join(Markup("{} {}").format(shown(c), facts.interval(f)) for c, f in known)
+            text = Markup("Shared evaluation, {}: untrained {}; after training {}.").format(shown(name), facts.value(before), parts)
+            lines.append(Bullet("plain", text))
+    return lines
+
+
+def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], warnings: int) -> PageSummary:
+    card = experiment.card
+    printed = {claim.id: claim.fact.striptags() if claim.fact else "" for claim in claims}
+    return PageSummary(
+        experiment=experiment.folder.name,
+        title=card.title,
+        question=card.question.strip(),
+        answer=answer(claims),
+        owner=card.owner,
+        tags=card.tags,
+        profile=card.profile,
+        claims=tuple(
+            ClaimLine(
+                id=claim.id,
+                says=claim.says,
+                verdict=claim.verdict,
+                printed=printed[claim.id],
+                finding=experiment.verdicts[claim.id].finding if claim.id in experiment.verdicts else None,
+            )
+            for claim in claims
+        ),
+        runs=len(experiment.runs),
+        included=sum(run.included for run in experiment.runs),
+        finished=sum(run.state == "finished" for run in experiment.runs),
+        warnings=warnings,
+        data_until=data_until(experiment),
+    )
+
+
+def headline(experiment: ExperimentFiles) -> str:
+    """`4 conditions, 3 seeds each, 11 of 12 runs included`."""
+    seeds = {c.name: len(experiment.of_condition(c.name)) for c in experiment.card.conditions}
+    each = f"{plural(next(iter(seeds.values())), 'seed')} each" if len(set(seeds.values())) == 1 else plural(len(experiment.runs), "run")
+    return f"{plural(len(seeds), 'condition')}, {each}, {sum(r.included for r in experiment.runs)} of {len(experiment.runs)} runs included"

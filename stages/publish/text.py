@@ -1,0 +1,51 @@
+"""Untrusted text on a page: shown letter by letter, never read as HTML, Markdown, attributes or a template.
+
+Everything but letters, digits and a few harmless marks becomes a numeric character reference. A browser shows the same text;
+Markdown, attribute lists, emoji names, `{{ }}` and table pipes find nothing to read. Marks that cannot be seen are named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+from markupsafe import Markup
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 ,.\u00a1-\U0010ffff]")
+_RISKY = re.compile(r"[<>&{}\[\]|`\u2028\u2029]")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def shown(value: object) -> Markup:
+    """Text as one line of character references, safe in an element, in a quoted attribute and in the middle of Markdown."""
+    if isinstance(value, Markup):
+        return value
+    text = visible(str(value))
+    return Markup(_PLAIN.sub(lambda match: f"&#{ord(match[0])};", text))
+
+
+def visible(text: str) -> str:
+    """The text with each invisible or order-changing mark named, such as `⟨U+202E⟩`; line breaks and tabs stay."""
+    return "".join(_named(letter) if _hidden(letter) else letter for letter in text)
+
+
+def _hidden(letter: str) -> bool:
+    return letter not in "\n\t" and (unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn"} or letter in "\u2028\u2029")
+
+
+def _named(letter: str) -> str:
+    return f"⟨U+{ord(letter):04X}⟩"
+
+
+def island(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">`: no letter in it can end the element or be read as Markdown or a template."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    safe = _STRING.sub(lambda match: _RISKY.sub(lambda letter: f"\\u{ord(letter[0]):04x}", match[0]), text)
+    return Markup(safe)
+
+
+def slug(finding: str) -> str:
+    """A finding id as an HTML id. `/` never occurs inside a part of an id, so different ids stay different."""
+    return "passport-" + re.sub(r"[^A-Za-z0-9_.-]", "--", finding)

@@ -1,0 +1,507 @@
+"""A whole experiment folder made of contract objects: four conditions x three seeds, one failed run, one gated out, one killed attempt."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard, Contrast, RunRef, Windows
+from stages.contracts.artifact import file_digest, write, write_text
+from stages.contracts.attempt import Ended, Outcome, Started
+from stages.contracts.code_hash import code_hash
+from stages.contracts.figure import Figure
+from stages.contracts.finding import Finding, Findings, SeedValue, Source, Verdict
+from stages.contracts.grpo import GrpoSettings
+from stages.contracts.health import Detection, GateResult, Health, Signal
+from stages.contracts.history import gate_columns
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.origin import Origin, Origins
+from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.preflight_card import Atom, GateShares, Preflight, PreflightResult
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import ROOT, card_id
+
+HOSTILE = (
+    "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>|{{ 7*7 }}{: onclick=a}"
+    "[x](javascript:window.hacked=1)\u202egnp\x00`*b*`</code>"
+)
+SEEDS, STEPS = (1, 2, 3), 60
+SPEC = "specs/quickstart.yaml"
+CONDITIONS = (
+    ConditionCard(name="shaped", role="treatment", reward="shaped", gates=("format", "tests")),
+    ConditionCard(name="inverted", role="control", reward="inverted shaped", gates=("format", "tests")),
+    ConditionCard(name="random", role="control", reward="random", gates=("random",)),
+    ConditionCard(name="zero", role="null_control", reward="zero", gates=("constant",)),
+)
+FAILED, GATED = "random-s2", "inverted-s3"
+LEVELS = {
+    "shaped": (0.6231, 0.8702, 0.8712),
+    "inverted": (0.5981, 0.9991, 0.0031),
+    "random": (0.5012, 0.5094, 0.2312),
+    "zero": (0.0, 0.0, 0.5121),
+}
+"""Initial and final reward, final pass share on the evaluation."""
+
+
+def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, profile: str | None = None, prose: str | None = None) -> Path:
+    """Write the experiment under `project` (the working directory must be `project`, as in every stage) and return its folder."""
+    folder = ExperimentFolder(Path("runs") / name)
+    refs = tuple(RunRef(name=f"{c.name}-s{s}", condition=c.name, seed=s, target_steps=STEPS) for c in CONDITIONS for s in SEEDS)
+    write_text(project / SPEC, "title: Does a verifiable reward teach a small model?\n")
+    write_text(project / "data/train.jsonl", "{}\n")
+    for number, ref in enumerate(refs):
+        _run(folder, ref, number, hostile)
+    _preflight(folder)
+    claims = _claims()
+    conclude = ConcludeCard(
+        experiment=name,
+        conditions=CONDITIONS,
+        runs=refs,
+        evaluation=("format", "tests"),
+        metrics=("reward",),
+        claims=claims,
+        windows=Windows(),
+        code_hash="c0ffee00c0ffee00",
+    )
+    write(folder.conclude_card, conclude)
+    write(folder.findings, _findings(folder, name, refs, card_id(conclude)))
+    _figure(folder, hostile)
+    if prose is not None:
+        write_text(project / "specs/quickstart.md", prose)
+    write(
+        folder.page_card,
+        PageCard(
+            experiment=name,
+            title="Does a verifiable reward teach a small model to write right expressions?",
+            question="A tiny model is right about half of the time. Does GRPO with a reward from unit tests make it right more often?",
+            owner="octavo",
+            tags=("quickstart", "grpo"),
+            spec=SPEC,
+            prose="specs/quickstart.md" if prose is not None else None,
+            profile=profile,
+            health_profile="grpo-default",
+            conditions=CONDITIONS,
+            runs=refs,
+            claims=tuple(ClaimWords(id=claim.id, says=says) for claim, says in zip(claims, _SAYS, strict=True)),
+            evaluation=("format", "tests"),
+            curves=("reward",),
+            code_hash=code_hash(ROOT, ["stages.publish.page"]),
+        ),
+    )
+    place = itertools.count(10)
+    write(
+        folder.origins,
+        Origins(
+            spec=SPEC,
+            cards={
+                f"{ref.name}/train.card.json": {
+                    "/train/learning_rate": Origin(file=SPEC, line=22, column=18, layer="experiment"),
+                    "/train/max_steps": Origin(file=SPEC, line=21, column=14, layer="experiment"),
+                    "/train/beta": Origin(file=None, line=None, column=None, layer="defaults"),
+                    "/reward/gates/0": Origin(file=SPEC, line=37, column=9, layer="condition"),
+                }
+                for ref in refs
+            },
+            claims={claim.id: Origin(file=SPEC, line=next(place), column=5, layer="experiment") for claim in claims},
+            conditions={c.name: Origin(file=SPEC, line=next(place), column=3, layer="condition") for c in CONDITIONS},
+        ),
+    )
+    return folder.root
+
+
+_SAYS = (
+    "Training on the unit-test reward raises the share of sampled expressions that pass all their tests.",
+    "A random reward leaves the share of right expressions where it was.",
+    "The inverted reward teaches the model to write longer expressions.",
+    "The shaped reward raises the share of well-formed expressions.",
+)
+
+
+def _claims() -> tuple[ClaimCard, ...]:
+    def claim(id_: str, metric: str, condition: str, against: str, direction: str, margin: float) -> ClaimCard:
+        return ClaimCard(
+            id=id_,
+            metric=metric,
+            statistic="final",
+            contrast=Contrast(condition=condition, against=against),
+            direction=direction,
+            margin=margin,
+            seeds=3,
+        )  # type: ignore[arg-type]
+
+    return (
+        claim("shaped-teaches", "evaluation.tests.pass_share", "shaped", "zero", "above", 0.05),
+        claim("random-harmless", "evaluation.tests.pass_share", "random", "zero", "above", -0.05),
+        claim("inverted-lengthens", "completion_tokens", "inverted", "zero", "above", 1.0),
+        claim("shaped-forms", "evaluation.format.pass_share", "shaped", "zero", "above", 0.01),
+    )
+
+
+def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], card: str) -> Findings:
+    found: list[Finding] = []
+
+    def source(ref: RunRef) -> Source:
+        path = folder.run(ref.name).history
+        return Source(path=path.as_posix(), sha256=file_digest(path), attempt=f"{ref.name}-2" if ref.name == FAILED else f"{ref.name}-1")
+
+    def add(subject: str, metric: str, statistic: str, value: float | None, **more: object) -> None:
+        unit = "share" if "share" in metric or metric == "truncated" else "reward"
+        found.append(
+            Finding(
+                id=f"{subject}/{metric}/{statistic}",
+                says=f"{metric}, {statistic}, of {subject}",
+                subject=subject,
+                metric=metric,
+                statistic=statistic,
+                unit=unit,
+                value=value,
+                **more,
+            )
+        )  # type: ignore[arg-type]
+
+    for metric, value in (("format", 0.981), ("tests", 0.521)):
+        add(
+            "untrained",
+            f"evaluation.{metric}.pass_share",
+            "final",
+            value,
+            low=value - 0.03,
+            high=value + 0.02,
+            level=0.95,
+            k=int(value * 512),
+            n=512,
+            method="Wilson interval over completions",
+        )
+    for condition in CONDITIONS:
+        initial, final, right = LEVELS[condition.name]
+        mine = [ref for ref in refs if ref.condition == condition.name]
+        for ref in mine:
+            jitter = (ref.seed - 2) * 0.0123 * (final > 0)
+            broken = ref.name == FAILED
+            reason = {"reason": "training failed at step 31: no final window"} if broken else {}
+            add(ref.name, "reward", "initial", initial + jitter / 3, window="steps 1-6", sources=(source(ref),))
+            add(ref.name, "reward", "final", None if broken else final + jitter, window="steps 55-60", sources=(source(ref),), **reason)
+            add(ref.name, "reward", "change", None if broken else final + jitter - initial - jitter / 3, **reason)
+            add(ref.name, "zero_signal_share", "final", None if broken else 0.21 if final else 1.0, **reason)
+            add(ref.name, "truncated", "final", None if broken else 0.0, **reason)
+            add(ref.name, "evaluation.format.pass_share", "final", None if broken else 0.99, **reason)
+            add(ref.name, "evaluation.tests.pass_share", "final", None if broken else right + jitter, **reason)
+        seeds = tuple(
+            SeedValue(
+                run=ref.name,
+                seed=ref.seed,
+                value=None if ref.name == FAILED else right + (ref.seed - 2) * 0.0123,
+                included=ref.name not in (FAILED, GATED),
+                why={FAILED: "failed", GATED: "not finite from step 41"}.get(ref.name, ""),
+            )
+            for ref in mine
+        )
+        n = sum(seed.included for seed in seeds)
+        interval = {"level": 0.95, "method": "t interval over seeds", "n": n, "seeds": seeds, "sources": tuple(source(ref) for ref in mine)}
+        add(condition.name, "reward", "initial", initial, low=initial - 0.02, high=initial + 0.02, **interval)
+        add(condition.name, "reward", "final", final, low=final - 0.03, high=min(1.0, final + 0.03), **interval)
+        add(condition.name, "reward", "change", final - initial, low=final - initial - 0.04, high=final - initial + 0.04, **interval)
+        add(condition.name, "zero_signal_share", "final", 0.21 if final else 1.0, **interval)
+        add(condition.name, "truncated", "final", 0.0, **interval)
+        add(condition.name, "evaluation.format.pass_share", "final", 0.99, low=0.985, high=0.995, **interval)
+        add(condition.name, "evaluation.tests.pass_share", "final", right, low=right - 0.04, high=right + 0.04, **interval)
+        for gate in condition.gates:
+            add(condition.name, f"gate.{gate}.pass_share", "final", 0.97, low=0.95, high=0.99, **interval)
+    both = [ref for ref in refs if ref.condition in ("shaped", "zero")]
+    more = {"level": 0.95, "method": "Welch t interval over seeds", "n": 6, "sources": tuple(source(ref) for ref in both)}
+    seeds = tuple(SeedValue(run=ref.name, seed=ref.seed, value=0.87 if ref.condition == "shaped" else 0.51, included=True) for ref in both)
+    add("shaped-vs-zero", "evaluation.tests.pass_share", "difference", 0.3591, low=0.3012, high=0.4171, seeds=seeds, **more)
+    add(
+        "random-vs-zero",
+        "evaluation.tests.pass_share",
+        "difference",
+        -0.2809,
+        low=-0.3712,
+        high=-0.1902,
+        with_all=-0.2511,
+        seeds=tuple(
+            SeedValue(
+                run=r.name,
+                seed=r.seed,
+                value=None if r.name == FAILED else 0.2,
+                included=r.name != FAILED,
+                why="failed at step 31" if r.name == FAILED else "",
+            )
+            for r in refs
+            if r.condition in ("random", "zero")
+        ),
+        **more,
+    )
+    add("shaped-vs-zero", "evaluation.format.pass_share", "difference", 0.008, low=-0.012, high=0.028, seeds=seeds, **more)
+    verdicts = (
+        Verdict(
+            claim="shaped-teaches",
+            verdict="supported",
+            why="The whole interval lies above the margin.",
+            finding="shaped-vs-zero/evaluation.tests.pass_share/difference",
+            direction="above",
+            margin=0.05,
+        ),
+        Verdict(
+            claim="random-harmless",
+            verdict="refuted",
+            why="The whole interval lies below the margin.",
+            finding="random-vs-zero/evaluation.tests.pass_share/difference",
+            direction="above",
+            margin=-0.05,
+        ),
+        Verdict(
+            claim="inverted-lengthens",
+            verdict="void",
+            why="The claim needs 3 healthy seeds in each condition; inverted has 2.",
+            finding=None,
+            direction="above",
+            margin=1.0,
+        ),
+        Verdict(
+            claim="shaped-forms",
+            verdict="inconclusive",
+            why="The interval contains the margin.",
+            finding="shaped-vs-zero/evaluation.format.pass_share/difference",
+            direction="above",
+            margin=0.01,
+            detectable=0.031,
+            seeds_needed=14,
+        ),
+    )
+    return Findings(card_id=card, experiment=name, claims_tested=4, findings=tuple(found), verdicts=verdicts)
+
+
+def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> None:
+    run, failed, gated = folder.run(ref.name), ref.name == FAILED, ref.name == GATED
+    condition = next(c for c in CONDITIONS if c.name == ref.condition)
+    gates = tuple(
+        GateCard(
+            name=gate,
+            kind={"tests": "python_tests"}.get(gate, gate),
+            settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60} if gate == "format" else {"timeout": 1.0},
+            on_fail=0.0 if gate == "format" else None,
+        )
+        for gate in condition.gates
+    )
+    card = TrainCard(
+        experiment=folder.name,
+        condition=ref.condition,
+        seed=ref.seed,
+        null_control=ref.condition == "zero",
+        model=ModelCard(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=AdapterCard()),
+        data=DataCard(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
+        reward=RewardCard(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
+        train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
+        device="cpu",
+        versions={"trl": "1.16.0", "torch": "2.13.0"},
+        code_hash="feedbeefcafe0001",
+    )
+    write(run.card, card)
+    last = 31 if failed else STEPS
+    attempts = [(1, "killed")] if ref.name == "shaped-s2" else []
+    attempts += [(len(attempts) + 1, "failed"), (len(attempts) + 2, "failed")] if failed else [(len(attempts) + 1, "finished")]
+    lines = []
+    for n, state in attempts:
+        at = f"2026-11-27T{10 + number // 6:02d}:{(number * 7 + n * 3) % 60:02d}:00Z"
+        lines.append(
+            Started(
+                attempt=f"{ref.name}-{n}",
+                number=n,
+                at=at,
+                card_id=card_id(card),
+                commit="1f2e3d4c5b6a79880123",
+                host="linux-x86_64-2cpu",
+                devices=("cpu",),
+                versions={"trl": "1.16.0", "torch": "2.13.0"},
+                sandbox="bubblewrap",
+                resumed_from=20 if n > 1 else None,
+            )
+        )
+        if state != "killed":
+            lines.append(
+                Ended(
+                    attempt=f"{ref.name}-{n}",
+                    at=at.replace(":00Z", ":48Z"),
+                    outcome=state,
+                    failure="verifier" if failed else None,
+                    last_step=last,
+                    seconds=17.2,
+                    error=f"the sandbox died {hostile}" if failed else None,
+                )
+            )
+    write_text(run.attempts, "".join(line.model_dump_json() + "\n" for line in lines))
+    name = f"{ref.name}-{attempts[-1][0]}"
+    write(
+        run.outcome,
+        Outcome(
+            card_id=card_id(card),
+            attempt=name,
+            finished=not failed,
+            steps_done=last,
+            target_steps=STEPS,
+            failure="verifier" if failed else None,
+            error=f"the sandbox died {hostile}" if failed else None,
+        ),
+    )
+    pq.write_table(pa.table({"step": [1], "metric": ["reward"], "value": [0.1 * number]}), run.history)
+    _completions(folder, ref, condition, hostile)
+    detections = [
+        Detection(
+            detector="nonfinite",
+            state="looked",
+            signals=(
+                Signal(
+                    detector="nonfinite",
+                    metric="grad_norm",
+                    severity="severe",
+                    says="Gradient norms are not finite from step 41 to the end.",
+                    onset=41,
+                    detected=43,
+                    evidence={"class": "persistent", "count": 20},
+                ),
+            )
+            if gated
+            else (),
+        ),
+        Detection(
+            detector="collapse",
+            state="looked",
+            signals=(
+                Signal(
+                    detector="collapse",
+                    metric="zero_signal_share",
+                    severity="info",
+                    says="No group has a signal from step 1, as expected of a null control.",
+                    onset=1,
+                    detected=15,
+                    last=60,
+                    evidence={"streak": 60, "share": 1.0},
+                ),
+            )
+            if ref.condition == "zero"
+            else (),
+        ),
+        Detection(
+            detector="reward_atoms",
+            state="looked",
+            signals=(
+                Signal(
+                    detector="reward_atoms",
+                    metric="reward",
+                    severity="warning",
+                    says=f"0.1 is the reward of 31% of completions {hostile}",
+                    onset=1,
+                    value=0.31,
+                    evidence={"k": 119, "n": 384, "text": hostile},
+                ),
+            )
+            if ref.condition == "shaped"
+            else (),
+        ),
+        Detection(detector="kl", state="not_applicable", reason="beta is 0, so no KL is computed"),
+    ]
+    reasons = ("failed at step 31 (verifier)",) if failed else ("nonfinite: gradient norms are not finite from step 41",) if gated else ()
+    write(
+        run.health,
+        Health(
+            run=ref.name,
+            condition=ref.condition,
+            seed=ref.seed,
+            card_id=card_id(card),
+            attempt=name,
+            state="failed" if failed else "finished",
+            steps_done=last,
+            target_steps=STEPS,
+            failure="verifier" if failed else None,
+            detections=tuple(detections),
+            included=not reasons,
+            reasons=reasons,
+            gates=(
+                GateResult(gate="steps", rule="steps complete", passed=not failed, says=f"{last} of {STEPS} steps"),
+                GateResult(
+                    gate="nonfinite", rule="not finite: not persistent", passed=not gated, says="class persistent" if gated else "none"
+                ),
+                GateResult(
+                    gate="truncated",
+                    rule="truncated below 0.5 in the final window",
+                    passed=None if failed else True,
+                    says="no final window" if failed else "0.00",
+                ),
+            ),
+        ),
+    )
+
+
+def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard, hostile: str) -> None:
+    texts = [
+        ("(x*2)+3", "pass", "pass", 1.0),
+        ("(x*2)+3", "pass", "pass", 1.0),
+        ("x*2+", "pass", "fail", 0.1),
+        (hostile, "fail", "not_reached", 0.0),
+        ("x\nx", "pass", "unknown", None),
+    ]
+    rows = [(60, *texts[i % len(texts)]) for i in range(50)]
+    columns = {
+        "attempt": ["a"] * 50,
+        "step": [row[0] for row in rows],
+        "text": [row[1].replace("\x00", "\x00") for row in rows],
+        "reward": [row[4] for row in rows],
+    }
+    for index, gate in enumerate(condition.gates):
+        columns[gate_columns(gate)[0]] = [row[2 + min(index, 1)] for row in rows]
+    pq.write_table(pa.table(columns), folder.run(ref.name).completions)
+
+
+def _preflight(folder: ExperimentFolder) -> None:
+    results = tuple(
+        PreflightResult(
+            condition=c.name,
+            verdict="warn" if c.name == "random" else "pass",
+            reasons=("half of the groups carry no signal (16 of 32)",) if c.name == "random" else (),
+            completions=256,
+            groups=32,
+            zero_signal_groups=16 if c.name == "random" else 3,
+            truncated=2,
+            unknown=0,
+            reward_mean=0.51,
+            seconds=3.2,
+            funnel=tuple(
+                GateShares(gate=gate, reached=256 - 6 * i, passed=250 - 110 * i, failed=6 + 104 * i, unknown=0)
+                for i, gate in enumerate(c.gates)
+            ),
+            atoms=(
+                Atom(reward=1.0, completions=140),
+                Atom(reward=0.1, completions=80),
+                Atom(reward=0.25, completions=30),
+                Atom(reward=0.0, completions=6),
+            ),
+        )
+        for c in CONDITIONS
+    )
+    write(folder.preflight, Preflight(card_id="0123456789abcdef", sandbox="bubblewrap", results=results))
+
+
+def _figure(folder: ExperimentFolder, hostile: str) -> None:
+    svg = (
+        '<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 180" width="600" height="180">\n\n'
+        '<path d="M40 150 C200 120 300 60 580 40" fill="none" stroke="#0072b2" stroke-width="2"/>\n'
+        '<text x="40" y="170" fill="currentColor">step</text></svg>\n'
+    )
+    write_text(folder.figures / "reward.svg", svg)
+    write_text(folder.figures / "reward.csv", "step,value\n1,0.6\n")
+    write(
+        folder.figures / "reward.json",
+        Figure(
+            name="reward",
+            title="Reward",
+            caption=f"Mean reward of each seed. {hostile}",
+            alternative="Reward rises from 0.62 to 0.87.",
+            findings=("shaped/reward/final",),
+        ),
+    )
