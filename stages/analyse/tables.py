@@ -58,6 +58,8 @@ class History:
     attempt: str | None
     columns: Mapping[str, Column]
     overlaps: tuple[Overlap, ...]
+    boundaries: tuple[int, ...]
+    """First steps of the attempts that went on after another one."""
     gradient: NonFinite
     bad_steps: frozenset[int]
     last_step: int
@@ -85,7 +87,7 @@ def read_history(path: Path) -> History:
     """Read history.parquet. Raises ArtifactError when the file is broken or of another schema."""
     frame, metadata = _read(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
     if frame is None:
-        return History(path, None, None, {}, (), classify((), ()), frozenset(), 0, 1)
+        return History(path, None, None, {}, (), (), classify((), ()), frozenset(), 0, 1)
     frame, overlaps = merge_attempts(frame)
     columns = _columns(frame)
     bad = _bad_steps(columns)
@@ -97,6 +99,7 @@ def read_history(path: Path) -> History:
         attempt=metadata.get("octavo.attempt"),
         columns=columns,
         overlaps=overlaps,
+        boundaries=_boundaries(frame),
         gradient=classify(logged, bad),
         bad_steps=frozenset(bad),
         last_step=steps[-1] if steps else 0,
@@ -124,6 +127,12 @@ def merge_attempts(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ..
             overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
             kept &= ~again
     return frame[kept], tuple(overlaps)
+
+
+def _boundaries(frame: pd.DataFrame) -> tuple[int, ...]:
+    codes, names = pd.factorize(frame["attempt"])
+    steps = frame["step"].to_numpy()
+    return tuple(sorted(int(steps[codes == code].min()) for code in range(1, len(names))))
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, Column]:
