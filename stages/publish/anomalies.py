@@ -18,6 +18,8 @@ class Seen:
     run: str
     signal: Signal
     evidence: str
+    texts: tuple[str, ...]
+    """Completions that are part of the evidence."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def anomalies(experiment: ExperimentFiles) -> tuple[Anomaly, ...]:
         for detection in run.health.detections if run.health else ():
             for signal in detection.signals:
                 key = (signal.severity, run.ref.condition, signal.detector, signal.metric)
-                groups.setdefault(key, []).append(Seen(run.ref.name, signal, evidence_words(signal)))
+                groups.setdefault(key, []).append(Seen(run.ref.name, signal, evidence_words(signal), evidence_texts(signal)))
     found = [
         Anomaly(detector, metric, condition, severity, tuple(seen), len(experiment.of_condition(condition)))
         for (severity, condition, detector, metric), seen in groups.items()
@@ -94,9 +96,19 @@ def looked(experiment: ExperimentFiles) -> tuple[tuple[str, int, int], ...]:
 
 
 def evidence_words(signal: Signal) -> str:
-    """`k 12, n 60, share 0.2`: a signal's evidence on one line; long values are cut."""
+    """`k 12, n 60, share 0.2`: the plain values of a signal's evidence on one line; long ones are cut."""
     parts = []
     for key, value in signal.evidence.items():
-        text = numbers.number(value) if isinstance(value, float) else numbers.setting(value)
-        parts.append(f"{key.replace('_', ' ')} {text if len(text) <= 80 else text[:77] + '…'}")
+        if not _is_texts(value):
+            text = numbers.number(value) if isinstance(value, float) else numbers.setting(value)
+            parts.append(f"{key.replace('_', ' ')} {text if len(text) <= 80 else text[:77] + '…'}")
     return ", ".join(parts)
+
+
+def evidence_texts(signal: Signal) -> tuple[str, ...]:
+    """Example completions in a signal's evidence, each cut to 200 letters."""
+    return tuple(text[:200] for value in signal.evidence.values() if _is_texts(value) for text in value[:3])
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)

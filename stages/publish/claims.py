@@ -32,8 +32,6 @@ class ClaimView:
     seeds: tuple[SeedValue, ...]
     values: dict[str, str]
     with_all: str
-    helps: str
-    """What an inconclusive claim would have needed; empty otherwise."""
     place: Origin | None
 
     @property
@@ -76,15 +74,14 @@ def _view(
         id=claim,
         says=says,
         verdict=verdict.verdict,
-        why=verdict.why,
+        why=_why(verdict, finding),
         rule=rule_words(rule) if rule else "",
         fact=facts.interval(finding) if finding else None,
-        level=f"{numbers.setting(round(100 * finding.level, 3)).removesuffix('.0')}%" if finding and finding.level else "",
+        level=numbers.percent(finding.level) if finding and finding.level else "",
         bar=interval_bar(finding, verdict) if finding else None,
         seeds=finding.seeds if finding else (),
         values={seed.run: numbers.number(seed.value, finding.unit) for seed in finding.seeds} if finding else {},
         with_all=_with_all(finding),
-        helps=_helps(verdict),
         place=experiment.origins.claims.get(claim),
     )
 
@@ -104,15 +101,21 @@ def _with_all(finding: Finding | None) -> str:
     return numbers.number(finding.with_all, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
 
 
-def _helps(verdict: Verdict) -> str:
-    if verdict.verdict != "inconclusive":
-        return ""
-    parts = []
+def _why(verdict: Verdict, finding: Finding | None) -> str:
+    """Where the interval lies, in one sentence; of a void claim the analysis's own words."""
+    if verdict.verdict == "void" or finding is None:
+        return verdict.why.removeprefix("Void: ")
+    margin = f"the margin {numbers.setting(verdict.margin).replace('-', numbers.MINUS)}"
+    if verdict.verdict == "supported":
+        return f"The whole interval lies {verdict.direction} {margin}."
+    if verdict.verdict == "refuted":
+        return f"No part of the interval lies {verdict.direction} {margin}."
+    parts = [f"The interval contains {margin}."]
     if verdict.detectable is not None:
-        parts.append(f"these seeds could have shown a difference of {numbers.number(verdict.detectable)} (80% power)")
+        parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")
     if verdict.seeds_needed is not None:
-        parts.append(f"{numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide at the observed spread")
-    return "; ".join(parts)
+        parts.append(f"At the observed spread, {numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide.")
+    return " ".join(parts)
 
 
 _WIDTH, _EDGE = 320, 12

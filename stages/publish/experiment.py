@@ -99,7 +99,9 @@ class ExperimentFiles:
         return None
 
     def runs_of_subject(self, subject: str) -> tuple[RunFiles, ...]:
-        """Runs behind a finding's subject: the run, the condition's runs, both sides of a contrast, or none."""
+        """Runs behind a finding's subject: the run, the condition's runs, both sides of a contrast, all of `experiment`, or none."""
+        if subject == "experiment":
+            return self.runs
         if subject in self.by_name:
             return (self.by_name[subject],)
         names = [condition.name for condition in self.card.conditions]
@@ -110,20 +112,25 @@ class ExperimentFiles:
         return next(condition for condition in self.card.conditions if condition.name == name)
 
 
-def load(root: Path) -> ExperimentFiles:
-    """Read an experiment's folder. Raises ArtifactError when the page's card, origins or findings are missing or broken."""
+def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
+    """Read an experiment's folder. Raises ArtifactError when the page's card or origins are missing or broken, or the findings;
+    without `concluded` missing findings are no findings."""
     folder = ExperimentFolder(root)
     card = read(PageCard, folder.page_card)
     return ExperimentFiles(
         folder=folder,
         card=card,
         origins=read(Origins, folder.origins),
-        conclusions=read(Findings, folder.findings),
+        conclusions=read(Findings, folder.findings) if concluded or folder.findings.exists() else _nothing(card.experiment),
         runs=tuple(_run(folder.run(ref.name), ref) for ref in card.runs),
         preflight=_maybe(Preflight, folder.preflight),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
     )
+
+
+def _nothing(experiment: str) -> Findings:
+    return Findings(card_id="", experiment=experiment, claims_tested=0, findings=(), verdicts=())
 
 
 def _run(folder: RunFolder, ref: RunRef) -> RunFiles:

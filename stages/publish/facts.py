@@ -46,6 +46,12 @@ class Facts:
         value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
         return self._link(finding, value, f"[{bounds}" if bounds else "")
 
+    def counted(self, finding: Finding | None, *, of: str = "of") -> Markup:
+        """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""
+        if finding is None or finding.k is None or finding.n is None:
+            return self.value(finding)
+        return self._link(finding, f"{finding.k} {of} {finding.n}")
+
     def _link(self, finding: Finding, text: str, bounds: str = "") -> Markup:
         self.used.setdefault(finding.id, finding)
         empty = finding.value is None

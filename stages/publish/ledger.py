@@ -6,9 +6,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from stages.contracts.attempt import Attempt
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
+from stages.publish.facts import Facts
 
 _Z = 1.959963984540054
 
@@ -37,6 +40,8 @@ class Completion:
     attempts: int
     low: float
     high: float
+    number: Markup
+    """`11 of 14` as a link to its finding where that counted the same ledger, else as plain text."""
 
     @property
     def words(self) -> str:
@@ -69,16 +74,22 @@ def _row(run: str, attempt: Attempt) -> AttemptRow:
     )
 
 
-def completions(experiment: ExperimentFiles) -> tuple[Completion, ...]:
+def completions(experiment: ExperimentFiles, facts: Facts) -> tuple[Completion, ...]:
     """Completion rate of each condition with attempts, the whole experiment last."""
     groups = [(c.name, [a for run in experiment.of_condition(c.name) for a in run.attempts]) for c in experiment.card.conditions]
-    groups.append(("all conditions", [a for run in experiment.runs for a in run.attempts]))
-    return tuple(_completion(name, attempts) for name, attempts in groups if attempts)
+    groups.append(("experiment", [a for run in experiment.runs for a in run.attempts]))
+    return tuple(_completion(facts, name, attempts) for name, attempts in groups if attempts)
 
 
-def _completion(subject: str, attempts: list[Attempt]) -> Completion:
+def _completion(facts: Facts, subject: str, attempts: list[Attempt]) -> Completion:
     finished = sum(attempt.state == "finished" for attempt in attempts)
-    return Completion(subject, finished, len(attempts), *wilson(finished, len(attempts)))
+    finding = facts.find(subject, "attempts", "finished")
+    if finding and (finding.k, finding.n) == (finished, len(attempts)):
+        number = facts.counted(finding)
+    else:
+        number = Markup("{} of {}").format(finished, len(attempts))
+    low, high = wilson(finished, len(attempts))
+    return Completion("all conditions" if subject == "experiment" else subject, finished, len(attempts), low, high, number)
 
 
 def hours(experiment: ExperimentFiles) -> tuple[tuple[str, int, str], ...]:

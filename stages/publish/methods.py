@@ -82,10 +82,8 @@ def _codes(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
 def _statistics(card: ConcludeCard | None) -> tuple[str, ...]:
     if card is None:
         return ()
-    initial, final = (
-        f"{numbers.setting(round(100 * share, 3)).removesuffix('.0')}%" for share in (card.windows.initial, card.windows.final)
-    )
-    level = f"{numbers.setting(round(100 * card.level, 3)).removesuffix('.0')}%"
+    initial, final = (numbers.percent(share) for share in (card.windows.initial, card.windows.final))
+    level = numbers.percent(card.level)
     return (
         f"Windows: initial is the first {initial} of a run's target steps, final the last {final}.",
         f"Intervals are {level} intervals; the seed is the unit, and each number's passport names its method.",

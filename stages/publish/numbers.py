@@ -86,12 +86,17 @@ def setting(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, float):
-        return repr(value).replace("e-0", "e-").replace("e+0", "e+")
+        return "0" if value == 0 else repr(value).replace("e-0", "e-").replace("e+0", "e+")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(setting(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {setting(item)}" for key, item in value.items()) + "}"
     return str(value)
+
+
+def percent(share: float) -> str:
+    """`95%` of 0.95, `2.5%` of 0.025."""
+    return f"{round(100 * share, 3):g}%"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

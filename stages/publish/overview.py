@@ -11,6 +11,7 @@ from stages.contracts.health import Detection
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
+from stages.publish.text import shown
 
 ROLES = {"treatment": "treatment", "control": "control", "null_control": "null control"}
 
@@ -33,6 +34,7 @@ class ConditionRow:
     colour: int
     runs: int
     included: int
+    counted: Markup
     reward_moved: Movement
     evaluated: tuple[Markup, ...]
     zero_signal: Markup
@@ -45,7 +47,7 @@ class SeedRow:
     seed: int
     state: str
     failure: str
-    steps: str
+    steps: Markup
     included: bool
     reasons: tuple[str, ...]
     reward_moved: Movement
@@ -71,6 +73,7 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
                 colour=colour,
                 runs=len(runs),
                 included=sum(run.included for run in runs),
+                counted=facts.counted(facts.find(condition.name, "runs", "included")),
                 reward_moved=movement(facts, condition.name, "reward"),
                 evaluated=evaluated(experiment, facts, condition.name),
                 zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share")),
@@ -88,13 +91,14 @@ def seed_rows(experiment: ExperimentFiles, facts: Facts, condition: ConditionCar
 def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles) -> SeedRow:
     health, name = run.health, run.ref.name
     detections = health.detections if health else ()
-    done = health.steps_done if health else run.outcome.steps_done if run.outcome else None
+    done = facts.find(name, "steps", "done")
+    steps = facts.counted(done, of="/") if done and done.k is not None else shown(f"{_done(run)} / {run.ref.target_steps}")
     return SeedRow(
         name=name,
         seed=run.ref.seed,
         state=run.state,
         failure=(run.outcome.failure or "") if run.outcome else "",
-        steps=f"{numbers.NONE if done is None else done} / {run.ref.target_steps}",
+        steps=steps,
         included=run.included,
         reasons=health.reasons if health else ("no health was measured",),
         reward_moved=movement(facts, name, "reward"),
@@ -105,6 +109,11 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles) -> SeedR
         collapse=_collapse(detections),
         attempts=len(run.attempts),
     )
+
+
+def _done(run: RunFiles) -> int | str:
+    done = run.health.steps_done if run.health else run.outcome.steps_done if run.outcome else None
+    return numbers.NONE if done is None else done
 
 
 def movement(facts: Facts, subject: str, metric: str) -> Movement:

@@ -42,7 +42,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
     facts = Facts(experiment.findings)
     claims = claim_views(experiment, facts)
-    seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment)
+    seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
     bullets = summary.bullets(experiment, facts, claims, seen, rates)
     banners = summary.banners(experiment)
     metrics = [f"evaluation.{name}.pass_share" for name in experiment.card.evaluation]

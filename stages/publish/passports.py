@@ -49,7 +49,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     runs = experiment.runs_of_subject(finding.subject)
     lines = [("reason", finding.reason), ("statistic", finding.statistic), ("window", finding.window), ("how", finding.method)]
     if finding.level is not None and finding.low is not None:
-        lines.append(("level", f"{numbers.setting(round(100 * finding.level, 3)).removesuffix('.0')}%"))
+        lines.append(("level", numbers.percent(finding.level)))
     if finding.k is not None:
         lines.append(("counted", f"{finding.k} of {finding.n}"))
     elif finding.n is not None:

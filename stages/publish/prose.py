@@ -10,9 +10,9 @@ import re
 import xml.etree.ElementTree as etree
 from pathlib import Path
 
-import markdown
-from markdown.inlinepatterns import InlineProcessor
-from markdown.treeprocessors import Treeprocessor
+import markdown  # type: ignore[import-untyped]
+from markdown.inlinepatterns import InlineProcessor  # type: ignore[import-untyped]
+from markdown.treeprocessors import Treeprocessor  # type: ignore[import-untyped]
 from markupsafe import Markup
 
 from stages.contracts.diagnostic import StageError
@@ -23,7 +23,7 @@ _EXPRESSION = re.compile(r"\s*(?P<id>[^\s|]+)\s*(?:\|\s*(?P<form>interval|value)
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#|\.{0,2}/|[\w./-]+$)", re.IGNORECASE)
 
 
-class _Reference(InlineProcessor):
+class _Reference(InlineProcessor):  # type: ignore[misc]
     """Replaces a reference by its number; collects those that name nothing."""
 
     def __init__(self, markdown_: markdown.Markdown, facts: Facts) -> None:
@@ -45,7 +45,7 @@ class _Reference(InlineProcessor):
         return self.md.htmlStash.store(str(written)), m.start(0), m.end(0)
 
 
-class _Tame(Treeprocessor):
+class _Tame(Treeprocessor):  # type: ignore[misc]
     """Headings two levels down, so that the page's own stay above them; links only to where a reader may safely go."""
 
     def run(self, root: etree.Element) -> None:

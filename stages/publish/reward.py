@@ -15,19 +15,26 @@ from stages.publish.numbers import setting
 
 
 @dataclass(frozen=True)
+class Stage:
+    """How many completions reached a gate, and the share of those that passed it, at one time."""
+
+    reached: Markup
+    passed: Markup
+    width: float
+    """The passing share of those that reached it, in percent: a bar's width."""
+
+
+@dataclass(frozen=True)
 class GateRow:
-    """A gate: what is declared, what the untrained model did at it, what the trained one does."""
+    """A gate as declared, with its funnel before training and in training."""
 
     name: str
     kind: str
     settings: tuple[tuple[str, str], ...]
     decides: str
     place: str
-    before: str
-    before_width: float
-    """Share of the untrained model's completions that passed, of all, in percent: a bar's width."""
-    unknown: str
-    training: Markup
+    funnel: tuple[Stage, ...]
+    """Untrained model (preflight), first window, last window."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class RewardView:
     unknown_limit: str
     examples: int
     preflight: PreflightResult | None
-    facts_of_preflight: tuple[tuple[str, str], ...]
+    facts_of_preflight: tuple[tuple[str, Markup], ...]
     atoms: tuple[AtomRow, ...]
 
 
@@ -64,26 +71,22 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
                 condition=condition.name,
                 colour=colour,
                 name=card.reward.name,
-                gates=_gates(experiment, facts, condition.name, card.reward, before),
+                gates=_gates(experiment, facts, condition.name, card.reward),
                 invert=card.reward.invert,
-                unknown_limit=f"{numbers.setting(round(100 * card.reward.unknown_limit, 3)).removesuffix('.0')}%",
+                unknown_limit=numbers.percent(card.reward.unknown_limit),
                 examples=len(card.reward.examples),
                 preflight=before,
-                facts_of_preflight=_measures(before) if before else (),
+                facts_of_preflight=_measures(facts, before) if before else (),
                 atoms=_atoms(before) if before else (),
             )
         )
     return tuple(views)
 
 
-def _gates(
-    experiment: ExperimentFiles, facts: Facts, condition: str, reward: RewardCard, before: PreflightResult | None
-) -> tuple[GateRow, ...]:
-    shares = {share.gate: share for share in before.funnel} if before else {}
+def _gates(experiment: ExperimentFiles, facts: Facts, condition: str, reward: RewardCard) -> tuple[GateRow, ...]:
     first = experiment.of_condition(condition)[0].ref
     rows = []
     for index, gate in enumerate(reward.gates):
-        share = shares.get(gate.name)
         origin = experiment.origin(first, f"/reward/gates/{index}")
         rows.append(
             GateRow(
@@ -92,13 +95,16 @@ def _gates(
                 settings=tuple((key, setting(value)) for key, value in gate.settings.items()),
                 decides=_decides(gate, last=index == len(reward.gates) - 1),
                 place=str(origin) if origin else "",
-                before=f"{share.passed} of {share.reached} passed" if share else numbers.NONE,
-                before_width=round(100 * share.passed / before.completions, 1) if share and before and before.completions else 0.0,
-                unknown=f"{share.unknown} not known" if share and share.unknown else "",
-                training=facts.interval(facts.find(condition, f"gate.{gate.name}.pass_share", "final", "share")),
+                funnel=tuple(_stage(facts, condition, gate.name, when) for when in ("preflight", "initial", "final")),
             )
         )
     return tuple(rows)
+
+
+def _stage(facts: Facts, condition: str, gate: str, when: str) -> Stage:
+    reached, passed = (facts.find(condition, f"gate.{gate}.{what}", when) for what in ("reach", "pass"))
+    width = round(100 * passed.value, 1) if passed and passed.value is not None else 0.0
+    return Stage(facts.counted(reached), facts.value(passed), width)
 
 
 def _decides(gate: GateCard, *, last: bool) -> str:
@@ -109,15 +115,14 @@ def _decides(gate: GateCard, *, last: bool) -> str:
     return "; ".join(parts)
 
 
-def _measures(result: PreflightResult) -> tuple[tuple[str, str], ...]:
-    mean = numbers.number(result.reward_mean)
-    return (
-        ("completions", str(result.completions)),
-        ("mean reward", mean),
-        ("groups without signal", f"{result.zero_signal_groups} of {result.groups}"),
-        ("truncated", f"{result.truncated} of {result.completions}"),
-        ("reward not known", f"{result.unknown} of {result.completions}"),
-    )
+def _measures(facts: Facts, result: PreflightResult) -> tuple[tuple[str, Markup], ...]:
+    found = {
+        "mean reward": facts.value(facts.find(result.condition, "reward", "preflight")),
+        "groups without signal": facts.counted(facts.find(result.condition, "zero_signal_share", "preflight")),
+        "truncated": facts.counted(facts.find(result.condition, "truncated", "preflight")),
+        "reward not known": facts.counted(facts.find(result.condition, "unknown_share", "preflight")),
+    }
+    return tuple(found.items())
 
 
 def _atoms(result: PreflightResult) -> tuple[AtomRow, ...]:

@@ -66,10 +66,15 @@ def answer(claims: tuple[ClaimView, ...]) -> str:
     if not claims:
         return "No claim was declared, so nothing is decided."
     counts = Counter(claim.verdict for claim in claims)
-    parts = [f"{counts[verdict]} {WORDS[verdict].lower()}" for verdict in ORDER if counts[verdict]]
     if len(claims) == 1:
         return f"The one declared claim is {WORDS[claims[0].verdict].lower()}."
-    return f"Of {len(claims)} declared claims, " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] + "."
+    parts = [f"{counts[verdict]} {WORDS[verdict].lower()}" for verdict in ORDER if counts[verdict]]
+    parts[0] = parts[0].replace(" ", " is " if parts[0].startswith("1 ") else " are ", 1)
+    return f"Of {len(claims)} declared claims, " + _listed(parts) + "."
+
+
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
 
 
 def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:

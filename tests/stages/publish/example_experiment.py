@@ -280,28 +280,7 @@ def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], car
 def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> None:
     run, failed, gated = folder.run(ref.name), ref.name == FAILED, ref.name == GATED
     condition = next(c for c in CONDITIONS if c.name == ref.condition)
-    gates = tuple(
-        GateCard(
-            name=gate,
-            kind={"tests": "python_tests"}.get(gate, gate),
-            settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60} if gate == "format" else {"timeout": 1.0},
-            on_fail=0.0 if gate == "format" else None,
-        )
-        for gate in condition.gates
-    )
-    card = TrainCard(
-        experiment=folder.name,
-        condition=ref.condition,
-        seed=ref.seed,
-        null_control=ref.condition == "zero",
-        model=ModelCard(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=AdapterCard()),
-        data=DataCard(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
-        reward=RewardCard(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
-        train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
-        device="cpu",
-        versions={"trl": "1.16.0", "torch": "2.13.0"},
-        code_hash="feedbeefcafe0001",
-    )
+    card = _train_card(folder, ref, condition)
     write(run.card, card)
     last = 31 if failed else STEPS
     attempts = [(1, "killed")] if ref.name == "shaped-s2" else []
@@ -438,6 +417,31 @@ def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> No
     )
 
 
+def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard) -> TrainCard:
+    gates = tuple(
+        GateCard(
+            name=gate,
+            kind={"tests": "python_tests"}.get(gate, gate),
+            settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60} if gate == "format" else {"timeout": 1.0},
+            on_fail=0.0 if gate == "format" else None,
+        )
+        for gate in condition.gates
+    )
+    return TrainCard(
+        experiment=folder.name,
+        condition=ref.condition,
+        seed=ref.seed,
+        null_control=ref.condition == "zero",
+        model=ModelCard(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=AdapterCard()),
+        data=DataCard(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
+        reward=RewardCard(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
+        train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
+        device="cpu",
+        versions={"trl": "1.16.0", "torch": "2.13.0"},
+        code_hash="feedbeefcafe0001",
+    )
+
+
 def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard, hostile: str) -> None:
     texts = [
         ("(x*2)+3", "pass", "pass", 1.0),
@@ -505,3 +509,33 @@ def _figure(folder: ExperimentFolder, hostile: str) -> None:
             findings=("shaped/reward/final",),
         ),
     )
+
+
+def dress(folder: ExperimentFolder, conclude: ConcludeCard) -> None:
+    """Add what a page needs to a folder that the analysis stages have filled: train cards, origins and the page's card."""
+    write_text(Path("data/train.jsonl"), "{}\n")
+    for ref in conclude.runs:
+        condition = next(c for c in conclude.conditions if c.name == ref.condition)
+        write(folder.run(ref.name).card, _train_card(folder, ref, condition))
+    claims = {claim.id: Origin(file=SPEC, line=10 + n, column=5, layer="experiment") for n, claim in enumerate(conclude.claims)}
+    places = {c.name: Origin(file=SPEC, line=30 + n, column=3, layer="condition") for n, c in enumerate(conclude.conditions)}
+    write(folder.origins, Origins(spec=SPEC, cards={}, claims=claims, conditions=places))
+    words = tuple(ClaimWords(id=claim.id, says=f"The claim {claim.id} holds.") for claim in conclude.claims)
+    card = PageCard(
+        experiment=folder.name,
+        title="What a synthetic experiment looks like",
+        question="Do the pages say what the numbers say?",
+        owner="octavo",
+        tags=(),
+        spec=SPEC,
+        prose=None,
+        profile=None,
+        health_profile="grpo-default",
+        conditions=conclude.conditions,
+        runs=conclude.runs,
+        claims=words,
+        evaluation=conclude.evaluation,
+        curves=("reward",),
+        code_hash=code_hash(ROOT, ["stages.publish.page"]),
+    )
+    write(folder.page_card, card)

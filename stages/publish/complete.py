@@ -1,0 +1,79 @@
+"""`python -m stages.publish.complete <experiment folder>...`: which runs are finished, and what to type for those that are not.
+
+Exit code 0 when every run of every experiment is finished, else 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.contracts.artifact import ArtifactError, read
+from stages.contracts.attempt import Outcome
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.publish.text import visible
+
+_HELP = {
+    "refused": "the preflight or a reward example refused this condition; change its reward or the limits in the spec",
+    "out_of_memory": "a smaller `per_device_train_batch_size` with more `gradient_accumulation_steps` keeps the batch",
+    "disk": "make room on the disk",
+    "data": "look at the data file that the spec names",
+}
+
+
+def unfinished(folder: Path) -> tuple[list[str], int]:
+    """(lines about one experiment, number of runs that are not finished). Raises ArtifactError without a page card."""
+    experiment = ExperimentFolder(folder)
+    card = read(PageCard, experiment.page_card)
+    lines: list[str] = []
+    finished = 0
+    for ref in card.runs:
+        path = experiment.run(ref.name).outcome
+        outcome = read(Outcome, path) if path.exists() else None
+        if outcome and outcome.finished:
+            finished += 1
+        else:
+            lines.extend(_run(ref.name, outcome))
+    head = f"{experiment.name}: {finished} of {len(card.runs)} runs finished"
+    missing = len(card.runs) - finished
+    if missing:
+        lines.append(f"  next: dvc repro {experiment.pipeline.as_posix()}   (finished runs are not trained again)")
+    return [head, *lines], missing
+
+
+def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
+    if outcome is None:
+        yield f"  missing  {name}: no attempt has left an outcome"
+        return
+    why = (outcome.failure or "unknown").replace("_", " ")
+    error = " ".join((outcome.error or "no message").split())
+    yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {error}"
+    if outcome.failure in _HELP:
+        yield f"           {_HELP[outcome.failure]}"
+
+
+def complete(folders: list[Path]) -> int:
+    """Print the summary of each experiment; 1 when anything is not finished."""
+    total = 0
+    for folder in folders:
+        lines, missing = unfinished(folder)
+        total += missing
+        print(visible("\n".join(lines)))
+    return 1 if total else 0
+
+
+def _main() -> int:
+    if len(sys.argv) < 2 or any(argument.startswith("-") for argument in sys.argv[1:]):
+        print("usage: python -m stages.publish.complete <experiment folder>...", file=sys.stderr)
+        return 2
+    try:
+        return complete([Path(argument) for argument in sys.argv[1:]])
+    except ArtifactError as error:
+        print(f"error S102: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main())

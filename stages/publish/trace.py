@@ -1,0 +1,183 @@
+"""The way back from a number, a run or a page: to seeds, attempts, files, cards, code, the line of the spec, and data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.contracts.artifact import file_digest, read
+from stages.contracts.finding import Finding
+from stages.contracts.lineage import Lineage
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import card_id
+from stages.publish import numbers
+from stages.publish.experiment import ExperimentFiles, RunFiles, load
+from stages.publish.facts import did_you_mean, interval_text
+from stages.publish.numbers import setting
+from stages.publish.passports import recompute, spec_places
+from stages.publish.settings import flat
+from stages.publish.text import visible
+
+
+def trace(folder: Path, what: str) -> str:
+    """Text for a terminal about a finding id, a claim id, a run, or `page`, of the experiment in `folder`.
+
+    Raises KeyError with the nearest known names when `what` is none of them, ArtifactError when the experiment has no files.
+    """
+    experiment = load(folder, concluded=False)
+    if what == "page":
+        lines = _page(experiment)
+    elif what in experiment.by_name:
+        lines = _run(experiment, experiment.by_name[what])
+    elif what in experiment.findings:
+        lines = _finding(experiment, experiment.findings[what])
+    elif what in experiment.verdicts:
+        lines = _claim(experiment, what)
+    else:
+        raise KeyError(did_you_mean(what, ["page", *experiment.by_name, *experiment.verdicts, *experiment.findings]))
+    return visible("\n".join(lines)) + "\n"
+
+
+def _finding(experiment: ExperimentFiles, finding: Finding) -> Iterator[str]:
+    yield finding.id
+    level = f"   {numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
+    yield f"  {interval_text(finding)}   {finding.unit}{level}"
+    yield f"  {finding.says}"
+    if finding.reason:
+        yield f"  no value: {finding.reason}"
+    counted = f"{finding.k} of {finding.n}" if finding.k is not None else str(finding.n) if finding.n is not None else ""
+    with_all = numbers.number(finding.with_all, finding.unit) if finding.with_all is not None else ""
+    pairs = (("how", finding.method), ("window", finding.window), ("n", counted), ("with excluded runs", with_all))
+    yield from _table("value", [pair for pair in pairs if pair[1]])
+    runs = experiment.runs_of_subject(finding.subject)
+    if finding.seeds or runs:
+        yield from ("", "runs and their attempts")
+        seeds = {seed.run: seed for seed in finding.seeds}
+        for run in runs:
+            seed = seeds.get(run.ref.name)
+            value = numbers.number(seed.value, finding.unit) if seed else ""
+            counts = "" if seed is None else "counts" if seed.included else f"left out: {seed.why}"
+            yield "  " + "   ".join(part for part in (run.ref.name, value, counts) if part)
+            yield from _attempts(run)
+    yield from _table("files, against what is on disk now", [_file(source.path, source.sha256) for source in finding.sources])
+    yield from _behind(experiment, runs)
+    yield from _table("spec", [(place.split(" ", 1)[0], place.split(" ", 1)[1]) for place in spec_places(experiment, finding)])
+    yield from _data(runs)
+    yield from ("", "recompute", f"  {recompute(experiment)}")
+
+
+def _claim(experiment: ExperimentFiles, claim: str) -> Iterator[str]:
+    verdict = experiment.verdicts[claim]
+    says = next((words.says for words in experiment.card.claims if words.id == claim), "")
+    yield f"claim {claim}: {verdict.verdict}"
+    yield f"  {says}"
+    yield f"  {verdict.why}"
+    place = experiment.origins.claims.get(claim)
+    yield from _table("spec", [(str(place), "the rule")] if place else [])
+    if verdict.finding and verdict.finding in experiment.findings:
+        yield ""
+        yield from _finding(experiment, experiment.findings[verdict.finding])
+
+
+def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
+    yield f"{run.ref.name}   condition {run.ref.condition}, seed {run.ref.seed}"
+    done = f", {run.outcome.steps_done} of {run.outcome.target_steps} steps" if run.outcome else ""
+    yield f"  {run.state}{done}"
+    if run.outcome and run.outcome.error:
+        yield f"  {(run.outcome.failure or '').replace('_', ' ')}: {' '.join(run.outcome.error.split())}"
+    if run.health:
+        yield "  counts in findings" if run.included else f"  left out: {'; '.join(run.health.reasons)}"
+    yield from ("", "attempts")
+    yield from _attempts(run) if run.attempts else ["    none"]
+    known = {source.path: source.sha256 for finding in experiment.findings.values() for source in finding.sources}
+    paths = [run.folder.history, run.folder.completions, run.folder.evaluation, run.folder.outcome, run.folder.health]
+    yield from _table("files, against what the findings were computed from", [_file(p.as_posix(), known.get(p.as_posix())) for p in paths])
+    yield from _behind(experiment, (run,))
+    if run.card:
+        yield from _table("settings", list(_settings(experiment, run, run.card)))
+    place = experiment.origins.conditions.get(run.ref.condition)
+    yield from _table("spec", [(str(place), f"condition {run.ref.condition}")] if place else [])
+    yield from _data((run,))
+    yield from ("", "train again", f"  dvc repro {experiment.folder.pipeline}:train-{run.ref.name}")
+
+
+def _page(experiment: ExperimentFiles) -> Iterator[str]:
+    folder = experiment.folder
+    yield f"{folder.page / 'index.md'}   {experiment.card.title}"
+    if not (folder.page / "lineage.json").exists():
+        yield "  the page has not been built: dvc repro " + folder.pipeline.as_posix()
+        return
+    lineage = read(Lineage, folder.page / "lineage.json")
+    kinds: dict[str, int] = {}
+    for node in lineage.nodes:
+        kinds[node.kind] = kinds.get(node.kind, 0) + 1
+    yield "  " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    verdicts = [(claim, f"{verdict.verdict}   {verdict.finding or 'no finding'}") for claim, verdict in experiment.verdicts.items()]
+    yield from _table("claims", verdicts)
+    files = [_file(node.path, node.sha256) for node in lineage.nodes if node.kind in ("file", "card", "data") and node.path]
+    changed = [line for line in files if line[0] != "same"]
+    yield from _table("files that changed since the page was built", changed or [("none", f"{len(files)} files are the same")])
+    runs = [(run.ref.name, f"{run.state}, {'counts' if run.included else 'left out'}") for run in experiment.runs]
+    yield from _table("runs", runs)
+    yield from _table("spec", [(experiment.card.spec, "")])
+    yield from ("", "build again", f"  dvc repro {folder.pipeline}:page")
+
+
+def _attempts(run: RunFiles) -> Iterator[str]:
+    for attempt in run.attempts:
+        start, end = attempt.started, attempt.ended
+        how = f"{attempt.state} at step {end.last_step} after {numbers.duration(end.seconds)}" if end else "killed: no end was written"
+        why = f" ({end.failure.replace('_', ' ')})" if end and end.failure else ""
+        origin = "the start" if start.resumed_from is None else f"step {start.resumed_from}"
+        mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""
+        parts = (start.attempt, f"{how}{why}", f"from {origin}", start.at, f"commit {start.commit or 'none'}", mark)
+        yield "    " + "   ".join(part for part in parts if part)
+
+
+def _file(path: str, recorded: str | None) -> tuple[str, str]:
+    """(same, CHANGED, missing or not recorded; path and digest)."""
+    now = file_digest(Path(path)) if Path(path).exists() else None
+    if now is None:
+        return "missing", f"{path}   sha256 {(recorded or 'never recorded')[:16]}"
+    if recorded is None:
+        return "here", f"{path}   sha256 {now[:16]}, not used by a finding"
+    if now == recorded:
+        return "same", f"{path}   sha256 {now[:16]}"
+    return "CHANGED", f"{path}   sha256 {now[:16]}, was {recorded[:16]}"
+
+
+def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator[str]:
+    found: dict[tuple[str, str], None] = {}
+    for run in runs:
+        if run.card:
+            made = run.outcome.card_id if run.outcome else ""
+            now = card_id(run.card)
+            note = "" if made in ("", now) else f", the files were made from card {made}"
+            found[(f"train {run.ref.name}", f"card {now}   code {run.card.code_hash}{note}")] = None
+    if experiment.conclude:
+        found[("conclude", f"card {card_id(experiment.conclude)}   code {experiment.conclude.code_hash}")] = None
+    yield from _table("cards and code", list(found))
+
+
+def _settings(experiment: ExperimentFiles, run: RunFiles, card: TrainCard) -> Iterator[tuple[str, str]]:
+    values = {pointer: setting(value) for pointer, value in flat(card, "train").items()}
+    width = max(len(text) for text in values.values())
+    for pointer, text in values.items():
+        origin = experiment.origin(run.ref, pointer)
+        yield pointer.removeprefix("/train/").replace("/", "."), f"{text:<{width}}   {origin or 'not traced'}"
+
+
+def _data(runs: tuple[RunFiles, ...]) -> Iterator[str]:
+    found: dict[tuple[str, str], None] = {}
+    for run in runs:
+        if run.card:
+            found[_file(run.card.data.path, run.card.data.sha256)] = None
+            found[("model", f"{run.card.model.base}   revision {run.card.model.revision}")] = None
+    yield from _table("data and model", list(found))
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    if rows:
+        width = max(len(name) for name, _ in rows)
+        yield from ("", title)
+        yield from (f"  {name:<{width}}   {text}".rstrip() for name, text in rows)
