@@ -70,7 +70,9 @@ def _of_run(condition: ConditionCard, run: RunFiles, share: float) -> Examples |
         groups.setdefault(_outcome(row, condition), []).append(row)
     outcomes = [_group(label, tone, members) for (label, tone), members in groups.items()]
     outcomes.sort(key=lambda outcome: -outcome.count)
-    return Examples(condition.name, run.ref.name, f"steps {first}–{max(steps)}", len(rows), tuple(outcomes))
+    return Examples(
+        condition.name, run.ref.name, f"steps {first}–{max(steps)}" if first < max(steps) else f"step {first}", len(rows), tuple(outcomes)
+    )
 
 
 def _outcome(row: dict[str, Any], condition: ConditionCard) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.methods import methods
 from stages.publish.passports import passport, passport_json
-from stages.publish.pictures import inlined
+from stages.publish.pictures import pictures
 from stages.publish.prose import render_prose
 from stages.publish.render import render
 
@@ -59,7 +59,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "untrained": [facts.value(facts.find("untrained", metric, "final", "share", "initial")) for metric in metrics],
         "conditions": overview.condition_rows(experiment, facts),
         "seeds": {c.name: overview.seed_rows(experiment, facts, c) for c in experiment.card.conditions},
-        "drawings": [(drawing.figure, inlined(drawing.svg), drawing.csv.name) for drawing in experiment.drawings],
+        "drawn": pictures(experiment),
         "rewards": reward.reward_views(experiment, facts),
         "sandbox": experiment.preflight.sandbox if experiment.preflight else "",
         "examples": examples(experiment),

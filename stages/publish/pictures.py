@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as etree
+from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
 from stages.contracts.artifact import ArtifactError
+from stages.contracts.figure import Figure
+from stages.publish.experiment import ExperimentFiles
 
 _REFUSED = {"script", "foreignobject", "iframe", "object", "embed", "image", "a", "animate", "set", "handler"}
 _HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.*?-->\s*)*", re.DOTALL)
 _FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
+
+
+_SECTIONS = {"evaluation": "conditions", "funnel": "reward", "claims": "claims"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    figure: Figure
+    svg: Markup
+    csv: str
+
+
+def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
+    """Pictures by the section that shows them: `claims`, `conditions`, `reward`, and `curves` for all others."""
+    found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
+    for drawing in experiment.drawings:
+        section = _SECTIONS.get(drawing.figure.name, "curves")
+        found[section].append(Picture(drawing.figure, inlined(drawing.svg), drawing.csv.name))
+    return found
 
 
 def inlined(path: Path) -> Markup:

@@ -20,8 +20,8 @@ class Stage:
 
     reached: Markup
     passed: Markup
-    width: float
-    """The passing share of those that reached it, in percent: a bar's width."""
+    width: float | None
+    """The passing share of those that reached it, in percent: a bar's width. None when it is not known."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _gates(experiment: ExperimentFiles, facts: Facts, condition: str, reward: Re
 
 def _stage(facts: Facts, condition: str, gate: str, when: str) -> Stage:
     reached, passed = (facts.find(condition, f"gate.{gate}.{what}", when) for what in ("reach", "pass"))
-    width = round(100 * passed.value, 1) if passed and passed.value is not None else 0.0
+    width = round(100 * passed.value, 1) if passed and passed.value is not None else None
     return Stage(facts.counted(reached), facts.value(passed), width)
 
 

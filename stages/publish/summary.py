@@ -140,6 +140,8 @@ def bullets(
 
 
 def _preflight(experiment: ExperimentFiles) -> list[Bullet]:
+    """What preflight held against conditions that are meant to learn; a null control without a signal is as declared."""
+    meant = {condition.name for condition in experiment.card.conditions if condition.role != "null_control"}
     results = experiment.preflight.results if experiment.preflight else ()
     return [
         Bullet(
@@ -150,7 +152,7 @@ def _preflight(experiment: ExperimentFiles) -> list[Bullet]:
             ),
         )
         for result in results
-        if result.verdict != "pass"
+        if result.verdict != "pass" and result.condition in meant
     ]
 
 
