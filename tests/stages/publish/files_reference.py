@@ -1,0 +1,168 @@
+"""Writes `site/docs/reference/files.md` from the contracts: `python tests/stages/publish/files_reference.py`. A test compares."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import textwrap
+import typing
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+from pydantic import BaseModel
+
+import stages.contracts
+from stages.contracts import attempt, history
+from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.stage import ROOT
+
+PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
+
+_HEAD = """\
+# File formats
+
+<!-- Made from stages/contracts by tests/stages/publish/files_reference.py; edit the contracts, then run it. -->
+
+Stages meet only in files. JSON files are canonical (sorted keys, UTF-8, two spaces, one newline at the end) and strict: a number that does
+not exist is `null` with a reason beside it, never `NaN`. Each carries its `schema` with a version; a reader refuses another version with
+the command that repairs it. All paths in files are relative to the project root.
+
+## Where files lie
+
+| under `runs/<experiment>/` | written by | kept by | holds |
+|---|---|---|---|
+| `dvc.yaml`, `dvc.lock` | compiler, DVC | git | the stage graph, and what each stage was run with |
+| `<run>/train.card.json` | compiler | git | everything that changes the result of a run, and nothing else |
+| `<run>/retry.json` | compiler, screen | git | whether a failed run is due again |
+| `<run>/attempts.jsonl` | train | git | the ledger: every attempt that began, and how it ended |
+| `<run>/outcome.json` | train | DVC | how the run stands after its latest attempt |
+| `<run>/history.parquet` | train | DVC | every metric of every step |
+| `<run>/completions.parquet` | train | DVC | every completion with what each gate said |
+| `<run>/adapter/` | train | DVC | the trained LoRA weights; empty when the run is not finished |
+| `<run>/evaluation.parquet` | evaluate | DVC | the shared evaluation; `untrained/` holds that of the base model |
+| `<run>/health.json` | screen | DVC | signals, health gates, whether the run counts |
+| `preflight/` | preflight | DVC | each reward on completions of the untrained model, and permissions to train |
+| `analysis/*.card.json` | compiler | git | cards of evaluate, screen, conclude and draw |
+| `analysis/findings.json` | conclude | DVC | every number that a page may show, and the verdicts |
+| `analysis/figures/` | draw | DVC | each picture as SVG, the numbers behind it as CSV, its words as JSON |
+| `page.card.json`, `origins.json` | compiler | git | the words of the page; where in the spec each value was written |
+| `page/` | page | DVC | `index.md`, `summary.json`, `passports.json`, `lineage.json` and the figures |
+
+Checkpoints lie outside, in `.cache/checkpoints/<card id>/`: DVC empties a stage's outputs before it runs, and a killed run must find them.
+"""
+
+
+def generated() -> str:
+    """The whole page."""
+    parts = [_HEAD, _tables(), _ledger(), "\n## JSON files\n"]
+    parts += [_model(found) for found in _models() if issubclass(found, Artifact)]
+    parts.append("\n## Parts of JSON files\n")
+    parts += [_model(found) for found in _models() if not issubclass(found, Artifact) and found not in (attempt.Started, attempt.Ended)]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _tables() -> str:
+    def row(cells: typing.Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    metrics = [row((f"`{m.name}`", m.unit, m.says)) for m in history.METRICS.values()]
+    metrics += [row((f"`gate.<gate>.{name}`", m.unit, m.says)) for name, m in history.GATE_METRICS.items()]
+    metrics += [row((f"`evaluation.<score>.{name}`", history.GATE_METRICS[name].unit, f"The same on the shared evaluation: {name}"))
+                for name in history.EVALUATION_MEASURES]
+    return f"""
+## Parquet files
+
+Their metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the attempt that wrote the file).
+
+- `history.parquet` ({history.HISTORY_SCHEMA}), one row a step, metric and attempt: {_names(history.HISTORY_COLUMNS)}. `state` is `value`,
+  `nonfinite` (logged as NaN or infinite; value null) or `null` (logged as "does not apply"). A metric that was not logged at a step has no row.
+- `completions.parquet` ({history.COMPLETIONS_SCHEMA}), one row a completion: {_names(history.COMPLETIONS_COLUMNS)}, then for each gate
+  {_names(history.gate_columns("<gate>"))}. A status is one of {_names(history.STATUSES)}.
+- `evaluation.parquet` ({history.EVALUATION_SCHEMA}), one row a completion: {_names(history.EVALUATION_COLUMNS)}, then the same three for each
+  score.
+
+### Metrics
+
+| metric | unit | meaning |
+|---|---|---|
+""" + "\n".join(metrics)
+
+
+def _ledger() -> str:
+    head = "## The ledger\n\n`<run>/attempts.jsonl` holds one JSON object a line and is only ever appended to. A start without an end was killed."
+    return "\n\n".join([head, _model(attempt.Started, "###"), _model(attempt.Ended, "###")])
+
+
+def _names(names: typing.Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _models() -> list[type[Frozen]]:
+    """All models of the contracts, in the order of module and source line."""
+    found = []
+    for module_info in pkgutil.iter_modules(stages.contracts.__path__):
+        module = importlib.import_module(f"stages.contracts.{module_info.name}")
+        mine = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, Frozen) and m.__module__ == module.__name__]
+        found += sorted((m for m in mine if m not in (Frozen, Artifact)), key=lambda m: inspect.getsourcelines(m)[1])
+    return found
+
+
+def _model(model: type[BaseModel], level: str = "###") -> str:
+    schema = getattr(model, "SCHEMA", None)
+    title = f"{level} {model.__name__}" + (f" (`{schema}`)" if schema else "")
+    says = inspect.cleandoc(model.__doc__ or "").strip() if "__doc__" in vars(model) else ""
+    texts = _descriptions(model)
+    rows = [
+        f"| `{name}` | {_kind(field.annotation)} | {_cell(field.description or texts.get(name, ''))} |" for name, field in model.model_fields.items()
+    ]
+    table = "| key | type | meaning |\n|---|---|---|\n" + "\n".join(rows)
+    return "\n\n".join(part for part in (title, " ".join(says.split()), table) if part)
+
+
+def _descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """Texts that stand as bare strings below a model's keys."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for key, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(text, ast.Expr):
+            value = text.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[key.target.id] = value.value
+    return found
+
+
+def _kind(annotation: Any) -> str:
+    """A type in plain words."""
+    origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in inside)
+    if origin in (UnionType, typing.Union):
+        return " or ".join(_kind(part) for part in inside)
+    if origin is tuple:
+        return f"list of {_kind(inside[0])}"
+    if origin is dict:
+        return f"map of {_kind(inside[1])}"
+    if annotation is type(None):
+        return "null"
+    words = {str: "text", int: "integer", float: "number", bool: "true or false", Any: "anything"}
+    if annotation in words:
+        return words[annotation]
+    return f"[{annotation.__name__}](#{_anchor(annotation)})" if inspect.isclass(annotation) else str(annotation)
+
+
+def _anchor(model: type) -> str:
+    schema = getattr(model, "SCHEMA", None)
+    return model.__name__.lower() + (f"-{schema.replace('.', '').replace('/', '')}" if schema else "")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    Path(PAGE).write_text(generated(), encoding="utf-8")
+    print(PAGE)
