@@ -18,16 +18,16 @@ def duplicates(series: Sequence[Series]) -> dict[str, str]:
     found: dict[str, str] = {}
     seen: dict[tuple[str, object], str] = {}
     for one in series:
-        print_ = _print(one.metrics)
-        if print_ is None:
+        fingerprint = _fingerprint(one.metrics)
+        if fingerprint is None:
             continue
-        earlier = seen.setdefault((one.condition, print_), one.run)
+        earlier = seen.setdefault((one.condition, fingerprint), one.run)
         if earlier != one.run:
             found[one.run] = earlier
     return found
 
 
-def _print(metrics: Mapping[str, Sequence[object]]) -> object | None:
+def _fingerprint(metrics: Mapping[str, Sequence[object]]) -> object | None:
     """What two runs must share to be the same; None when nothing sampled varies."""
     kept = tuple((name, tuple(metrics[name])) for name in SAMPLED if name in metrics)
     varied = any(len({cell[1:] for cell in cells if isinstance(cell, tuple)}) > 1 for _, cells in kept)

@@ -45,13 +45,14 @@ def screen(folder: Path) -> None:
         all_series.append(found)
     counted = {health.run for health in healths if health.included}
     same = duplicates([found for found in all_series if found.run in counted])
+    healths = [_duplicate(health, same[health.run]) if health.run in same else health for health in healths]
     for health in healths:
         place = experiment.run(health.run)
-        write(place.health, _duplicate(health, same[health.run]) if health.run in same else health)
+        write(place.health, health)
         _retry(place)
-        if not health.included or health.run in same:
-            print(f"screen: {health.run} is left out: {'; '.join(health.reasons) or 'a duplicate of ' + same[health.run]}")
-    print(f"screen: {len(counted) - len(same)} of {len(healths)} runs are included")
+        if not health.included:
+            print(f"screen: {health.run} is left out: {'; '.join(health.reasons)}")
+    print(f"screen: {sum(health.included for health in healths)} of {len(healths)} runs are included")
 
 
 def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, Series]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,9 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
         return Interval(gap, None, None, n, "one seed in a group: a value without an interval")
     if _variance(treated) == 0 and _variance(against) == 0:
         return Interval(gap, gap, gap, n, "Welch t interval over seeds (no spread between seeds)")
-    found = stats.ttest_ind(treated, against, equal_var=False).confidence_interval(level)
+    with warnings.catch_warnings():  # one group without spread is nothing to warn about
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = stats.ttest_ind(treated, against, equal_var=False).confidence_interval(level)
     return Interval(gap, float(found.low), float(found.high), n, "Welch t interval over seeds")
 
 

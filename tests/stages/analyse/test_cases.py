@@ -1,0 +1,173 @@
+"""Rows of ../shared/cases/README.md that concern analysis, by number. Logs in fixtures/ were written by TRL on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import write_history
+
+from stages.analyse.detectors import atoms, collapse, nonfinite, spikes, zero_signal
+from stages.analyse.health_gates import judge
+from stages.analyse.tables import History, read_history
+from stages.contracts.analysis_card import HealthGate, RunRef, Windows
+from stages.contracts.attempt import Outcome
+from stages.contracts.series import CompletionsSummary, RewardCount, Series
+
+FIXTURES = Path(__file__).parents[3].parent / "shared" / "cases" / "fixtures"
+OURS = {
+    "frac_reward_zero_std": "zero_signal_share",
+    "completions/clipped_ratio": "truncated",
+    "completions/mean_length": "completion_tokens",
+}
+PLAIN = ("loss", "grad_norm", "learning_rate", "reward", "reward_std", "kl", "entropy")
+
+
+def fixture(tmp_path: Path, name: str) -> History:
+    """A TRL log as our history table. Absent keys stay absent; null and NaN stay apart."""
+    if not FIXTURES.is_dir():
+        pytest.skip("the shared cases are not beside this checkout")
+    rows = []
+    for line in (FIXTURES / name).read_text().splitlines():
+        entry = json.loads(line)
+        if "loss" in entry:  # the last row is the trainer's summary
+            for key, value in entry.items():
+                if key in OURS or key in PLAIN:
+                    rows.append(_cell(entry["step"], OURS.get(key, key), value))
+    write_history(tmp_path / "history.parquet", rows)
+    return read_history(tmp_path / "history.parquet")
+
+
+def _cell(step: int, metric: str, value: float | None) -> dict[str, Any]:
+    state = "null" if value is None else "value" if math.isfinite(value) else "nonfinite"
+    kept = value if state == "value" else None
+    return {"attempt": "a1", "step": step, "tokens": None, "seconds": 0.0, "metric": metric, "value": kept, "state": state}
+
+
+def as_series(history: History, role: str = "treatment", **more: Any) -> Series:
+    metrics = {name: column.cells() for name, column in history.columns.items()} | more
+    return Series("r-s1", "r", role, target_steps=6, stride=history.stride, metrics=metrics)
+
+
+def _not_persistent(history: History, found: Series) -> bool | None:
+    gate = HealthGate(name="nonfinite", rule="not_persistent")
+    detection = nonfinite.detect(nonfinite.Settings(), found)
+    run = RunRef(name="r-s1", condition="r", seed=1, target_steps=6)
+    return judge(gate, run=run, null_control=False, history=history, outcome=None, detections=[detection], windows=Windows()).passed
+
+
+def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
+    history = fixture(tmp_path, "nan_persistent_from_3.jsonl")
+    found = as_series(history)
+    (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
+    assert (signal.metric, signal.evidence["class"], signal.onset, signal.evidence["count"]) == ("gradient", "persistent", 3, 4)
+    assert found.valid_until == 2
+    assert [step for step, _ in found.values("reward")] == [1, 2]
+    assert [step for step, _ in found.values("loss")] == [1, 2]  # later losses read 0.0 and are no progress
+    assert len(history.values("reward", 1, 6)) == 2
+    assert _not_persistent(history, found) is False
+
+
+def test_case_2_transient_nan_leaves_the_run_in(tmp_path: Path) -> None:
+    history = fixture(tmp_path, "nan_transient_step2_logging1.jsonl")
+    found = as_series(history)
+    (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
+    assert (signal.evidence["class"], signal.onset, signal.last, signal.evidence["count"]) == ("transient", 2, 2, 1)
+    assert [step for step, _ in found.values("loss")] == [1, 3, 4, 5, 6]
+    assert _not_persistent(history, found) is True
+
+
+def test_case_4_sparse_rows_are_absent_not_missing(tmp_path: Path) -> None:
+    history = fixture(tmp_path, "num_iterations2_sparse_rows.jsonl")
+    assert history.columns["reward"].steps.tolist() == [1, 3, 5]
+    assert history.columns["kl"].steps.tolist() == [1, 2, 3, 4, 5, 6]
+    assert history.values("reward", 2, 2).tolist() == []
+    assert history.values("reward", 1, 3).tolist() == pytest.approx([0.875, 0.8958333730697632])
+
+
+def test_case_5_no_reward_is_never_healthy_diversity(tmp_path: Path) -> None:
+    found = zero_signal.detect(zero_signal.Settings(), as_series(fixture(tmp_path, "all_none_reward.jsonl")))
+    (signal,) = found.signals
+    assert signal.severity == "severe"
+    assert signal.says.startswith("no reward: all 6 logged rewards are null")
+
+
+def test_case_6_batch_spread_does_not_hide_constant_groups(tmp_path: Path) -> None:
+    history = fixture(tmp_path, "group_constant_scale_batch.jsonl")
+    assert history.values("zero_signal_share", 3, 5).tolist() == [0.0, 0.0, 0.0]  # what TRL says under batch scaling
+    ours = {"zero_signal_share": tuple((step, 1.0, "value") for step in range(1, 7))}
+    ours["group_range"] = tuple((step, 0.0, "value") for step in range(1, 7))
+    found = as_series(history, **ours)
+    silent, scale = zero_signal.detect(zero_signal.Settings(), found).signals
+    assert (silent.onset, silent.value, silent.severity) == (1, 1.0, "severe")
+    assert (scale.metric, scale.onset, scale.evidence) == ("reward_std", 3, {"steps": 3})
+
+
+def test_case_8_null_control(tmp_path: Path) -> None:
+    found = as_series(fixture(tmp_path, "zero_reward.jsonl"), role="null_control")
+    (signal,) = zero_signal.detect(zero_signal.Settings(), found).signals
+    assert (signal.severity, signal.onset, signal.value) == ("info", 1, 1.0)
+    assert "expected for a null control" in signal.says
+    assert nonfinite.detect(nonfinite.Settings(), found).signals == ()
+
+
+def test_case_10_stride_patience_counts_steps() -> None:
+    cells = tuple((step, 0.04, "value") for step in range(1, 300, 2))
+    found = Series("r-s1", "r", "treatment", target_steps=300, stride=2, metrics={"reward_std": cells})
+    settings = collapse.Settings(metric="reward_std", at_least=None, below=0.05, patience=15)
+    (signal,) = collapse.detect(settings, found).signals
+    assert (signal.onset, signal.detected, signal.last) == (1, 15, 299)
+    assert signal.evidence["stride"] == 2
+    assert "every 2 steps" in signal.says
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome", "passed", "says"),
+    [
+        (299, None, None, "unknown (log ends at 299)"),
+        (301, 301, False, "contaminated: 301 steps of 300, so a finished run was trained on"),
+        (60, 60, False, "60 of 300 steps done although the attempt says finished"),
+        (300, 300, True, "300 of 300 steps done"),
+    ],
+)
+def test_cases_11_12_20_steps_done(tmp_path: Path, last: int, outcome: int | None, passed: bool | None, says: str) -> None:
+    write_history(tmp_path / "history.parquet", [_cell(step, "reward", 0.5) for step in range(1, last + 1, 2 if last == 299 else 1)])
+    state = Outcome(card_id="c", attempt="a1", finished=True, steps_done=outcome, target_steps=300) if outcome else None
+    run = RunRef(name="r-s1", condition="r", seed=1, target_steps=300)
+    gate = HealthGate(name="steps", rule="complete")
+    history = read_history(tmp_path / "history.parquet")
+    found = judge(gate, run=run, null_control=False, history=history, outcome=state, detections=[], windows=Windows())
+    assert (found.passed, found.says) == (passed, says)
+
+
+def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
+    values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
+    values[100] = 0.3
+    cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), Series("r", "r", "treatment", 150, 1, cells))
+    (signal,) = found.signals
+    assert (signal.onset, signal.value) == (100, 0.3)
+
+
+def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() -> None:
+    values = [0.001 * ((step * 7) % 5) for step in range(1, 151)]
+    for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
+        values[row] = 10.0 ** (spike + 2)
+    cells = {"loss": tuple((step, value, "value") for step, value in enumerate(values, start=1))}
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), Series("r", "r", "treatment", 150, 1, cells))
+    assert found.state == "not_applicable"
+    assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", found.reason)
+    assert found.signals == ()
+
+
+def test_case_26_reward_atom_with_examples() -> None:
+    rewards = [RewardCount(step, value, n) for step in range(1, 11) for value, n in ((0.0, 20), (0.21, 40), (1.0, 40))]
+    summary = CompletionsSummary(1000, 0, rewards=tuple(rewards), examples={0.21: ("let rec f x = ",)})
+    (signal,) = atoms.detect(atoms.Settings(), Series("r", "r", "treatment", 10, 1, {}, summary)).signals
+    assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
+    assert signal.evidence["examples"] == ["let rec f x = "]
+    assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says

@@ -1,0 +1,285 @@
+"""Findings and verdicts of the synthetic experiment, all worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import GATES, Run, complete, runs, write_cards, write_run
+
+from stages.analyse.conclude import conclude
+from stages.analyse.screen import screen
+from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.artifact import file_digest, read
+from stages.contracts.finding import Finding, Findings, Verdict
+from stages.contracts.layout import ExperimentFolder
+
+SHARE = "evaluation.tests.pass_share"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
+    monkeypatch.chdir(tmp_path)
+    return complete(tmp_path)
+
+
+def concluded(folder: ExperimentFolder) -> tuple[dict[str, Finding], dict[str, Verdict]]:
+    screen(folder.root)
+    conclude(folder.root)
+    found = read(Findings, folder.findings)
+    assert len({finding.id for finding in found.findings}) == len(found.findings)
+    return {finding.id: finding for finding in found.findings}, {verdict.claim: verdict for verdict in found.verdicts}
+
+
+def test_every_finding_has_its_passport(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    for finding in found.values():
+        assert finding.id.split("/")[0] == finding.subject
+        assert finding.says
+        assert finding.method
+        assert finding.unit
+        assert (finding.value is None) == bool(finding.reason), finding.id
+        assert (finding.low is None) == (finding.level is None), finding.id
+        for source in finding.sources:
+            assert source.sha256 == file_digest(Path(source.path))
+
+
+def test_run_values_are_window_means(folder: ExperimentFolder) -> None:
+    """shaped-s1: at steps 1 and 2 three of 8 pass, four get 0.1, one 0; at 19 six pass, one gets 0.1; at 20 seven pass."""
+    found, _ = concluded(folder)
+    assert found["shaped-s1/reward/initial"].value == pytest.approx(3.4 / 8)
+    assert found["shaped-s1/reward/final"].value == pytest.approx((6.1 / 8 + 7 / 8) / 2)
+    assert found["shaped-s1/reward/change"].value == pytest.approx(6.55 / 8 - 3.4 / 8)
+    final = found["shaped-s1/reward/final"]
+    assert (final.window, final.low, final.n) == ("steps 19-20", None, None)
+    assert [(source.path, source.attempt) for source in final.sources] == [("runs/synthetic/shaped-s1/history.parquet", "a-shaped-s1-2")]
+
+
+def test_a_run_that_stopped_has_no_final_value_but_an_initial_one(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    assert found["random-s3/reward/initial"].value == 0.5
+    assert (found["random-s3/reward/final"].value, found["random-s3/reward/final"].reason) == (None, "the log ends at step 7")
+    assert found["random-s3/steps/done"].value == 7
+    assert found["random/reward/final"].n == 2
+
+
+def test_conditions_average_included_seeds_and_show_the_number_with_all(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    shaped = found[f"shaped/{SHARE}/final"]
+    assert (shaped.value, shaped.n, shaped.with_all) == (pytest.approx(0.85), 3, None)
+    # sd 0.05, t(0.975, 2) = 4.302653: half width 0.124207
+    assert (shaped.low, shaped.high) == (pytest.approx(0.725793, abs=1e-5), pytest.approx(0.974207, abs=1e-5))
+    inverted = found[f"inverted/{SHARE}/final"]
+    assert (inverted.value, inverted.n, inverted.with_all) == (0.0, 2, pytest.approx(1 / 60))
+    assert [(seed.run, seed.included) for seed in inverted.seeds] == [("inverted-s1", True), ("inverted-s2", False), ("inverted-s3", True)]
+    assert inverted.seeds[1].why == "gate truncated: truncated is 0.875 in steps 19-20, not below 0.5"
+
+
+def test_shares_do_not_leave_their_range(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    random = found[f"random/{SHARE}/final"]  # 0.40 and 0.45: sd 0.035355, t(0.975, 1) = 12.706, half width 0.3177
+    assert (random.low, random.high) == (pytest.approx(0.107345, abs=1e-5), pytest.approx(0.742655, abs=1e-5))
+    for finding in found.values():
+        if finding.unit == "share" and finding.statistic not in ("change", "difference") and finding.low is not None:
+            assert 0 <= finding.low <= (finding.high or 0) <= 1, finding.id
+
+
+def test_runs_and_the_untrained_model_carry_k_of_n(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    untrained = found[f"untrained/{SHARE}/final"]
+    assert (untrained.value, untrained.k, untrained.n) == (0.5, 10, 20)
+    assert (untrained.low, untrained.high) == (pytest.approx(0.2993, abs=1e-4), pytest.approx(0.7007, abs=1e-4))
+    run = found[f"shaped-s1/{SHARE}/final"]
+    assert (run.value, run.k, run.n, run.unit) == (0.9, 18, 20, "share")
+    assert found[f"shaped-s1/{SHARE}/change"].value == pytest.approx(0.4)
+    assert found[f"shaped/{SHARE}/change"].value == pytest.approx(0.35)
+    assert found["shaped/evaluation.tests.score/final"].value == pytest.approx(0.85)
+    assert (found[f"random-s3/{SHARE}/final"].value, found[f"random-s3/{SHARE}/final"].reason) == (None, "it was not evaluated")
+
+
+def test_every_condition_is_held_against_the_null_control(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    gap = found[f"shaped-vs-zero/{SHARE}/final"]
+    # both sd 0.05, n 3: standard error 0.0408248, df 4, t 2.776445
+    assert (gap.value, gap.low, gap.high) == (pytest.approx(0.35), pytest.approx(0.236652, abs=1e-5), pytest.approx(0.463348, abs=1e-5))
+    assert (gap.statistic, gap.n, len(gap.seeds)) == ("difference", 3, 6)
+    assert found[f"random-vs-zero/{SHARE}/final"].value == pytest.approx(-0.075)
+    assert found[f"inverted-vs-zero/{SHARE}/final"].with_all == pytest.approx(1 / 60 - 0.5)
+    assert f"zero-vs-zero/{SHARE}/final" not in found
+
+
+def test_funnel_before_and_during_training(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    reach, passed = found["shaped/gate.tests.reach/preflight"], found["shaped/gate.tests.pass/preflight"]
+    assert (reach.k, reach.n, passed.k, passed.n) == (36, 40, 20, 36)
+    assert passed.low is not None
+    assert found["shaped/gate.tests.unknown/preflight"].value == pytest.approx(1 / 36)
+    assert found["zero/zero_signal_share/preflight"].value == 1.0
+    assert found["shaped/truncated/preflight"].value == pytest.approx(1 / 40)
+    # steps 19 and 20: of 8 completions 7 reach the tests; 6 and 7 of them pass for seed 1, one and two fewer for seeds 2 and 3
+    end = found["shaped/gate.tests.pass/final"]
+    assert (end.k, end.n, end.low) == (6 + 7 + 5 + 6 + 4 + 5, 3 * 2 * 7, None)
+    assert found["shaped/gate.tests.reach/final"].value == pytest.approx(42 / 48)
+    assert found["shaped/gate.tests.fail/final"].value == pytest.approx(9 / 42)
+    assert found["shaped/gate.tests.pass/initial"].k == 2 * (3 + 2 + 1)
+    assert found["shaped/gate.tests.pass_share/final"].value == pytest.approx(33 / 42)
+    # the excluded seed is listed and not pooled
+    assert found["inverted/gate.tests.reach/final"].n == 2 * 2 * 8
+    assert [seed.included for seed in found["inverted/gate.tests.reach/final"].seeds] == [True, False, True]
+
+
+def test_attempts_are_counted_from_the_ledger(folder: ExperimentFolder) -> None:
+    found, _ = concluded(folder)
+    assert [(found[f"{name}/attempts/finished"].k, found[f"{name}/attempts/finished"].n) for name in GATES] == [
+        (3, 4),
+        (3, 3),
+        (2, 3),
+        (3, 3),
+    ]
+    assert (found["experiment/attempts/finished"].k, found["experiment/attempts/finished"].n) == (11, 13)
+    assert (found["experiment/runs/included"].value, found["experiment/runs/included"].n) == (10, 12)
+    folder.run("zero-s1").attempts.unlink()
+    assert concluded(folder)[0]["zero/attempts/finished"].n == 2
+
+
+def test_verdicts(folder: ExperimentFolder) -> None:
+    _, verdicts = concluded(folder)
+    assert {claim: verdict.verdict for claim, verdict in verdicts.items()} == {
+        "shaped-teaches": "supported",
+        "shaped-teaches-a-lot": "inconclusive",
+        "inverted-teaches": "refuted",
+        "random-harms": "void",
+        "shaped-earns-more": "void",
+    }
+    supported = verdicts["shaped-teaches"]
+    assert supported.why == (
+        f"{SHARE} (final) of shaped minus zero is 0.35 (95% interval 0.237 to 0.463, 3 and 3 seeds): all of the interval is above 0.05."
+    )
+    assert (supported.finding, supported.detectable, supported.seeds_needed) == (f"shaped-vs-zero/{SHARE}/final", None, None)
+    open_ = verdicts["shaped-teaches-a-lot"]  # the distance 0.05 is one standard deviation: the textbook's 17 seeds
+    assert (open_.seeds_needed, open_.detectable) == (17, pytest.approx(0.1535, abs=0.001))
+    void = verdicts["random-harms"]
+    assert void.why.startswith("Void: random has 2 of the 3 seeds needed (random-s3: the last attempt failed (verifier) after 7 steps")
+    assert void.finding == f"random-vs-zero/{SHARE}/final"
+
+
+def test_case_44_arms_with_different_rewards_are_never_ranked_by_reward(folder: ExperimentFolder) -> None:
+    found, verdicts = concluded(folder)
+    refused = verdicts["shaped-earns-more"]
+    assert (refused.verdict, refused.finding) == ("void", None)
+    assert "shaped and zero have different rewards (shaped, zero), so reward cannot rank them" in refused.why
+    assert not [id_ for id_ in found if "-vs-" in id_ and "/reward/" in id_]
+
+
+def _claim(**changes: Any) -> ClaimCard:
+    fields: dict[str, Any] = {"id": "c", "metric": SHARE, "statistic": "final", "condition": "shaped", "direction": "above", "margin": 0.5}
+    return ClaimCard(**{**fields, "seeds": 3, **changes})
+
+
+def _verdict(folder: ExperimentFolder, made: list[Run] | None = None, **changes: Any) -> Verdict:
+    write_cards(folder, made or runs(), claims=(_claim(**changes),))
+    return concluded(folder)[1]["c"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "margin", "verdict"),
+    [
+        ("above", 0.72, "supported"),  # the interval is 0.7258 to 0.9742
+        ("above", 0.73, "inconclusive"),
+        ("above", 0.97, "inconclusive"),
+        ("above", 0.98, "refuted"),
+        ("below", 0.98, "supported"),
+        ("below", 0.97, "inconclusive"),
+        ("below", 0.73, "inconclusive"),
+        ("below", 0.72, "refuted"),
+    ],
+)
+def test_the_whole_interval_decides(folder: ExperimentFolder, direction: str, margin: float, verdict: str) -> None:
+    assert _verdict(folder, direction=direction, margin=margin).verdict == verdict
+
+
+def test_claims_on_changes_of_a_condition(folder: ExperimentFolder) -> None:
+    assert _verdict(folder, statistic="change", margin=0.2).verdict == "supported"  # 0.35 +- 0.124 against the untrained model
+    reward = _verdict(folder, statistic="change", metric="reward", margin=0.39)  # every seed moves by exactly 3.15 / 8
+    assert (reward.verdict, reward.finding) == ("supported", "shaped/reward/change")
+
+
+def test_case_43_a_single_seed_is_void(folder: ExperimentFolder) -> None:
+    one = [run for run in runs() if run.seed == 1]
+    alone = _verdict(folder, one, seeds=1)
+    assert alone.verdict == "void"
+    assert "no interval" in alone.why
+    assert concluded(folder)[0][f"shaped/{SHARE}/final"].value == 0.9
+
+
+def test_missing_evaluations_make_a_claim_void(folder: ExperimentFolder) -> None:
+    folder.run("shaped-s2").evaluation.unlink()
+    missing = _verdict(folder)
+    assert missing.verdict == "void"
+    assert missing.why == "Void: shaped has 2 of the 3 seeds needed (shaped-s2: it was not evaluated)."
+
+
+def test_a_claim_may_count_excluded_runs_too(folder: ExperimentFolder) -> None:
+    strict = _verdict(folder, condition="inverted", direction="below", margin=0.2)
+    assert strict.verdict == "void"
+    lenient = _verdict(folder, condition="inverted", direction="below", margin=0.2, included_only=False)
+    # 0, 0.05, 0: mean 0.016667, half width 4.302653 x 0.016667 = 0.0717
+    assert (lenient.verdict, lenient.finding) == ("supported", f"inverted/{SHARE}/final-with-excluded")
+
+
+def test_a_contrast_of_equal_rewards_may_use_reward(folder: ExperimentFolder) -> None:
+    from stages.contracts.analysis_card import ConcludeCard
+    from stages.contracts.artifact import write
+
+    write_cards(folder, runs(), claims=(_claim(metric="reward", condition=None, contrast=Contrast(condition="shaped", against="random")),))
+    card = read(ConcludeCard, folder.conclude_card)
+    same = tuple(condition.model_copy(update={"reward": "one"}) for condition in card.conditions)
+    write(folder.conclude_card, card.model_copy(update={"conditions": same}))
+    found, verdicts = concluded(folder)
+    assert found["shaped-vs-random/reward/final"].value == pytest.approx(found["shaped/reward/final"].value - 0.5)  # type: ignore[operator]
+    assert verdicts["c"].verdict == "void"  # random has two healthy seeds of three
+
+
+def test_non_finite_steps_enter_no_finding(folder: ExperimentFolder) -> None:
+    """Step 20 of shaped-s1 is skipped: its final value is that of step 19 alone."""
+    bad = replace(runs()[0], nonfinite=(20,))
+    write_run(folder.run(bad.name), bad)
+    found, _ = concluded(folder)
+    assert found["shaped-s1/reward/final"].value == pytest.approx(6.1 / 8)
+    assert found["shaped/gate.tests.pass/final"].k == 33 - 7
+
+
+def test_case_15_and_16_changes_are_absolute(folder: ExperimentFolder) -> None:
+    first = replace(runs()[0], cells={"loss": {step: 0.0018 if step <= 2 else 0.0352 for step in range(1, 21)}})
+    second = replace(runs()[1], cells={"loss": {step: 0.1410 if step <= 2 else 0.1394 for step in range(1, 21)}})
+    for run in (first, second):
+        write_run(folder.run(run.name), run)
+    write_cards(folder, runs(), metrics=("loss",))
+    found, _ = concluded(folder)
+    assert found["shaped-s1/loss/change"].value == pytest.approx(0.0334)
+    assert found["shaped-s2/loss/change"].value == pytest.approx(-0.0016)
+    assert found["shaped-s2/loss/change"].unit == "loss"
+
+
+def test_an_experiment_without_any_data_still_concludes(folder: ExperimentFolder) -> None:
+    for path in [
+        *folder.root.rglob("*.parquet"),
+        *folder.root.rglob("outcome.json"),
+        *folder.root.rglob("attempts.jsonl"),
+        folder.preflight,
+    ]:
+        path.unlink()
+    found, verdicts = concluded(folder)
+    assert {verdict.verdict for verdict in verdicts.values()} == {"void"}
+    assert found["experiment/runs/included"].value == 0
+    assert found["experiment/attempts/finished"].reason == "no attempt is in the ledger"
+    assert found["shaped/reward/final"].value is None
+
+
+def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
+    concluded(folder)
+    first = folder.findings.read_bytes()
+    concluded(folder)
+    assert folder.findings.read_bytes() == first

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic import Run, complete, runs, write_cards, write_run
+
+from stages.analyse.duplicates import duplicates
+from stages.analyse.screen import screen
+from stages.contracts.analysis_card import HealthGate
+from stages.contracts.artifact import read, write
+from stages.contracts.health import Health
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.retry import Retry
+from stages.contracts.series import Series
+from stages.contracts.stage import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
+    monkeypatch.chdir(tmp_path)
+    return complete(tmp_path)
+
+
+def health(folder: ExperimentFolder, run: str) -> Health:
+    return read(Health, folder.run(run).health)
+
+
+def test_runs_in_and_out_with_reasons(folder: ExperimentFolder) -> None:
+    screen(folder.root)
+    found = {run.name: health(folder, run.name) for run in runs()}
+    assert sorted(name for name, one in found.items() if not one.included) == ["inverted-s2", "random-s3"]
+    assert found["inverted-s2"].reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+    failed = found["random-s3"]
+    assert (failed.state, failed.steps_done, failed.failure) == ("failed", 7, "verifier")
+    assert failed.reasons[0] == "the last attempt failed (verifier) after 7 steps"
+    assert [(gate.gate, gate.passed) for gate in failed.gates] == [("nonfinite", True), ("truncated", None), ("steps", False)]
+    assert (found["shaped-s1"].card_id, found["shaped-s1"].attempt) == ("card-shaped-s1", "a-shaped-s1-2")
+
+
+def test_every_detector_answers(folder: ExperimentFolder) -> None:
+    screen(folder.root)
+    answers = {detection.detector: detection.state for detection in health(folder, "zero-s1").detections}
+    assert answers == {
+        "atoms": "looked",
+        "collapse": "looked",
+        "nonfinite": "looked",
+        "spikes": "not_applicable",  # 20 rows are too few for a rolling window of 20
+        "truncation": "looked",
+        "zero_signal": "looked",
+    }
+    (signal,) = [s for d in health(folder, "zero-s1").detections if d.detector == "zero_signal" for s in d.signals]
+    assert (signal.severity, signal.value) == ("info", 1.0)
+
+
+def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
+    screen(folder.root)
+    first = {run.name: folder.run(run.name).health.read_bytes() for run in runs()}
+    screen(folder.root)
+    assert first == {run.name: folder.run(run.name).health.read_bytes() for run in runs()}
+
+
+def test_only_a_failed_run_becomes_due_again_and_only_once(folder: ExperimentFolder) -> None:
+    screen(folder.root)
+    assert read(Retry, folder.run("random-s3").retry).after == "a-random-s3-1"
+    assert all(read(Retry, folder.run(run.name).retry).after is None for run in runs() if run.name != "random-s3")
+    stamp = folder.run("random-s3").retry.stat().st_mtime_ns
+    screen(folder.root)
+    assert folder.run("random-s3").retry.stat().st_mtime_ns == stamp
+
+
+def test_a_run_that_finished_after_a_failure_keeps_its_retry(folder: ExperimentFolder) -> None:
+    """Rewriting it would train the run again."""
+    write_run(folder.run("random-s3"), Run("random", 3, passed=7, attempt="a-random-s3-2"))
+    write(folder.run("random-s3").retry, Retry(after="a-random-s3-1"))
+    screen(folder.root)
+    assert read(Retry, folder.run("random-s3").retry).after == "a-random-s3-1"
+    assert health(folder, "random-s3").included
+
+
+def test_a_refused_run_is_not_due_again(folder: ExperimentFolder) -> None:
+    write_run(folder.run("random-s3"), Run("random", 3, steps=0, finished=False, failure="refused", attempt="a2"))
+    screen(folder.root)
+    assert read(Retry, folder.run("random-s3").retry).after is None
+    assert "nothing was logged" in health(folder, "random-s3").reasons
+
+
+def test_a_missing_run_is_a_hole_with_a_reason(folder: ExperimentFolder) -> None:
+    for name in ("history.parquet", "completions.parquet", "outcome.json"):
+        (folder.run("zero-s2").root / name).unlink()
+    screen(folder.root)
+    found = health(folder, "zero-s2")
+    assert (found.state, found.included, found.card_id, found.steps_done) == ("missing", False, None, None)
+    assert found.reasons[:2] == ("no outcome was recorded: the run was not trained here, or it was killed", "nothing was logged")
+    assert not found.detections[0].signals
+
+
+def test_persistent_non_finite_gates_a_run_out(folder: ExperimentFolder) -> None:
+    bad = replace(runs()[0], nonfinite=tuple(range(5, 21)))
+    write_run(folder.run(bad.name), bad)
+    screen(folder.root)
+    found = health(folder, bad.name)
+    assert (found.included, found.valid_until) == (False, 4)
+    assert found.reasons[0] == "gate nonfinite: gradient is persistently non-finite from step 5"
+
+
+def test_case_17_a_duplicate_seed_drops_n_loudly(folder: ExperimentFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(folder.run("shaped-s3"), replace(runs()[2], seed=1, attempt="a-shaped-s3-1"))  # seed 3 repeats what seed 1 does
+    screen(folder.root)
+    found = health(folder, "shaped-s3")
+    says = "DUPLICATE: its series are identical to those of shaped-s1, so it is no run of its own and n drops by one"
+    assert (found.included, found.reasons) == (False, (says,))
+    assert found.detections[-1].detector == "duplicates"
+    assert health(folder, "shaped-s1").included
+    assert f"shaped-s3 is left out: {says}" in capsys.readouterr().out
+
+
+def _series(run: str, condition: str = "c", **metrics: list[float]) -> Series:
+    cells = {name: tuple((step, value, "value") for step, value in enumerate(values, 1)) for name, values in metrics.items()}
+    return Series(run, condition, "treatment", 3, 1, cells)
+
+
+def test_duplicates_need_a_series_that_varies() -> None:
+    assert duplicates([_series("a", reward=[0.1, 0.2]), _series("b", reward=[0.1, 0.2]), _series("d", reward=[0.1, 0.3])]) == {"b": "a"}
+    assert duplicates([_series("a", reward=[0.0, 0.0]), _series("b", reward=[0.0, 0.0])]) == {}
+    assert duplicates([_series("a", reward=[0.0] * 2, entropy=[1.0, 0.9]), _series("b", reward=[0.0] * 2, entropy=[1.0, 0.8])]) == {}
+    assert duplicates([_series("a", reward=[0.1, 0.2]), _series("b", "other", reward=[0.1, 0.2])]) == {}
+
+
+def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:
+    gate = HealthGate(name="signal", rule="below", metric="zero_signal_share", bound=0.9)
+    write_cards(folder, runs(), gates=(gate,))
+    screen(folder.root)
+    assert not health(folder, "zero-s1").included
+    write_cards(folder, runs(), gates=(gate.model_copy(update={"except_null_controls": True}),))
+    screen(folder.root)
+    (answer,) = health(folder, "zero-s1").gates
+    assert answer.passed is True
+    assert answer.says == "not applied to null controls (zero_signal_share is 1 in steps 19-20, not below 0.9)"
+
+
+def test_a_bound_above_works_the_other_way_round(folder: ExperimentFolder) -> None:
+    write_cards(folder, runs(), gates=(HealthGate(name="entropy", rule="above", metric="entropy", bound=0.8075),))
+    screen(folder.root)
+    # final entropy is 1 - 0.195 + seed / 1000: 0.806, 0.807, 0.808
+    assert [health(folder, f"zero-s{seed}").included for seed in (1, 2, 3)] == [False, False, True]
+
+
+def test_a_stale_card_is_refused(folder: ExperimentFolder) -> None:
+    write_cards(folder, runs(), code_hash="0" * 16)
+    command = [sys.executable, "-m", "stages.analyse.screen", str(folder.root)]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": ""}, check=False)
+    assert done.returncode == 1
+    assert "S101" in done.stderr
+    assert "octavo compile && dvc repro" in done.stderr
+    assert not folder.run("shaped-s1").health.exists()

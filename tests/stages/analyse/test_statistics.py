@@ -1,0 +1,127 @@
+"""Intervals against textbook values, and their coverage on simulated seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed
+from stages.analyse.windows import Window, final_window, initial_window
+
+
+@pytest.mark.parametrize(
+    ("steps", "initial", "final"), [(300, (1, 30), (271, 300)), (60, (1, 6), (55, 60)), (4, (1, 1), (4, 4)), (1, (1, 1), (1, 1))]
+)
+def test_windows_are_a_tenth_of_the_target_and_at_least_a_step(steps: int, initial: tuple[int, int], final: tuple[int, int]) -> None:
+    assert initial_window(steps, 0.1) == Window(*initial)
+    assert final_window(steps, 0.1) == Window(*final)
+
+
+def test_window_words() -> None:
+    assert (str(Window(55, 60)), str(Window(4, 4)), Window(55, 60).length) == ("steps 55-60", "step 4", 6)
+
+
+def test_t_interval_over_seeds_by_hand() -> None:
+    """t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)."""
+    found = mean([1.0, 2.0, 3.0], 0.95)
+    assert (found.value, found.n) == (2.0, 3)
+    assert (found.low, found.high) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
+
+
+def test_case_43_one_seed_has_a_value_and_no_interval() -> None:
+    found = mean([0.7], 0.95)
+    assert (found.value, found.low, found.high, found.n) == (0.7, None, None, 1)
+    apart = difference([0.7], [0.2, 0.3], 0.95)
+    assert (apart.value, apart.low, apart.high, apart.n) == (pytest.approx(0.45), None, None, 1)
+
+
+def test_equal_seeds_say_that_there_is_no_spread() -> None:
+    assert (mean([0.5] * 3, 0.95).low, mean([0.5] * 3, 0.95).high) == (0.5, 0.5)
+    assert "no spread" in mean([0.5] * 3, 0.95).method
+    found = difference([0.5] * 3, [0.1] * 3, 0.95)
+    assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
+    assert "no spread" in found.method
+
+
+def test_welch_by_hand_where_its_degrees_of_freedom_are_whole() -> None:
+    """Equal spreads: df 4, t 2.776445, standard error sqrt(2/3). One group without spread: df 2, t 4.302653, standard error 1/sqrt(3)."""
+    equal = difference([1.0, 2.0, 3.0], [-1.0, 0.0, 1.0], 0.95)
+    assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2 - 2.266952, 2 + 2.266952), abs=1e-5)
+    single = difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], 0.95)
+    assert (single.value, single.low, single.high) == pytest.approx((2.0, 2 - 2.484138, 2 + 2.484138), abs=1e-5)
+
+
+def test_case_21_wilson_intervals_of_attempts() -> None:
+    few, all_ = proportion(3, 18, 0.95), proportion(9, 9, 0.95)
+    assert (round(few.low or 0, 2), round(few.high or 0, 2)) == (0.06, 0.39)
+    assert (round(all_.low or 0, 2), all_.high) == (0.70, 1.0)
+    with pytest.raises(ValueError, match="a share of nothing"):
+        proportion(0, 0, 0.95)
+
+
+def _spread(sd: float, n: int) -> list[float]:
+    """n values with exactly this standard deviation."""
+    raw = np.arange(n, dtype=float)
+    return list((raw - raw.mean()) / raw.std(ddof=1) * sd)
+
+
+@pytest.mark.parametrize(("distance", "needed"), [(1.0, 17), (0.8, 26), (0.5, 64)])
+def test_seeds_needed_are_the_textbook_sample_sizes(distance: float, needed: int) -> None:
+    """Two-sided t test, level 0.05, power 0.8: Cohen's tables."""
+    assert seeds_needed([_spread(1.0, 3), _spread(1.0, 3)], distance, 0.95) == needed
+
+
+@pytest.mark.parametrize(("distance", "needed"), [(1.0, 10), (0.5, 34)])
+def test_seeds_needed_for_one_condition(distance: float, needed: int) -> None:
+    assert seeds_needed([_spread(1.0, 4)], distance, 0.95) == needed
+
+
+def test_seeds_needed_has_limits() -> None:
+    pair = [_spread(1.0, 3), _spread(1.0, 3)]
+    assert seeds_needed(pair, 0.0, 0.95) is None
+    assert seeds_needed(pair, 0.001, 0.95) is None  # over fifteen million
+    assert seeds_needed([[1.0], [2.0, 3.0]], 0.5, 0.95) is None
+    assert seeds_needed([[1.0] * 3, [2.0] * 3], 0.5, 0.95) == 2
+
+
+def test_detectable_agrees_with_seeds_needed() -> None:
+    assert detectable([_spread(1.0, 17), _spread(1.0, 17)], 0.95) == pytest.approx(0.991, abs=0.002)
+    assert detectable([_spread(2.0, 17), _spread(2.0, 17)], 0.95) == pytest.approx(1.982, abs=0.004)
+    assert detectable([[1.0] * 3, [2.0] * 3], 0.95) == 0.0
+    assert detectable([[1.0], [2.0, 3.0]], 0.95) is None
+
+
+def test_detectable_is_found_four_times_of_five() -> None:
+    rng = np.random.default_rng(7)
+    n = 12
+    effect = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
+    from scipy import stats
+
+    left, right = rng.normal(effect, 1, (4000, n)), rng.normal(0, 1, (4000, n))
+    found = stats.ttest_ind(left, right, axis=1, equal_var=False).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.025)
+
+
+# Coverage: of 1,000 intervals 950 should hold the truth; three standard errors of that share are 0.021.
+
+
+def test_t_interval_covers_the_truth() -> None:
+    rng = np.random.default_rng(1)
+    held = [_holds(mean(list(rng.normal(0.6, 0.1, 3)), 0.95), 0.6) for _ in range(1000)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
+
+
+def test_welch_interval_covers_the_truth_with_unequal_spreads() -> None:
+    rng = np.random.default_rng(2)
+    held = [_holds(difference(list(rng.normal(1.0, 0.3, 4)), list(rng.normal(0.2, 0.1, 4)), 0.95), 0.8) for _ in range(1000)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
+
+
+def test_wilson_interval_covers_the_truth() -> None:
+    rng = np.random.default_rng(3)
+    held = [_holds(proportion(int(k), 128, 0.95), 0.3) for k in rng.binomial(128, 0.3, 1000)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
+
+
+def _holds(found: object, truth: float) -> bool:
+    return bool(found.low <= truth <= found.high)  # type: ignore[attr-defined]
