@@ -1,0 +1,51 @@
+"""The `octavo` command. Every import that costs time happens in the command that needs it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours."""
+    options = _parser().parse_args(arguments)
+    try:
+        from compiler import commands
+
+        return int(getattr(commands, options.command)(options))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        from compiler.ours import report
+
+        return report(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="octavo", description="Specs to reproducible, published evidence.")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+
+    check = commands.add_parser("check", help="say what is wrong with specs; write nothing")
+    check.add_argument("specs", nargs="*", metavar="spec", help="experiment, experiment@profile or path; default: every spec and profile")
+    check.add_argument("--rewards", action="store_true", help="also run the examples of every reward")
+
+    compile_ = commands.add_parser("compile", help="write cards and pipelines of the live experiments")
+    compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
+    compile_.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
+
+    explain = commands.add_parser("explain", help="values of a run with the place in the spec that each came from")
+    explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1")
+    explain.add_argument("key", nargs="?", help="such as train.learning_rate; default: all")
+
+    commands.add_parser("schema", help="print the JSON Schema of specs, for editors")
+
+    trace = commands.add_parser("trace", help="the way back from a number on a page")
+    trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
+    trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

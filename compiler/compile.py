@@ -1,0 +1,89 @@
+"""The main line: spec -> experiment -> runs -> cards -> stage graph -> text. Nothing is written before all of it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from compiler import emit, graph, rules
+from compiler.diagnostics import Diagnostic, Rejected, errors
+from compiler.expand import Experiment, Expansion, expand, experiment
+from compiler.inputs import MODEL_SPECS, Inputs
+from compiler.pipeline import LIVE, Reference
+from compiler.resolve import Cards, resolve
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One experiment, all the way to its cards."""
+
+    experiment: Experiment
+    expansion: Expansion
+    cards: Cards
+    warnings: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class Project:
+    """Texts of all files; `once` holds those that are written only when they do not exist."""
+
+    files: emit.Files
+    once: emit.Files
+    warnings: tuple[Diagnostic, ...]
+
+
+def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
+    """One spec to cards. Raises Rejected with all errors of the file, warnings among them."""
+    document = inputs.document(reference.path)
+    found = experiment(document, reference.stem, reference.profile)
+    expansion = expand(found)
+    problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
+    if errors(problems):
+        raise Rejected(problems)
+    return Compiled(found, expansion, resolve(found, expansion, inputs), tuple(problems))
+
+
+def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:
+    """Several specs. Raises Rejected with the errors of all of them."""
+    compiled: list[Compiled] = []
+    problems: list[Diagnostic] = []
+    for reference in references:
+        try:
+            compiled.append(compile_experiment(reference, inputs))
+        except Rejected as rejected:
+            problems.extend(rejected.diagnostics)
+    if problems:
+        raise Rejected([*problems, *(warning for one in compiled for warning in one.warnings)])
+    return compiled
+
+
+def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
+    """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
+    wanted = [_wanted(one) for one in compiled]
+    made = {of.made_model for of in wanted if of.made_model}
+    pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in sorted(made)]
+    pipelines += [graph.experiment(of) for of in wanted]
+    if with_site:
+        pipelines.append(graph.site(wanted, LIVE.as_posix()))
+    files: emit.Files = {}
+    once: emit.Files = {}
+    for one in compiled:
+        files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
+        once |= emit.first_files(one.experiment, one.expansion.runs)
+    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in graph.checked(pipelines)}
+    return Project(files, once, tuple(warning for one in compiled for warning in one.warnings))
+
+
+def _wanted(one: Compiled) -> graph.Wanted:
+    evaluation = one.experiment.spec.data.evaluation if one.experiment.spec.evaluation else None
+    page = one.cards.page
+    return graph.Wanted(
+        name=one.experiment.name,
+        spec=one.experiment.document.file,
+        prose=page.prose,
+        model_path=one.cards.model.path,
+        made_model=one.cards.model.card.name if one.cards.model.card else None,
+        train_data={setup.name: setup.data.path for setup in one.expansion.setups},
+        evaluation_data=evaluation.path if evaluation else None,
+        runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
+    )

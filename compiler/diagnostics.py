@@ -1,0 +1,122 @@
+"""Diagnostics of a spec: collecting them, rendering them with excerpt and caret, and spelling suggestions."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+from stages.contracts.diagnostic import Diagnostic, Note, Place
+
+LIMIT = 20
+"""Most diagnostics shown at once."""
+WIDTH = 120
+"""Longest excerpt of a line; longer ones are cut around the caret."""
+
+_COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "quiet": "\x1b[2m", "end": "\x1b[0m"}
+
+__all__ = ["Diagnostic", "Note", "Place", "Rejected", "errors", "in_order", "nearest", "render", "sentence"]
+
+
+class Rejected(Exception):
+    """The author's input cannot be compiled. Carries every diagnostic found so far, warnings included."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = in_order(diagnostics)
+        super().__init__("; ".join(f"{found.code} {found.what}" for found in self.diagnostics))
+
+
+def errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Only those that forbid writing."""
+    return [found for found in diagnostics if found.severity == "error"]
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """In file order, each once: the same code at the same place says the same thing."""
+    unique = {(found.code, found.place, found.what if found.place is None else ""): found for found in reversed(list(diagnostics))}
+    return sorted(unique.values(), key=lambda found: (*_position(found.place), found.code, found.what))
+
+
+def render(diagnostics: Sequence[Diagnostic], sources: Mapping[str, Sequence[str]], colour: bool = False) -> str:
+    """Text of at most LIMIT diagnostics, errors before warnings when not all fit. `sources` maps a file to its lines."""
+    shown = list(diagnostics)
+    if len(shown) > LIMIT:
+        shown = in_order(sorted(shown, key=lambda found: found.severity != "error")[:LIMIT])
+    blocks = ["\n".join(_block(found, sources, colour)) for found in shown]
+    hidden = len(diagnostics) - len(shown)
+    if hidden:
+        blocks.append(f"and {hidden} more, not shown: repair these first")
+    return "\n\n".join(blocks) + "\n" if blocks else ""
+
+
+def sentence(text: object) -> str:
+    """Text of a spec as one printable line: control and direction characters are escaped."""
+    return "".join(character if character.isprintable() else _escaped(character) for character in str(text))
+
+
+def nearest(word: str, known: Iterable[str], within: int = 2) -> str | None:
+    """The known word at the smallest edit distance (swaps count one), or None beyond `within`. Ties: first in order."""
+    best, best_distance = None, within + 1
+    for candidate in known:
+        if abs(len(candidate) - len(word)) < best_distance and (distance := _distance(word, candidate, best_distance)) < best_distance:
+            best, best_distance = candidate, distance
+    return best if best is None or best_distance < max(len(word), len(best)) else None
+
+
+def _position(place: Place | None) -> tuple[str, int, int]:
+    return (place.file, place.line, place.column) if place else ("", 0, 0)
+
+
+def _block(found: Diagnostic, sources: Mapping[str, Sequence[str]], colour: bool) -> list[str]:
+    paint = _COLOURS if colour else dict.fromkeys(_COLOURS, "")
+    where = f"{_where(found.place)}: " if found.place else ""
+    lines = [f"{where}{paint[found.severity]}{found.code}{paint['end']} {sentence(found.what)}"]
+    if found.place:
+        lines += _excerpt(found.place, sources.get(found.place.file, ()), paint[found.severity], paint["end"])
+    for note in found.notes:
+        lines.append(f"  {paint['quiet']}note:{paint['end']} {_where(note.place) + ': ' if note.place else ''}{sentence(note.text)}")
+    lines.append(f"  {paint['quiet']}why:{paint['end']} {sentence(found.why)}")
+    lines.append(f"  {paint['quiet']}fix:{paint['end']} {sentence(found.fix)}")
+    return lines
+
+
+def _where(place: Place) -> str:
+    return f"{sentence(place.file)}:{place.line}:{place.column}"
+
+
+def _excerpt(place: Place, lines: Sequence[str], paint: str, end: str) -> list[str]:
+    if not 1 <= place.line <= len(lines):
+        return []
+    line, start = lines[place.line - 1], place.column - 1
+    length = max(1, min(place.length, len(line) - start))
+    cut = max(0, min(start - WIDTH // 3, len(line) - WIDTH)) if len(line) > WIDTH else 0
+    head, tail = "…" if cut else "", "…" if len(line) - cut > WIDTH else ""
+    text, before = sentence(line[cut : cut + WIDTH]), sentence(line[cut:start])
+    width = _columns(sentence(line[start : min(start + length, cut + WIDTH)])) or 1
+    return [
+        f"{place.line:>5} | {head}{text}{tail}",
+        f"      | {' ' * (len(head) + _columns(before))}{paint}{'^' * width}{end}",
+    ]
+
+
+def _escaped(character: str) -> str:
+    return "    " if character == "\t" else character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 0 if unicodedata.combining(character) else 1 for character in text)
+
+
+def _distance(one: str, other: str, limit: int) -> int:
+    before: list[int] = []
+    previous = list(range(len(other) + 1))
+    for row, left in enumerate(one, start=1):
+        current = [row]
+        for column, right in enumerate(other, start=1):
+            cost = min(previous[column] + 1, current[-1] + 1, previous[column - 1] + (left != right))
+            if row > 1 and column > 1 and left == other[column - 2] and one[row - 2] == right:
+                cost = min(cost, before[column - 2] + 1)
+            current.append(cost)
+        if min(current) > limit:
+            return limit + 1
+        before, previous = previous, current
+    return previous[-1]

@@ -1,0 +1,77 @@
+"""Gates of a spec: their settings, held against the model of their kind, become gate cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from compiler.diagnostics import Diagnostic, nearest
+from compiler.parse import key_place, validated
+from compiler.source import Node
+from stages.contracts.plugin import GATES, kinds, load
+from stages.contracts.reward_card import GateCard
+
+OWN_KEYS = ("kind", "on_pass", "on_fail")
+
+
+@dataclass(frozen=True)
+class GateUse:
+    """A gate as a spec uses it. `node` is the block with its kind and settings; shorthands such as `constant` have their own."""
+
+    card: GateCard
+    node: Node
+
+
+def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]:
+    """A one-key map `name: {kind, on_pass, on_fail, settings}` as a gate, or what is wrong with its kind and settings."""
+    name, node = next(entry.items())
+    kind = node.get("kind")
+    assert kind is not None  # the model of a spec asks for it
+    settings_model = settings_of(kind.value)
+    if settings_model is None:
+        known = kinds(GATES)
+        meant = nearest(kind.value, known)
+        return None, [
+            Diagnostic(
+                "E211",
+                f"no gate of kind `{kind.value}`" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a kind is a file in stages/train/rewards/; known: {', '.join(known)}",
+                fix=f"write `{meant or (known[0] if known else 'format')}`",
+                place=kind.place,
+            )
+        ]
+    settings = Node({key: inner for key, inner in node.value.items() if key not in OWN_KEYS}, node.place, node.key)
+    value, problems = validated(settings_model, settings, f"{where}.{name}")
+    if value is None:
+        return None, problems
+    on_pass, on_fail = node.get("on_pass"), node.get("on_fail")
+    card = GateCard(
+        name=name,
+        kind=kind.value,
+        settings=value.model_dump(mode="json"),
+        on_pass=None if on_pass is None else float(on_pass.value),
+        on_fail=None if on_fail is None else float(on_fail.value),
+    )
+    return GateUse(card, node), []
+
+
+def shorthand(kind: str, settings: dict[str, Any], node: Node) -> GateUse:
+    """The single gate of `{constant: 0.0}` or `{random: bernoulli, p: 0.5}`."""
+    model = settings_of(kind)
+    dumped = model.model_validate(settings).model_dump(mode="json") if model else settings
+    return GateUse(GateCard(name=kind, kind=kind, settings=dumped), node)
+
+
+def settings_of(kind: str) -> type[BaseModel] | None:
+    """The Settings model of a gate's kind, or None when there is no such kind."""
+    try:
+        model = load(GATES, kind).Settings
+    except KeyError:
+        return None
+    assert isinstance(model, type) and issubclass(model, BaseModel)
+    return model
+
+
+__all__ = ["GateUse", "gate_use", "key_place", "settings_of", "shorthand"]

@@ -1,0 +1,214 @@
+"""Cards -> the graph of stages that DVC runs. Each file has one producer, and nothing waits for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
+
+SITE = Path("site")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One DVC stage. Paths are relative to the project's root; `module` is run with `arguments`, nothing else."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    deps: tuple[str, ...]
+    outs: tuple[str, ...]
+    desc: str
+    cache: bool = True
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One dvc.yaml."""
+
+    path: Path
+    spec: str
+    """What it was made from, for its first line."""
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the graph needs to know of an experiment. Runs are (name, condition, seed)."""
+
+    name: str
+    spec: str
+    prose: str | None
+    model_path: str
+    made_model: str | None
+    """Name of the base model when the repository makes it."""
+    train_data: dict[str, str]
+    """Condition -> path of its prompts."""
+    evaluation_data: str | None
+    runs: tuple[tuple[str, str, int], ...]
+
+
+class GraphError(Exception):
+    """The compiler's own fault: two stages write one file, or a stage waits for itself."""
+
+
+def experiment(of: Wanted) -> Pipeline:
+    """The stages of one experiment, in the order in which a reader follows them."""
+    folder = ExperimentFolder(RUNS / of.name)
+    runs = [(folder.run(name), condition, seed) for name, condition, seed in of.runs]
+    argument = (folder.root.as_posix(),)
+    healths = [run.health for run, _, _ in runs]
+    evaluations = [folder.untrained.evaluation, *(run.evaluation for run, _, _ in runs)] if of.evaluation_data else []
+    histories, outcomes = [run.history for run, _, _ in runs], [run.outcome for run, _, _ in runs]
+    completions = [run.completions for run, _, _ in runs]
+    stages = [
+        Stage(
+            "preflight",
+            "stages.train.preflight",
+            argument,
+            _paths(folder.preflight_card, of.model_path, *sorted(set(of.train_data.values()))),
+            _paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
+            "each condition's reward on completions of the untrained model",
+        ),
+        *(_train(folder, run, condition, seed, of) for run, condition, seed in runs),
+    ]
+    if of.evaluation_data:
+        tested = [path for run, _, _ in runs for path in (run.adapter, run.outcome)]
+        stages.append(
+            Stage(
+                "evaluate",
+                "stages.train.evaluate",
+                argument,
+                _paths(folder.evaluate_card, of.evaluation_data, of.model_path, *tested),
+                _paths(*evaluations),
+                "shared evaluation of the untrained model and every run",
+            )
+        )
+    screened = [path for run, _, _ in runs for path in (run.history, run.completions, run.outcome)]
+    prose = [of.prose] if of.prose else []
+    stages += [
+        Stage("screen", "stages.analyse.screen", argument, _paths(folder.screen_card, *screened), _paths(*healths), "health of every run"),
+        Stage(
+            "conclude",
+            "stages.analyse.conclude",
+            argument,
+            _paths(folder.conclude_card, folder.preflight, *histories, *completions, *evaluations, *healths),
+            _paths(folder.findings),
+            "findings and verdicts",
+        ),
+        Stage(
+            "draw",
+            "stages.analyse.draw",
+            argument,
+            _paths(folder.draw_card, folder.findings, folder.preflight, *histories, *healths),
+            _paths(folder.figures),
+            "figures",
+        ),
+        Stage(
+            "page",
+            "stages.publish.page",
+            argument,
+            _paths(folder.page_card, folder.origins, *prose, folder.findings, folder.figures, folder.preflight, *healths, *outcomes),
+            _paths(folder.page),
+            "the page, with the lineage of every number",
+        ),
+    ]
+    return Pipeline(folder.pipeline, of.spec, tuple(stages))
+
+
+def base_model(name: str, spec: str) -> Pipeline:
+    """The stage that makes a base model."""
+    folder = ModelFolder(MODELS / name)
+    stage = Stage(
+        "pretrain",
+        "stages.train.sft",
+        (folder.root.as_posix(),),
+        _paths(folder.card),
+        _paths(folder.model, folder.history),
+        f"base model {name}, made from nothing",
+    )
+    return Pipeline(folder.root / "dvc.yaml", spec, (stage,))
+
+
+def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
+    """The top level: the site of all live experiments, then a check that every run is finished."""
+    folders = [ExperimentFolder(RUNS / of.name) for of in experiments]
+    healths = [ExperimentFolder(RUNS / of.name).run(name).health for of in experiments for name, _, _ in of.runs]
+    built = BUILD / "site"
+    stages = [
+        Stage(
+            "site",
+            "stages.publish.site",
+            (RUNS.as_posix(),),
+            _paths(SITE, *(folder.page for folder in folders)),
+            _paths(built),
+            "the static site of all live experiments",
+            cache=False,
+        ),
+        Stage(
+            "complete",
+            "stages.publish.complete",
+            tuple(folder.root.as_posix() for folder in folders),
+            _paths(built, *healths),
+            (),
+            "says which runs are finished; fails when one is not",
+        ),
+    ]
+    return Pipeline(Path("dvc.yaml"), spec, tuple(stages))
+
+
+def checked(pipelines: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
+    """The same pipelines. Raises GraphError when two stages write one file or a stage waits for itself."""
+    found = tuple(pipelines)
+    stages = {f"{pipeline.path.as_posix()}:{stage.name}": stage for pipeline in found for stage in pipeline.stages}
+    if len(stages) != sum(len(pipeline.stages) for pipeline in found):
+        raise GraphError("two stages of one pipeline have one name")
+    producer: dict[str, str] = {}
+    for name, stage in stages.items():
+        for out in stage.outs:
+            if out in producer:
+                raise GraphError(f"{out} is written by {producer[out]} and by {name}")
+            producer[out] = name
+    for out in producer:
+        for parent in Path(out).parents:
+            if (holder := producer.get(parent.as_posix())) is not None:
+                raise GraphError(f"{out} is written by {producer[out]} inside {parent.as_posix()}, which {holder} writes")
+    waiting = {name: {producer[dep] for dep in stage.deps if dep in producer} for name, stage in stages.items()}
+    _no_cycle(waiting)
+    return found
+
+
+def _no_cycle(waiting: dict[str, set[str]]) -> None:
+    followers: dict[str, list[str]] = {}
+    for name, before in waiting.items():
+        for other in before:
+            followers.setdefault(other, []).append(name)
+    missing = {name: len(before) for name, before in waiting.items()}
+    ready = [name for name, count in missing.items() if count == 0]
+    done = 0
+    while ready:
+        name = ready.pop()
+        done += 1
+        for follower in followers.get(name, ()):
+            missing[follower] -= 1
+            if missing[follower] == 0:
+                ready.append(follower)
+    if done != len(waiting):
+        raise GraphError(f"stages wait for each other: {', '.join(sorted(name for name, count in missing.items() if count))}")
+
+
+def _train(folder: ExperimentFolder, run: RunFolder, condition: str, seed: int, of: Wanted) -> Stage:
+    return Stage(
+        f"train-{run.name}",
+        "stages.train.grpo",
+        (run.root.as_posix(),),
+        _paths(run.card, run.retry, folder.permission(condition), of.model_path, of.train_data[condition]),
+        _paths(run.outcome, run.history, run.completions, run.adapter),
+        f"condition {condition}, seed {seed}",
+    )
+
+
+def _paths(*paths: Path | str) -> tuple[str, ...]:
+    return tuple(path if isinstance(path, str) else path.as_posix() for path in paths)

@@ -1,0 +1,206 @@
+"""What lies on disk beside a spec and enters cards: data files, base models, library versions, code hashes. Each read once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler.diagnostics import Diagnostic, Rejected, nearest
+from compiler.parse import validated
+from compiler.source import Document, read
+from compiler.spec import PATH, ModelFile
+from stages.contracts.artifact import digest, file_digest
+from stages.contracts.code_hash import code_hash
+from stages.contracts.layout import MODELS, ModelFolder
+from stages.contracts.pretrain_card import PretrainCard
+from stages.contracts.stage import ROOT, card_id
+
+MADE = "octavo/"
+LIBRARIES = ("torch", "transformers", "trl", "peft")
+CONSTRAINTS = Path("constraints.txt")
+MODEL_SPECS = Path("specs/_models")
+
+
+class Fault(Exception):
+    """An input that cannot be used: what, why, fix. The caller knows the place in the spec."""
+
+    def __init__(self, what: str, why: str, fix: str) -> None:
+        super().__init__(what)
+        self.what, self.why, self.fix = what, why, fix
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A JSONL file. `rows` maps id to row, in file order."""
+
+    path: str
+    sha256: str
+    rows: dict[str, dict[str, Any]]
+
+    def first(self, count: int | None) -> list[dict[str, Any]]:
+        return list(self.rows.values())[:count]
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A base model: where it will lie and what pins it. `card` when the repository makes it."""
+
+    path: str
+    revision: str
+    max_positions: int | None
+    card: PretrainCard | None
+
+
+@dataclass
+class Inputs:
+    """Reads the project around the specs; the working directory is the project's root."""
+
+    documents: dict[str, Document] = field(default_factory=dict)
+    """Every spec file read so far, for the excerpts of messages."""
+    _data: dict[str, DataFile | Fault] = field(default_factory=dict)
+    _models: dict[str, BaseModel | Fault] = field(default_factory=dict)
+    _code: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _pins: dict[str, tuple[str, int]] | None = None
+
+    def document(self, path: Path) -> Document:
+        """A spec file. Raises Rejected."""
+        file = path.as_posix()
+        if file not in self.documents:
+            self.documents[file] = read(path)
+        return self.documents[file]
+
+    def data(self, path: str) -> DataFile:
+        """A data file. Raises Fault."""
+        if path not in self._data:
+            try:
+                self._data[path] = _data_file(path)
+            except Fault as fault:
+                self._data[path] = fault
+        found = self._data[path]
+        if isinstance(found, Fault):
+            raise found
+        return found
+
+    def model(self, base: str) -> BaseModel:
+        """A base model. Raises Fault, or Rejected for a broken specs/_models file."""
+        if base not in self._models:
+            try:
+                self._models[base] = self._made(base) if base.startswith(MADE) else _folder(base)
+            except Fault as fault:
+                self._models[base] = fault
+        found = self._models[base]
+        if isinstance(found, Fault):
+            raise found
+        return found
+
+    def versions(self, names: Iterable[str] = LIBRARIES) -> dict[str, str]:
+        """Pinned versions of libraries. Raises Rejected E323 for one that is not pinned."""
+        pins = self.pins()
+        for name in names:
+            if name not in pins:
+                raise Rejected(
+                    [
+                        Diagnostic(
+                            "E323",
+                            f"{CONSTRAINTS} does not pin `{name}`",
+                            why="the version of a library can change a result, so it enters every card",
+                            fix=f"add a line such as `{name}==1.2.3` to {CONSTRAINTS}",
+                        )
+                    ]
+                )
+        return {name: pins[name][0] for name in names}
+
+    def pins(self) -> dict[str, tuple[str, int]]:
+        """Library -> (version, line) of constraints.txt."""
+        if self._pins is None:
+            try:
+                lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                lines = []
+            matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
+            self._pins = {match[1].lower(): (match[2], number) for match, number in matches if match}
+        return self._pins
+
+    def code(self, modules: Iterable[str]) -> str:
+        """Code hash of stages' modules."""
+        key = tuple(sorted(set(modules)))
+        if key not in self._code:
+            self._code[key] = code_hash(ROOT, key)
+        return self._code[key]
+
+    def _made(self, base: str) -> BaseModel:
+        name = base.removeprefix(MADE)
+        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml"))
+        if name not in known:
+            meant = nearest(name, known)
+            raise Fault(
+                f"no base model `{base}`" + (f", did you mean `{MADE}{meant}`?" if meant else ""),
+                f"`{MADE}<name>` is made from {MODEL_SPECS}/<name>.yaml; known: {', '.join(known) or 'none'}",
+                f"write `{MADE}{meant}`" if meant else f"write {MODEL_SPECS}/{name}.yaml, or use one of those known",
+            )
+        document = self.document(MODEL_SPECS / f"{name}.yaml")
+        made, problems = validated(ModelFile, document.root)
+        if made is None:
+            raise Rejected(problems)
+        card = PretrainCard(
+            name=name,
+            corpus=made.corpus,
+            architecture=made.architecture,
+            pretrain=made.pretrain,
+            versions=self.versions(),
+            code_hash=self.code(["stages.train.sft"]),
+        )
+        path = ModelFolder(MODELS / name).model.as_posix()
+        return BaseModel(path, card_id(card), made.architecture.max_position_embeddings, card)
+
+
+def _folder(base: str) -> BaseModel:
+    path = Path(base)
+    if not PATH.fullmatch(base) or not path.is_dir():
+        raise Fault(
+            f"no base model `{base}`",
+            f"a base model is `{MADE}<name>`, made by this repository, or a folder in the project that transformers can load",
+            f"write `{MADE}tiny`, or fetch the model into a folder such as models/{base.split('/')[-1] or 'name'}",
+        )
+    try:
+        content = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        positions = content.get("max_position_embeddings") if isinstance(content, dict) else None
+        return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None)
+    except (OSError, ValueError) as error:
+        raise Fault(
+            f"`{base}` is no model that transformers can load: config.json: {error}", "a card pins the content of the model's folder", "fetch the model again"
+        ) from None
+
+
+def _data_file(path: str) -> DataFile:
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise Fault(
+            f"cannot read `{path}`: {error.strerror or error}",
+            "a card pins the data it was made for by its SHA-256",
+            f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
+        ) from None
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise Fault(f"line {number} of `{path}` is not a JSON object", "data is JSONL: one object a row", f"sed -n {number}p {path}")
+        name = row.get("id")
+        if not isinstance(name, str) or not name:
+            raise Fault(f"line {number} of `{path}` has no text `id`", "completions are followed to their prompt by its id", 'add "id": "..." to the row')
+        if name in rows:
+            raise Fault(f"line {number} of `{path}` repeats the id `{name[:80]}`", "an id names one row", "give every row its own id")
+        rows[name] = row
+    if not rows:
+        raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
+    return DataFile(path, digest(content), rows)

@@ -1,0 +1,40 @@
+"""Layers of a spec: defaults < experiment < condition < profile. Maps merge, lists and scalars replace, null removes."""
+
+from __future__ import annotations
+
+from compiler.source import Node
+
+RANK = {"experiment": 0, "condition": 1, "profile": 2}
+
+
+def overlay(base: Node, over: Node, layer: str) -> Node:
+    """`over` on top of `base`; a value of a higher layer that is already in `base` stays. The replaced value stays reachable."""
+    if isinstance(base.value, dict) and isinstance(over.value, dict):
+        merged = dict(base.value)
+        for key, node in over.value.items():
+            merged[key] = overlay(merged[key], node, layer) if key in merged else labelled(node, layer)
+        return Node(merged, base.place, base.key, base.layer, base.over)
+    if RANK[base.layer] > RANK[layer]:
+        return base
+    top = labelled(over, layer)
+    top.over = base
+    return top
+
+
+def labelled(node: Node, layer: str) -> Node:
+    """A copy whose values all say which layer they come from."""
+    value = node.value
+    if isinstance(value, dict):
+        value = {key: labelled(inner, layer) for key, inner in value.items()}
+    elif isinstance(value, list):
+        value = [labelled(inner, layer) for inner in value]
+    return Node(value, node.place, node.key, layer, node.over)
+
+
+def replaced(node: Node) -> list[Node]:
+    """Values that this one replaced, nearest layer first."""
+    found = []
+    while node.over is not None:
+        node = node.over
+        found.append(node)
+    return found

@@ -1,0 +1,75 @@
+"""Where each value of a card came from: JSON pointers into the card -> places in the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from compiler.expand import Setup
+from compiler.gates import OWN_KEYS, GateUse
+from compiler.source import Node
+from stages.contracts.origin import Origin
+
+Origins = dict[str, Origin]
+DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")
+
+
+def origin(node: Node | None) -> Origin:
+    """The origin of a value: its place and layer; a default when nobody wrote it."""
+    if node is None:
+        return DEFAULT
+    return Origin(file=node.place.file, line=node.place.line, column=node.place.column, layer=node.layer)
+
+
+def leaves(pointer: str, plain: Any, node: Node | None) -> Iterator[tuple[str, Origin]]:
+    """Each leaf below a value, lists counting as leaves, with the place of the node that lies at the same keys."""
+    if isinstance(plain, dict) and plain:
+        for key, value in plain.items():
+            yield from leaves(f"{pointer}/{escaped(key)}", value, node.get(key) if node is not None else None)
+    else:
+        yield pointer, origin(node)
+
+
+def escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
+    """Of gates in a reward or among scores. A gate's own pointer is the place of its block."""
+    found: Origins = {}
+    for index, use in enumerate(gates):
+        place = f"{pointer}/{index}"
+        found[place] = origin(use.node if use.node.key is None else Node(None, use.node.key, layer=use.node.layer))
+        found |= {f"{place}/{key}": origin(use.node.get(key)) for key in OWN_KEYS}
+        if use.node.get("kind") is None:  # a shorthand such as {constant: 0.0}
+            found |= {f"{place}/settings/{key}": origin(use.node.get(_WRITTEN_AS.get(key, key))) for key in use.card.settings}
+            found[f"{place}/kind"] = origin(use.node)
+        else:
+            found |= dict(leaves(f"{place}/settings", use.card.settings, use.node))
+    return found
+
+
+_WRITTEN_AS = {"score": "constant", "distribution": "random"}
+
+
+def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin]) -> Origins:
+    """Of a train card, but for its seed. `base` is the spec's `model`, `train` the dumped card, `pins` the places of versions."""
+    found: Origins = {}
+    found["/condition"] = origin(Node(None, setup.node.key or setup.node.place, layer=setup.node.layer))
+    found["/null_control"] = origin(setup.node.get("role"))
+    found |= {"/model/base": origin(base.get("base")), "/model/quantization": origin(base.get("quantization"))}
+    found |= {"/model/path": found["/model/base"], "/model/revision": found["/model/base"]}
+    found |= dict(leaves("/model/adapter", train["model"]["adapter"], setup.adapter_node))
+    found |= dict(leaves("/data", train["data"], setup.data_node))
+    found["/data/sha256"] = found["/data/path"]
+    found |= dict(leaves("/train", train["train"], setup.train_node))
+    reward = setup.reward
+    found |= {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}
+    source = reward.source
+    found["/reward/combine"] = origin(source.get("combine") if source else None)
+    found["/reward/unknown_limit"] = origin(source.get("unknown", "limit") if source else None)
+    found |= of_gates("/reward/gates", reward.gates)
+    found["/device"] = origin(resources.get("gpus") if resources else None)
+    found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
+    return found

@@ -1,0 +1,102 @@
+"""`specs/pipeline.yaml`: which experiments are live. And how people name experiments: `quickstart`, `quickstart@smoke`, a path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.diagnostics import Diagnostic, Place, Rejected, nearest
+from compiler.inputs import Inputs
+from compiler.spec import SLUG_CHARS, slug
+from pydantic_core import PydanticCustomError
+
+SPECS = Path("specs")
+LIVE = SPECS / "pipeline.yaml"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An experiment with a profile or None. `path` is its spec."""
+
+    stem: str
+    profile: str | None
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.stem}@{self.profile}" if self.profile else self.stem
+
+
+def live(inputs: Inputs) -> list[Reference]:
+    """The live experiments, in their order. Raises Rejected for a broken list."""
+    document = inputs.document(LIVE)
+    entries = document.root.value
+    if not isinstance(entries, list):
+        raise Rejected(
+            [
+                Diagnostic(
+                    "E203",
+                    f"{LIVE} must be a list",
+                    why="it lists what is live, one experiment a line",
+                    fix="- quickstart",
+                    place=document.root.place,
+                )
+            ]
+        )
+    found: list[Reference] = []
+    problems: list[Diagnostic] = []
+    for entry in entries:
+        try:
+            if not isinstance(entry.value, str):
+                raise Rejected(
+                    [Diagnostic("E203", "an entry must be the name of an experiment", why="one name a line", fix="- quickstart", place=entry.place)]
+                )
+            reference = named(entry.value, entry.place)
+            if reference in found:
+                raise Rejected(
+                    [Diagnostic("E319", f"`{reference.name}` is listed twice", why="it would be written twice", fix="delete this line", place=entry.place)]
+                )
+            found.append(reference)
+        except Rejected as rejected:
+            problems.extend(rejected.diagnostics)
+    if problems:
+        raise Rejected(problems)
+    return found
+
+
+def everything() -> list[Reference]:
+    """Every spec in specs/, without profiles."""
+    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path != LIVE]
+
+
+def named(text: str, place: Place | None = None) -> Reference:
+    """`quickstart`, `quickstart@smoke`, `specs/quickstart.yaml` or `specs/quickstart.yaml@smoke`. Raises Rejected E318 or E206."""
+    name, at, profile = text.partition("@")
+    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
+    problem = _slug_problem(path.stem, place)
+    if problem:
+        raise Rejected([problem])
+    if not path.is_file():
+        known = [reference.stem for reference in everything()]
+        meant = nearest(path.stem, known)
+        raise Rejected(
+            [
+                Diagnostic(
+                    "E317",
+                    f"no experiment `{text[:SLUG_CHARS * 2]}`" + (f", did you mean `{meant}`?" if meant else ""),
+                    why=f"an experiment is a file specs/<experiment>.yaml; known: {', '.join(known) or 'none'}",
+                    fix=f"write `{meant}`" if meant else "ls specs",
+                    place=place,
+                )
+            ]
+        )
+    return Reference(path.stem, profile if at else None, path)
+
+
+def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:
+    try:
+        slug(stem)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return Diagnostic(context["code"], context["what"], why=context["why"], fix=context["fix"], place=place)
+    return None

@@ -1,0 +1,314 @@
+"""Runs -> cards: everything pinned, nothing left open. A card holds all that changes its stage's result, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler import origins as places
+from compiler.expand import Experiment, Expansion, RewardUse, Setup
+from compiler.health_profiles import detectors
+from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
+from compiler.source import Node
+from stages.contracts.analysis_card import (
+    ClaimCard,
+    ConcludeCard,
+    ConditionCard,
+    Contrast,
+    DrawCard,
+    HealthGate,
+    RunRef,
+    ScreenCard,
+    Windows,
+)
+from stages.contracts.artifact import Artifact
+from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.origin import Origin
+from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.plugin import DETECTORS, GATES
+from stages.contracts.preflight_card import PreflightCard, PreflightCondition
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.run_card import TrainCard
+
+CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Every card of one experiment. `train` holds one card a condition; its runs differ from it in the seed only."""
+
+    model: BaseModel
+    train: dict[str, TrainCard]
+    train_origins: dict[str, places.Origins]
+    page: PageCard
+    single: dict[str, Artifact]
+    """Path below the experiment's folder -> card, of the stages that run once."""
+    single_origins: dict[str, places.Origins]
+
+
+def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
+    """All cards. The rules have held: data files, rows and models exist. Raises Rejected E323 for versions that are not pinned."""
+    work = _Resolver(of, expansion, inputs)
+    train = {setup.name: work.train(setup) for setup in expansion.setups}
+    page = work.page()
+    single: dict[str, Artifact] = {
+        "preflight/preflight.card.json": work.preflight(),
+        "analysis/screen.card.json": work.screen(),
+        "analysis/conclude.card.json": work.conclude(),
+        "analysis/draw.card.json": work.draw(),
+        "page.card.json": page,
+    }
+    if of.spec.evaluation is not None:
+        single["analysis/evaluate.card.json"] = work.evaluate()
+    train_origins = {setup.name: work.train_origins(setup, train[setup.name]) for setup in expansion.setups}
+    return Cards(work.model, train, train_origins, page, single, work.single_origins())
+
+
+class _Resolver:
+    """Parts that several cards share, made once."""
+
+    def __init__(self, of: Experiment, expansion: Expansion, inputs: Inputs) -> None:
+        self.of, self.spec, self.expansion, self.inputs = of, of.spec, expansion, inputs
+        self.model = inputs.model(of.spec.model.base)
+        self.device: Any = "cuda" if of.spec.resources.gpus else "cpu"
+        self.conditions = tuple(
+            ConditionCard(
+                name=setup.name,
+                role=setup.condition.role,
+                reward=setup.reward.name,
+                gates=tuple(use.card.name for use in setup.reward.gates),
+            )
+            for setup in expansion.setups
+        )
+        self.runs = tuple(
+            RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
+        )
+        self.scores = tuple(use.card.name for use in expansion.scores)
+
+    def train(self, setup: Setup) -> TrainCard:
+        return TrainCard(
+            experiment=self.of.name,
+            condition=setup.name,
+            seed=self.spec.seeds[0],
+            null_control=setup.condition.role == "null_control",
+            model=self._model(setup),
+            data=self._data(setup),
+            reward=_reward(setup.reward),
+            train=setup.train,
+            device=self.device,
+            versions=self.inputs.versions(),
+            code_hash=self._code("stages.train.grpo", GATES, (use.card.kind for use in setup.reward.gates)),
+        )
+
+    def preflight(self) -> PreflightCard:
+        settings = self.spec.preflight
+        return PreflightCard(
+            experiment=self.of.name,
+            model=self._model(None),
+            conditions=tuple(self._preflight_condition(setup) for setup in self.expansion.setups),
+            completions=settings.completions,
+            zero_signal_below=settings.zero_signal_share.below,
+            truncated_below=settings.truncated.below,
+            device=self.device,
+            versions=self.inputs.versions(("torch", "transformers")),
+            code_hash=self._code(
+                "stages.train.preflight", GATES, (use.card.kind for setup in self.expansion.setups for use in setup.reward.gates)
+            ),
+        )
+
+    def _preflight_condition(self, setup: Setup) -> PreflightCondition:
+        return PreflightCondition(
+            name=setup.name,
+            null_control=setup.condition.role == "null_control",
+            reward=_reward(setup.reward, self._examples(setup)),
+            data=self._data(setup),
+            num_generations=setup.train.num_generations,
+            max_completion_length=setup.train.max_completion_length,
+            temperature=setup.train.temperature,
+            top_p=setup.train.top_p,
+        )
+
+    def evaluate(self) -> EvaluateCard:
+        evaluation, data = self.spec.evaluation, self.spec.data.evaluation
+        assert evaluation is not None and data is not None  # a rule asks for the data of an evaluation
+        return EvaluateCard(
+            experiment=self.of.name,
+            runs=tuple(run.name for run in self.runs),
+            model=self._model(None),
+            data=DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows),
+            scores=tuple(_score(use.card) for use in self.expansion.scores),
+            samples=evaluation.samples,
+            temperature=evaluation.temperature,
+            top_p=evaluation.top_p,
+            max_completion_length=evaluation.max_completion_length or max(s.train.max_completion_length for s in self.expansion.setups),
+            device=self.device,
+            versions=self.inputs.versions(("torch", "transformers", "peft")),
+            code_hash=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
+        )
+
+    def screen(self) -> ScreenCard:
+        selected = detectors(self.spec.health.profile)
+        return ScreenCard(
+            experiment=self.of.name,
+            profile=self.spec.health.profile,
+            conditions=self.conditions,
+            runs=self.runs,
+            detectors=selected,
+            gates=tuple(_health_gate(name, self.spec.health.gates[name]) for name in sorted(self.spec.health.gates)),
+            windows=Windows(),
+            code_hash=self._code("stages.analyse.screen", DETECTORS, (detector.kind for detector in selected)),
+        )
+
+    def conclude(self) -> ConcludeCard:
+        return ConcludeCard(
+            experiment=self.of.name,
+            conditions=self.conditions,
+            runs=self.runs,
+            evaluation=self.scores,
+            metrics=self._curves(),
+            claims=tuple(
+                ClaimCard(
+                    id=claim.id,
+                    metric=claim.metric,
+                    statistic=claim.statistic,
+                    contrast=Contrast(condition=claim.contrast.condition, against=claim.contrast.against) if claim.contrast else None,
+                    condition=claim.condition,
+                    direction="above" if claim.above is not None else "below",
+                    margin=float(claim.above if claim.above is not None else claim.below or 0.0),
+                    seeds=claim.needs.seeds,
+                    included_only=claim.needs.health == "included",
+                )
+                for claim in self.spec.claims
+            ),
+            windows=Windows(),
+            code_hash=self.inputs.code(["stages.analyse.conclude"]),
+        )
+
+    def draw(self) -> DrawCard:
+        return DrawCard(
+            experiment=self.of.name,
+            conditions=self.conditions,
+            runs=self.runs,
+            evaluation=self.scores,
+            curves=self._curves(),
+            code_hash=self.inputs.code(["stages.analyse.draw"]),
+        )
+
+    def page(self) -> PageCard:
+        prose = Path(self.of.document.file).with_suffix(".md")
+        return PageCard(
+            experiment=self.of.name,
+            title=self.spec.title.strip(),
+            question=" ".join(self.spec.question.split()),
+            owner=self.spec.owner,
+            tags=self.spec.tags,
+            spec=self.of.document.file,
+            prose=prose.as_posix() if prose.is_file() else None,
+            profile=self.of.profile,
+            health_profile=self.spec.health.profile,
+            conditions=self.conditions,
+            runs=self.runs,
+            claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
+            evaluation=self.scores,
+            curves=self._curves(),
+            code_hash=self.inputs.code(["stages.publish.page"]),
+        )
+
+    def train_origins(self, setup: Setup, card: TrainCard) -> places.Origins:
+        pins = {
+            name: Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared")
+            for name, (_, line) in self.inputs.pins().items()
+            if name in LIBRARIES
+        }
+        return places.of_setup(setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins)
+
+    def single_origins(self) -> dict[str, places.Origins]:
+        """Of the cards of stages that run once: values that a spec sets directly."""
+        root = self.of.root
+        found: dict[str, places.Origins] = {
+            "preflight/preflight.card.json": {
+                "/completions": places.origin(root.get("preflight", "completions")),
+                "/zero_signal_below": places.origin(root.get("preflight", "zero_signal_share", "below")),
+                "/truncated_below": places.origin(root.get("preflight", "truncated", "below")),
+            },
+            "page.card.json": {f"/{key}": places.origin(root.get(key)) for key in ("title", "question", "owner", "tags")},
+            "analysis/screen.card.json": {"/profile": places.origin(root.get("health", "profile"))},
+            "analysis/conclude.card.json": {},
+        }
+        for index, name in enumerate(sorted(self.spec.health.gates)):
+            found["analysis/screen.card.json"][f"/gates/{index}"] = places.origin(root.get("health", "gates", name))
+        for index in range(len(self.spec.claims)):
+            node = self.of.node("claims", index)
+            margin = node.get("above") or node.get("below")
+            keys: dict[str, Node | None] = {key: node.get(key) for key in ("metric", "statistic", "condition")}
+            keys |= {"margin": margin, "seeds": node.get("needs", "seeds"), "contrast": node.get("contrast")}
+            found["analysis/conclude.card.json"] |= {f"/claims/{index}/{key}": places.origin(inner) for key, inner in keys.items()}
+            found["page.card.json"][f"/claims/{index}/says"] = places.origin(node.get("says"))
+        if self.spec.evaluation is not None:
+            keys = {key: root.get("evaluation", key) for key in ("samples", "temperature", "top_p", "max_completion_length")}
+            data = root.get("data", "evaluation")
+            keys |= {f"data/{key}": data.get(key) if data else None for key in ("path", "prompt", "rows")}
+            found["analysis/evaluate.card.json"] = {f"/{key}": places.origin(node) for key, node in keys.items()}
+            found["analysis/evaluate.card.json"] |= places.of_gates("/scores", self.expansion.scores)
+        return found
+
+    def _model(self, setup: Setup | None) -> ModelCard:
+        """The base model with a condition's adapter; stages that train nothing get the adapter's defaults, which they ignore."""
+        adapter = AdapterCard.model_validate(setup.adapter.model_dump()) if setup else AdapterCard()
+        return ModelCard(base=self.spec.model.base, path=self.model.path, revision=self.model.revision, adapter=adapter)
+
+    def _data(self, setup: Setup) -> DataCard:
+        data = setup.data
+        return DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows)
+
+    def _examples(self, setup: Setup) -> tuple[ExampleCard, ...]:
+        """Examples go to preflight, which decides whether a condition trains; on a train card each new example would retrain."""
+        declared = setup.reward.declared
+        if declared is None:
+            return ()
+        rows = self.inputs.data(setup.data.path).rows
+        return tuple(
+            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect)
+            for example in self.spec.rewards[declared].examples
+        )
+
+    def _curves(self) -> tuple[str, ...]:
+        gates = dict.fromkeys(
+            use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates
+        )
+        kl = ("kl",) if any(setup.train.beta > 0 for setup in self.expansion.setups) else ()
+        return (*CURVES, *kl, *(f"gate.{gate}.pass_share" for gate in gates))
+
+    def _code(self, stage: str, package: str, kinds: Any) -> str:
+        return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])
+
+
+def _reward(use: RewardUse, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
+    return RewardCard(
+        name=use.name,
+        gates=tuple(gate.card for gate in use.gates),
+        invert=use.invert,
+        unknown_limit=use.unknown_limit,
+        examples=examples,
+    )
+
+
+def _score(gate: GateCard) -> GateCard:
+    """A gate as a score of its own: what it would decide in a reward does not matter."""
+    return gate.model_copy(update={"on_pass": None, "on_fail": None})
+
+
+def _health_gate(name: str, rule: Any) -> HealthGate:
+    if rule == "not persistent":
+        return HealthGate(name=name, rule="not_persistent")
+    if rule == "complete":
+        return HealthGate(name=name, rule="complete")
+    return HealthGate(
+        name=name,
+        rule="below" if rule.below is not None else "above",
+        metric=name,
+        bound=rule.below if rule.below is not None else rule.above,
+        except_null_controls=rule.except_null_controls,
+    )
