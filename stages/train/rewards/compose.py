@@ -153,7 +153,7 @@ def _unknown(reason: str) -> Judgement:
     return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:REASON_CHARS])
 
 
-def _checked(judgement: Judgement) -> Judgement:
+def _checked(judgement: Any) -> Judgement:
     if not isinstance(judgement, Judgement):
         return _unknown(f"the gate gave {type(judgement).__name__} instead of a judgement")
     score = judgement.score

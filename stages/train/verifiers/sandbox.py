@@ -1,0 +1,125 @@
+"""Which isolation holds on this machine: found by running attacks, never by looking at versions. No tier, no model code.
+
+The answer is kept for the process, and in `.cache/verifiers/` under a key of kernel, boot, uid, interpreter and this folder's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from pathlib import Path
+
+from stages.contracts.artifact import digest, write_text
+from stages.train.verifiers import attacks, isolation, seccomp
+from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers.isolation import Tier
+from stages.train.verifiers.python_process import PythonZygote
+
+CACHE = Path(".cache/verifiers")
+WALL_SECONDS = 30.0
+
+
+@functools.cache
+def tier() -> Tier:
+    """The strongest tier that holds, for ledgers and for the pool. Raises VerifierUnavailable, with the reasons, when none does."""
+    kept = CACHE / f"{_key()}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(kept.read_text())["tier"]
+        if found in isolation.TIERS:
+            return found  # type: ignore[no-any-return]
+    chosen, why_not = choose()
+    with contextlib.suppress(OSError):
+        write_text(kept, json.dumps({"tier": chosen, "why_not": why_not}, sort_keys=True) + "\n")
+    return chosen
+
+
+def choose() -> tuple[Tier, dict[str, str]]:
+    """Run the attacks, strongest tier first: the first tier that holds, and why each stronger one does not."""
+    why_not: dict[str, str] = {}
+    for candidate in isolation.TIERS:
+        breaches = holes(candidate)
+        if not breaches:
+            return candidate, why_not
+        why_not[candidate] = "; ".join(breaches)[:500]
+    raise VerifierUnavailable(
+        "no sandbox holds on this machine: " + " | ".join(f"{name}: {why}" for name, why in why_not.items()),
+        why="model-written code is hostile and is never run without isolation",
+        fix="allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0) or seccomp filters (docker: --security-opt "
+        "seccomp=unconfined) and see site/docs/reference/gates.md",
+    )
+
+
+def holes(tier: Tier) -> list[str]:
+    """What is wrong with a tier: attacks that got through, or why it does not start. Empty: it holds."""
+    try:
+        return [*(_wall_holes() if tier == "bubblewrap" else []), *_candidate_holes(tier)]
+    except (VerifierFault, OSError) as error:
+        return [str(error)]
+
+
+def _candidate_holes(tier: Tier) -> list[str]:
+    """Attacks by a candidate, behind all filters."""
+    zygote = PythonZygote(tier)
+    try:
+        names = [attack.__name__ for attack in attacks.CANDIDATE]
+        code = Path(attacks.__file__).read_text() + "\ndef f(name): return globals()[name]()\n"
+        calls = json.dumps([[name] for name in names])
+        job = {"code": code, "answer": "function", "names": ["f"], "calls": calls, "cpu": 5.0, "memory": 512 * 2**20}
+        nonce, answered = zygote.ask(job, 30.0)
+        if answered.written is None or not answered.written.startswith(nonce.encode()):
+            return [f"the attacks gave no answer: {answered.status} {answered.why}"]
+        said = json.loads(answered.written[len(nonce) :])
+        if "calls" not in said:
+            return [f"the attacks did not load: {said}"]
+        loop = {**job, "code": "while True: pass", "calls": "[]", "cpu": 0.05}
+        endless = zygote.ask(loop, 30.0)[1]
+        stopped = [] if endless.status & 127 else ["an endless loop was not stopped"]
+        return stopped + [
+            f"{name}: {outcome[-1]}"
+            for name, outcome in zip(names, said["calls"], strict=True)
+            if outcome[0] != "value" or not outcome[1].startswith('"contained')
+        ]
+    finally:
+        zygote.close()
+
+
+def _wall_holes() -> list[str]:
+    """Attacks by a whole program inside bubblewrap, without the candidate's filter."""
+    names = [attack.__name__ for attack in attacks.WALL]
+    source = Path(attacks.__file__).read_text() + f"\nimport json\nprint(json.dumps([globals()[n]() for n in {names!r}]))\n"
+    with tempfile.TemporaryFile() as filter_, open(os.devnull, "wb") as nowhere:
+        filter_.write(seccomp.program())
+        filter_.seek(0)
+        command = isolation.bubblewrap_command(isolation.python_command(source), filter_.fileno(), nowhere.fileno())
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                env=isolation.ENVIRONMENT,
+                pass_fds=(filter_.fileno(), nowhere.fileno()),
+                timeout=WALL_SECONDS,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            return ["bubblewrap gave no answer"]
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return [f"bubblewrap did not start: {lines[-1] if lines else done.returncode}"]
+    return [f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith("contained")]
+
+
+def _key() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    code = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
+    parts = [platform.release(), boot, str(os.geteuid()), isolation.python(), platform.python_version(), str(isolation.bubblewrap()), code]
+    return digest("\0".join(parts))[:16]

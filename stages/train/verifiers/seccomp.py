@@ -1,0 +1,115 @@
+"""System call filters, as BPF programs for the running architecture. Made by libseccomp through `pyseccomp`.
+
+`candidate` and `zygote` are allow-lists: a system call that is not named fails with EPERM, also one that a later kernel adds.
+A candidate can compute and nothing else. It cannot open or look at a file, make a process, a thread or a socket, signal anyone,
+map executable memory, change its own limits or timers, or sleep. Because it cannot sleep, one that uses no CPU time is starved.
+`program` is a deny-list for whole programs behind bubblewrap, which need to open their libraries.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import signal
+import tempfile
+from typing import Any
+
+from stages.train.verifiers.faults import VerifierUnavailable
+
+_COMPUTE = (
+    "read readv write writev close lseek fstat munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack "
+    "getpid gettid getppid getuid geteuid getgid getegid clock_gettime clock_getres gettimeofday time times getrusage getrandom "
+    "sched_yield sched_getaffinity uname sysinfo getitimer exit exit_group restart_syscall set_robust_list rseq membarrier getcpu getrlimit"
+)
+_SUPERVISE = (
+    "wait4 waitid pipe2 pipe poll ppoll pidfd_open pidfd_send_signal kill dup2 dup3 close_range setrlimit setitimer prctl seccomp "
+    "fork set_tid_address futex clock_nanosleep nanosleep fcntl"
+)
+_PROGRAM_DENIED = (
+    "ptrace mount umount2 unshare setns keyctl add_key request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter "
+    "io_uring_register kexec_load kexec_file_load init_module finit_module delete_module process_vm_readv process_vm_writev "
+    "open_by_handle_at name_to_handle_at chroot pivot_root swapon swapoff acct quotactl reboot sethostname setdomainname personality "
+    "fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr memfd_secret pidfd_getfd kcmp syslog iopl ioperm clock_settime "
+    "settimeofday adjtimex clock_adjtime vhangup nfsservctl lookup_dcookie socket socketpair connect bind listen accept accept4"
+)
+_PROT_EXEC = 4
+_CLONE_NAMESPACES = 0x7E020080
+"""CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}."""
+_TCGETS = 0x5401
+_F_GETFD, _F_GETFL = 1, 3
+
+
+def _library() -> Any:
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError) as error:
+        raise VerifierUnavailable(
+            f"seccomp filters cannot be made: {error}",
+            why="model-written code only runs behind a system call filter",
+            fix="apt-get install libseccomp2 && pip install pyseccomp",
+        ) from None
+    return pyseccomp
+
+
+@functools.cache
+def candidate() -> bytes:
+    """Filter of the process that runs model-written code."""
+    lib = _library()
+    rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
+    _compute(lib, rules)
+    rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFD))
+    rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFL))
+    rules.add_rule(lib.ALLOW, "prlimit64", lib.Arg(0, lib.EQ, 0), lib.Arg(2, lib.EQ, 0))
+    return _exported(rules)
+
+
+@functools.cache
+def zygote() -> bytes:
+    """Filter of the process that forks candidates, once it has loaded all it needs."""
+    lib = _library()
+    rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
+    _compute(lib, rules)
+    for name in _SUPERVISE.split():
+        _add(rules, lib.ALLOW, name)
+    rules.add_rule(lib.ALLOW, "prlimit64", lib.Arg(0, lib.EQ, 0))
+    for flags in (0, 0x01200000):  # fork() of musl; of glibc, with CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID
+        rules.add_rule(lib.ALLOW, "clone", lib.Arg(0, lib.EQ, flags | signal.SIGCHLD))
+    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")
+    return _exported(rules)
+
+
+@functools.cache
+def program() -> bytes:
+    """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing."""
+    lib = _library()
+    rules = lib.SyscallFilter(lib.ALLOW)
+    for name in _PROGRAM_DENIED.split():
+        _add(rules, lib.ERRNO(errno.EPERM), name)
+    for bit in range(32):
+        if _CLONE_NAMESPACES >> bit & 1:
+            rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, 1 << bit, 1 << bit))
+    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
+    return _exported(rules)
+
+
+def _compute(lib: Any, rules: Any) -> None:
+    for name in _COMPUTE.split():
+        _add(rules, lib.ALLOW, name)
+    for name in ("mmap", "mprotect"):
+        rules.add_rule(lib.ALLOW, name, lib.Arg(2, lib.MASKED_EQ, _PROT_EXEC, 0))
+    rules.add_rule(lib.ALLOW, "ioctl", lib.Arg(1, lib.EQ, _TCGETS))  # isatty
+
+
+def _add(rules: Any, action: int, name: str) -> None:
+    """Add a rule; a name that this architecture or this libseccomp does not have is left out."""
+    try:
+        rules.add_rule(action, name)
+    except (OSError, ValueError):
+        return
+
+
+def _exported(rules: Any) -> bytes:
+    with tempfile.TemporaryFile() as stream:
+        rules.export_bpf(stream)
+        stream.seek(0)
+        return stream.read()
