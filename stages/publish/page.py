@@ -6,6 +6,7 @@ whole when everything was written.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -27,6 +28,7 @@ from stages.publish.passports import passport, passport_json
 from stages.publish.pictures import pictures
 from stages.publish.prose import render_prose
 from stages.publish.render import render
+from stages.publish.text import shown
 
 MODULES = ("stages.publish.page",)
 
@@ -48,6 +50,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     metrics = [f"evaluation.{name}.pass_share" for name in experiment.card.evaluation]
     values = {
         "card": experiment.card,
+        "front_title": Markup(json.dumps(shown(experiment.card.title))),  # themes write a page's title as it is
         "experiment": experiment.folder.name,
         "answer": summary.answer(claims),
         "headline": summary.headline(experiment),

@@ -76,7 +76,7 @@ def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
 
 
 def _mkdocs(settings_file: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(settings_file)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(settings_file)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if built.returncode:

@@ -1,6 +1,7 @@
 // Passports: a number opens what is written about it at the end of the page. Without this script its link leads there.
 (() => {
   let open = null; // {fact, box, pinned}
+  let returning = false; // focus comes back to a number whose passport was just closed
 
   const entry = (fact) => document.getElementById(decodeURIComponent(fact.hash.slice(1)));
 
@@ -11,7 +12,11 @@
     box.remove();
     fact.classList.remove("open");
     fact.removeAttribute("aria-expanded");
-    if (back) fact.focus({ preventScroll: true });
+    if (back) {
+      returning = true;
+      fact.focus({ preventScroll: true });
+      returning = false;
+    }
   };
 
   const show = (fact, pinned) => {
@@ -67,6 +72,7 @@
   }, true);
 
   document.addEventListener("focusin", (event) => {
+    if (returning) return;
     const fact = event.target.closest && event.target.closest("a.fact");
     if (fact && fact.matches(":focus-visible")) show(fact, false);
     else if (open && !open.pinned && !open.box.contains(event.target)) close(false);

@@ -70,19 +70,22 @@ def _tables() -> str:
 
     metrics = [row((f"`{m.name}`", m.unit, m.says)) for m in history.METRICS.values()]
     metrics += [row((f"`gate.<gate>.{name}`", m.unit, m.says)) for name, m in history.GATE_METRICS.items()]
-    metrics += [row((f"`evaluation.<score>.{name}`", history.GATE_METRICS[name].unit, f"The same on the shared evaluation: {name}"))
-                for name in history.EVALUATION_MEASURES]
+    metrics += [
+        row((f"`evaluation.<score>.{name}`", history.GATE_METRICS[name].unit, f"The same on the shared evaluation: {name}"))
+        for name in history.EVALUATION_MEASURES
+    ]
     return f"""
 ## Parquet files
 
 Their metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the attempt that wrote the file).
 
-- `history.parquet` ({history.HISTORY_SCHEMA}), one row a step, metric and attempt: {_names(history.HISTORY_COLUMNS)}. `state` is `value`,
-  `nonfinite` (logged as NaN or infinite; value null) or `null` (logged as "does not apply"). A metric that was not logged at a step has no row.
+- `history.parquet` ({history.HISTORY_SCHEMA}), one row a step, metric and attempt: {_names(history.HISTORY_COLUMNS)}.
+  `state` is `value`, `nonfinite` (logged as NaN or infinite; value null) or `null` (logged
+  as "does not apply"; value null). A metric that was not logged at a step has no row.
 - `completions.parquet` ({history.COMPLETIONS_SCHEMA}), one row a completion: {_names(history.COMPLETIONS_COLUMNS)}, then for each gate
   {_names(history.gate_columns("<gate>"))}. A status is one of {_names(history.STATUSES)}.
-- `evaluation.parquet` ({history.EVALUATION_SCHEMA}), one row a completion: {_names(history.EVALUATION_COLUMNS)}, then the same three for each
-  score.
+- `evaluation.parquet` ({history.EVALUATION_SCHEMA}), one row a completion: {_names(history.EVALUATION_COLUMNS)}, then the
+  same three for each score.
 
 ### Metrics
 
@@ -92,7 +95,10 @@ Their metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the
 
 
 def _ledger() -> str:
-    head = "## The ledger\n\n`<run>/attempts.jsonl` holds one JSON object a line and is only ever appended to. A start without an end was killed."
+    head = (
+        "## The ledger\n\n`<run>/attempts.jsonl` holds one JSON object a line and is only ever appended to. "
+        "A start without an end was killed."
+    )
     return "\n\n".join([head, _model(attempt.Started, "###"), _model(attempt.Ended, "###")])
 
 
@@ -116,7 +122,8 @@ def _model(model: type[BaseModel], level: str = "###") -> str:
     says = inspect.cleandoc(model.__doc__ or "").strip() if "__doc__" in vars(model) else ""
     texts = _descriptions(model)
     rows = [
-        f"| `{name}` | {_kind(field.annotation)} | {_cell(field.description or texts.get(name, ''))} |" for name, field in model.model_fields.items()
+        f"| `{name}` | {_kind(field.annotation)} | {_cell(field.description or texts.get(name, ''))} |"
+        for name, field in model.model_fields.items()
     ]
     table = "| key | type | meaning |\n|---|---|---|\n" + "\n".join(rows)
     return "\n\n".join(part for part in (title, " ".join(says.split()), table) if part)

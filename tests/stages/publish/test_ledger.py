@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+from example_experiment import build
+
+from stages.publish.experiment import load
+from stages.publish.facts import Facts
+from stages.publish.ledger import attempt_rows, completions, hours, wilson
+
+
+@pytest.mark.parametrize(("k", "n", "low", "high"), [(3, 18, 0.06, 0.39), (9, 9, 0.70, 1.00), (0, 5, 0.0, 0.43)])
+def test_wilson_intervals(k: int, n: int, low: float, high: float) -> None:
+    assert [round(x, 2) for x in wilson(k, n)] == [low, high]
+
+
+def test_a_start_without_an_end_is_shown_as_killed(project: Path) -> None:
+    experiment = load(build(project))
+    rows = {(row.run, row.number): row for row in attempt_rows(experiment)}
+    killed = rows["shaped-s2", 1]
+    assert (killed.state, killed.failure, killed.last_step, killed.took) == ("killed", "no end was written", "–", "–")
+    again = rows["shaped-s2", 2]
+    assert (again.state, again.resumed, again.last_step) == ("finished", "step 20", "60")
+
+
+def test_completion_rates_count_attempts_not_runs(project: Path) -> None:
+    experiment = load(build(project))
+    rates = {rate.subject: rate for rate in completions(experiment, Facts(experiment.findings))}
+    assert (rates["random"].finished, rates["random"].attempts) == (2, 4)
+    assert rates["all conditions"].words == "11 of 14 attempts finished"
+    assert rates["all conditions"].bounds == "[0.52, 0.92]"
+
+
+def test_time_by_outcome_does_not_invent_the_time_of_a_killed_attempt(project: Path) -> None:
+    assert ("killed", 1, "not known") in hours(load(build(project)))

@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.publish import numbers
+from stages.publish.numbers import agreed_decimals, fixed, interval, number, setting
+
+M = numbers.MINUS
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.8812, 0.8391, 0.9202, "0.88 [0.84, 0.92]"),
+        (0.9901, 0.9852, 0.9949, "0.990 [0.985, 0.995]"),
+        (0.5, None, None, "0.50"),
+        (18.24, 17.1, 19.4, "18.2 [17.1, 19.4]"),
+        (-0.28, -0.37, -0.19, f"{M}0.28 [{M}0.37, {M}0.19]"),
+        (1.0, 1.0, 1.0, "1.00 [1.00, 1.00]"),
+        (None, None, None, "–"),
+    ],
+)
+def test_digits_follow_the_interval(value: float | None, low: float | None, high: float | None, text: str) -> None:
+    assert interval(value, low, high) == text
+
+
+def test_changes_carry_their_sign() -> None:
+    assert interval(0.359, 0.301, 0.417, signed=True) == "+0.36 [+0.30, +0.42]"
+    assert fixed(0.0, 2, signed=True) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("initial", "final", "printed"),
+    [
+        (0.0018, 0.0352, ("0.0018", "0.0352", "+0.0334")),  # case 15: never a percentage
+        (0.1410, 0.1394, ("0.1410", "0.1394", f"{M}0.0016")),  # case 16: never +11.6%
+        (0.6249, 0.8751, ("0.625", "0.875", "+0.250")),  # with two digits 0.88 - 0.62 would not be +0.25
+    ],
+)
+def test_a_printed_change_follows_from_the_printed_numbers(initial: float, final: float, printed: tuple[str, str, str]) -> None:
+    change = final - initial
+    digits = agreed_decimals(initial, final, change)
+    assert (fixed(initial, digits), fixed(final, digits), fixed(change, digits, signed=True)) == printed
+
+
+@given(st.integers(-9999, 9999), st.integers(-9999, 9999))
+def test_with_four_digits_the_change_always_follows(first: int, last: int) -> None:
+    initial, final = first / 1e4, last / 1e4
+    digits = agreed_decimals(initial, final, final - initial)
+
+    def printed(value: float) -> float:
+        return round(float(fixed(value, digits).replace(M, "-")), 6)
+
+    assert round(printed(final) - printed(initial), 6) == printed(final - initial)
+
+
+def test_a_rounded_zero_has_no_sign_and_small_numbers_have_an_exponent() -> None:
+    assert fixed(-0.0004, 2) == "0.00"
+    assert number(-1.6e-6) == f"{M}1.6 × 10⁻⁶"
+    assert number(3.0, "count") == "3"
+    assert number(12345.6) == "12\u202f346"
+
+
+def test_settings_are_printed_as_a_spec_holds_them() -> None:
+    assert [setting(v) for v in (1e-6, 0.001, 0.0, True, None, "constant", ("q", "v"))] == [
+        "1e-6",
+        "0.001",
+        "0",
+        "true",
+        "null",
+        "constant",
+        "[q, v]",
+    ]

@@ -1,0 +1,221 @@
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from example_experiment import FAILED, GATED, HOSTILE, build
+from markupsafe import Markup
+
+from stages.contracts.artifact import ArtifactError, read, write
+from stages.contracts.diagnostic import StageError
+from stages.contracts.finding import Findings
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.lineage import Lineage
+from stages.contracts.page_card import PageCard
+from stages.publish import page as page_stage
+from stages.publish.page import page
+from stages.publish.summary import PageSummary
+from stages.publish.text import visible
+
+
+def written(folder: Path) -> str:
+    page(folder)
+    return (folder / "page" / "index.md").read_text(encoding="utf-8")
+
+
+def words(markup: str) -> str:
+    """The page's text as a reader sees it."""
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup)))
+
+
+def test_every_number_that_is_a_link_has_a_passport_on_the_page(project: Path) -> None:
+    text = written(build(project))
+    links = re.findall(r'<a class="fact[^"]*" href="([^"]*)" data-finding="([^"]*)"', text)
+    anchors = set(re.findall(r'<details class="passport" id="([^"]*)"', text))
+    assert len(links) > 100
+    assert {html.unescape(href) for href, _ in links} == {"#" + html.unescape(anchor) for anchor in anchors}
+    passports = json.loads((project / "runs/quickstart/page/passports.json").read_text())
+    assert {html.unescape(finding) for _, finding in links} == set(passports)
+
+
+def test_numbers_on_the_page_are_those_of_the_findings(project: Path) -> None:
+    text = written(build(project))
+    claim = text.split('id="claim-shaped&#45;teaches"')[1].split("</article>")[0]
+    assert "+0.36 [+0.30, +0.42] 95% interval" in words(claim)
+    assert "The whole interval lies above the margin 0.05." in words(claim)
+    assert "specs/quickstart.yaml:10:5" in words(claim)
+
+
+def test_every_verdict_is_a_word_and_the_first_line_counts_them(project: Path) -> None:
+    text = words(written(build(project)))
+    assert "Of 4 declared claims, 1 is supported, 1 refuted, 1 inconclusive and 1 void." in text
+    assert "The claim needs 3 healthy seeds in each condition; inverted has 2." in text
+    assert "no number the data do not give one" in text
+    assert (
+        "These seeds could have shown a distance of 0.031 from it (80% power). At the observed spread, 14 seeds a condition would decide."
+        in text
+    )
+
+
+def test_holes_are_on_the_first_screen(project: Path) -> None:
+    folder = build(project)
+    (folder / "zero-s3" / "outcome.json").unlink()
+    text = words(written(folder))
+    top = text[: text.index("Table" if "Table" in text else "Claims")]
+    assert "Missing runs: 1 of 12 zero-s3" in top
+    assert f"Failed runs: 1 of 12 {FAILED} (verifier)" in top
+    assert f"Finished but left out: 1 of 12 {GATED}: nonfinite: gradient norms are not finite from step 41" in top
+
+
+def test_a_profile_says_that_it_is_no_evidence(project: Path) -> None:
+    assert "Profile smoke: machinery, not evidence" in words(written(build(project, profile="smoke")))
+    assert "machinery, not evidence" not in words(written(build(project)))
+
+
+def test_a_missing_value_is_a_dash_with_its_reason_and_never_a_zero(project: Path) -> None:
+    text = written(build(project))
+    row = text.split('aria-label="Seeds of random"')[1].split("</table>")[0]
+    assert 'title="training failed at step 31&#58; no final window">–</a>' in row
+
+
+def test_hyperparameters_name_their_place_and_where_conditions_differ(project: Path) -> None:
+    text = written(build(project))
+    rows = [words(row) for row in text.split("<h2")[0].split("<tr") if "learning" in row and "<code>" in row]
+    assert any("learning_rate 0.001 shaped, inverted, random only specs/quickstart.yaml:22:18" in row for row in rows)
+    assert any("learning_rate 0.0005 zero only" in row for row in rows)
+
+
+def test_hostile_text_is_only_ever_text(project: Path) -> None:
+    text = written(build(project))
+    assert "<script" not in text and "<img" not in text and "javascript:" not in text and "{{" not in text and "{:" not in text
+    assert "\x00" not in text and "\u202e" not in text
+    assert words(text).count(" ".join(visible(HOSTILE).split())) >= 5  # completions, atoms, errors, captions
+
+
+def test_two_builds_are_byte_equal(project: Path) -> None:
+    folder = build(project)
+
+    def content() -> dict[str, bytes]:
+        page(folder)
+        return {path.name: path.read_bytes() for path in (folder / "page").rglob("*") if path.is_file()}
+
+    assert content() == content()
+
+
+def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
+    assert names == {"index.md", "summary.json", "passports.json", "lineage.json", *(f"figures/reward.{e}" for e in ("svg", "csv", "json"))}
+    summary = read(PageSummary, folder / "page" / "summary.json")
+    assert (summary.runs, summary.included, summary.finished, summary.data_until) == (12, 10, 11, "2026-11-27T11:59:48Z")
+    assert summary.claims[0].printed == "+0.36 [+0.30, +0.42]"
+
+
+def test_lineage_leads_from_the_spec_to_every_number(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    lineage = read(Lineage, folder / "page" / "lineage.json")
+    nodes = {node.id for node in lineage.nodes}
+    assert all(edge.cause in nodes and edge.effect in nodes for edge in lineage.edges)
+    causes: dict[str, set[str]] = {}
+    for edge in lineage.edges:
+        causes.setdefault(edge.effect, set()).add(edge.cause)
+
+    def ancestors(node: str) -> set[str]:
+        found, queue = set(), [node]
+        while queue:
+            for cause in causes.get(queue.pop(), ()):
+                if cause not in found:
+                    found.add(cause)
+                    queue.append(cause)
+        return found
+
+    behind = ancestors("finding:shaped-s2/reward/final")
+    assert {
+        "spec:specs/quickstart.yaml",
+        "attempt:shaped-s2-2",
+        "card:runs/quickstart/shaped-s2/train.card.json",
+        "data:data/train.jsonl",
+    } <= behind
+    assert "attempt:shaped-s2-1" not in behind  # the killed attempt made nothing
+    assert "attempt:zero-s1-1" not in ancestors("file:runs/quickstart/shaped-s2/history.parquet")
+
+
+def test_a_stale_card_is_refused_and_the_old_page_stays(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    before = (folder / "page" / "index.md").read_bytes()
+    card = ExperimentFolder(folder).page_card
+    write(card, read(PageCard, card).model_copy(update={"code_hash": "0" * 16}))
+    with pytest.raises(StageError) as caught:
+        page(folder)
+    assert caught.value.code == "S101" and caught.value.fix == "octavo compile && dvc repro"
+    assert (folder / "page" / "index.md").read_bytes() == before
+
+
+def test_broken_findings_leave_the_old_page(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    before = (folder / "page" / "index.md").read_bytes()
+    ExperimentFolder(folder).findings.write_text("{")
+    with pytest.raises(ArtifactError):
+        page(folder)
+    assert (folder / "page" / "index.md").read_bytes() == before
+    assert not [path for path in folder.iterdir() if path.name.startswith(".page")]
+
+
+def test_a_failed_write_leaves_the_old_page(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = build(project)
+    page(folder)
+    before = (folder / "page" / "index.md").read_bytes()
+    real = Path.write_bytes
+
+    def full(self: Path, data: bytes) -> int:
+        if self.name == "lineage.json":
+            raise OSError(28, "No space left on device", str(self))
+        return real(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        page(folder)
+    assert (folder / "page" / "index.md").read_bytes() == before
+    assert not [path for path in folder.iterdir() if path.name.startswith(".page")]
+
+
+def test_an_unknown_reference_in_the_prose_ends_the_stage(project: Path) -> None:
+    folder = build(project, prose="See {{ shaped/reward/finale }}.\n")
+    with pytest.raises(StageError, match=r"specs/quickstart.md:1:5: unknown id 'shaped/reward/finale'; did you mean 'shaped/reward/final'"):
+        page(folder)
+    assert not (folder / "page").exists()
+
+
+def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    for name in ("train.card.json", "outcome.json", "health.json", "attempts.jsonl", "completions.parquet"):
+        for path in folder.root.glob(f"*/{name}"):
+            path.unlink()
+    folder.preflight.unlink()
+    for path in folder.figures.iterdir():
+        path.unlink()
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"claims": ()}))
+    write(folder.findings, read(Findings, folder.findings).model_copy(update={"findings": (), "verdicts": (), "claims_tested": 0}))
+    text = words(written(folder.root))
+    assert "No claim was declared, so nothing is decided." in text
+    assert "Missing runs: 12 of 12" in text and "No attempt has begun." in text and "No curve was drawn." in text
+    assert "No completions were kept." in text and "No train card was found, so no reward can be shown." in text
+
+
+def test_templates_escape_whatever_is_written_into_them() -> None:
+    from stages.publish.render import environment
+
+    made = environment()
+    assert made.from_string("{{ x }}").render(x="<b>{{") == "&#60;b&#62;&#123;&#123;"
+    assert made.from_string("{{ x }}").render(x=Markup("<b>")) == "<b>"
+    with pytest.raises(Exception, match="undefined"):
+        made.from_string("{{ missing }}").render()
+
+
+def test_the_stage_is_one_module_with_one_argument() -> None:
+    assert page_stage.MODULES == ("stages.publish.page",)

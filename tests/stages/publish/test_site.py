@@ -1,0 +1,152 @@
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import copy_site
+from example_experiment import build
+
+from stages.contracts.artifact import read, write
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.publish.page import page
+from stages.publish.site import site
+
+QUICKSTART = "experiments/quickstart/index.html"
+CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+TITLE = "</title><script>window.hacked=1</script> {{ 1 }} & *so*"
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+def test_the_site_holds_home_experiments_guide_and_reference(built: Path) -> None:
+    pages = {path.relative_to(built / "build/site").as_posix() for path in (built / "build/site").rglob("*.html")}
+    assert {"index.html", "experiments/index.html", QUICKSTART, "guide/install.html", "reference/files.html"} <= pages
+    assert (built / "build/site/experiments/quickstart/passports.json").exists()
+
+
+def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
+    home = (built / "build/site/index.html").read_text(encoding="utf-8")
+    assert home.count('class="card') == 2 and home.index("quickstart&#64;smoke") > home.index("10 of 12 runs count")
+    assert "1 supported" in home and "1 not finished" in home
+    newest = home.split('id="newest-findings"')[1]
+    assert 'href="experiments/quickstart/index.html#claim-shaped-teaches"' in html.unescape(newest)
+    assert "smoke" not in newest.split("</ul>")[0]  # a profile decides nothing
+
+
+def test_no_page_asks_another_host_for_anything(built: Path) -> None:
+    for path in (built / "build/site").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        asked = re.findall(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]*)"', text)
+        assert not asked, path
+    for path in (built / "build/site/assets").glob("octavo.*"):
+        assert "http" not in path.read_text(encoding="utf-8")
+
+
+def test_the_search_index_holds_prose_and_titles_and_no_tables_of_numbers(built: Path) -> None:
+    index = (built / "build/site/search/search_index.json").read_text(encoding="utf-8")
+    assert len(index) < 300_000
+    assert "Training on the unit-test reward" in index and "1f2e3d4c5b6a79880123" not in index and "dvc repro --force" not in index
+
+
+def test_a_title_is_text_in_every_place_a_theme_writes_it(project: Path) -> None:
+    copy_site(project)
+    folder = build(project)
+    card = ExperimentFolder(folder).page_card
+    write(card, read(PageCard, card).model_copy(update={"title": TITLE}))
+    page(folder)
+    site(Path("runs"))
+    for path in (project / "build/site").rglob("*.html"):
+        assert "<script>window.hacked" not in path.read_text(encoding="utf-8"), path
+    text = (project / "build/site" / QUICKSTART).read_text(encoding="utf-8")
+    assert html.unescape(re.sub(r"<a .*", "", text.split("<h1")[1].split(">", 1)[1].split("</h1>")[0])) == TITLE
+
+
+def test_a_site_that_does_not_build_leaves_the_old_one(project: Path) -> None:
+    copy_site(project)
+    site(Path("runs"))
+    before = (project / "build/site/index.html").read_bytes()
+    with (project / "site/docs/guide/install.md").open("a") as stream:
+        stream.write("\n[gone](nowhere.md)\n")
+    with pytest.raises(StageError) as caught:
+        site(Path("runs"))
+    assert caught.value.code == "S303" and "nowhere.md" in caught.value.what
+    assert (project / "build/site/index.html").read_bytes() == before
+
+
+def test_a_site_without_experiments_says_what_to_do(project: Path) -> None:
+    copy_site(project)
+    site(Path("runs"))
+    assert "No experiment has a page yet" in (project / "build/site/index.html").read_text(encoding="utf-8")
+
+
+_SCRIPT = """
+<script>
+addEventListener("load", () => setTimeout(() => {
+  const said = {};
+  const fact = document.querySelector(".claim a.fact");
+  const popover = () => document.querySelector(".popover");
+  fact.click();
+  said.opened = !!popover() && popover().textContent.includes(fact.dataset.finding) && popover().textContent.includes("Welch t interval");
+  said.expanded = fact.getAttribute("aria-expanded");
+  document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
+  said.closed = !popover();
+  said.focused = document.activeElement === fact;
+  fact.click(); document.body.click();
+  said.outside = !popover();
+  said.address = location.hash;
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  said.hacked = window.hacked === undefined;
+  said.text = document.body.textContent.includes("<script>window.hacked=1<" + "/script>");
+  said.wide = document.documentElement.scrollWidth <= innerWidth;
+  const made = document.createElement("pre");
+  made.id = "said"; made.textContent = JSON.stringify(said);
+  document.body.append(made);
+}, 200));
+</script>
+"""
+
+
+def browse(path: Path, *arguments: str) -> str:
+    assert CHROMIUM
+    with subprocess.Popen(["mktemp", "-d"], stdout=subprocess.PIPE, text=True) as made:
+        profile = (made.stdout.read() if made.stdout else "").strip()
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    command += ["--disable-component-update", "--disable-sync", f"--user-data-dir={profile}", "--virtual-time-budget=4000", *arguments]
+    try:
+        return subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120, check=True).stdout
+    finally:
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [500, 1280])
+def test_in_a_browser_hostile_text_runs_nothing_and_a_passport_opens(built: Path, width: int) -> None:
+    source = built / "build/site" / QUICKSTART
+    tried = source.with_name(f"tried-{width}.html")
+    tried.write_text(source.read_text(encoding="utf-8").replace("</body>", _SCRIPT + "</body>"), encoding="utf-8")
+    said = re.search(r'<pre id="said">(.*?)</pre>', browse(tried, f"--window-size={width},1000"))
+    tried.unlink()
+    assert said
+    assert json.loads(html.unescape(said[1])) == {
+        "opened": True,
+        "expanded": "true",
+        "closed": True,
+        "focused": True,
+        "outside": True,
+        "address": "",
+        "hacked": True,
+        "text": True,
+        "wide": True,
+    }

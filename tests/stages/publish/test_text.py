@@ -1,0 +1,60 @@
+import html
+import json
+import unicodedata
+
+import markdown
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.publish.text import island, shown, slug, visible
+
+ANY = st.text(st.characters(), max_size=60)
+
+
+def test_text_that_markdown_html_or_a_template_would_read_becomes_references() -> None:
+    assert shown("<b>") == "&#60;b&#62;"
+    assert shown("{{ 7*7 }}") == "&#123;&#123; 7&#42;7 &#125;&#125;"
+    assert shown("a|b\n") == "a&#124;b&#10;"
+
+
+def test_marks_that_cannot_be_seen_are_named() -> None:
+    assert visible("a\u202eb\x00c\u200d\u2066\ud800") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200D⟩⟨U+2066⟩⟨U+D800⟩"
+    assert visible("tab\tand\nline") == "tab\tand\nline"
+
+
+@given(ANY)
+def test_a_browser_shows_exactly_the_visible_text_and_markdown_reads_nothing_in_it(text: str) -> None:
+    made = markdown.markdown(f"<div>{shown(text)}</div>", extensions=["tables", "attr_list", "md_in_html", "fenced_code", "toc"])
+    assert made.startswith("<div>") and made.endswith("</div>")
+    inside = made.removeprefix("<div>").removesuffix("</div>")
+    assert "<" not in inside and ">" not in inside
+    assert _characters(inside) == visible(text)
+
+
+@given(ANY)
+def test_in_a_heading_it_is_still_the_same_text(text: str) -> None:
+    made = markdown.markdown(f"# x{shown(text)}x", extensions=["attr_list", "toc"])
+    assert made.count("<") == 2, made
+
+
+@given(st.dictionaries(ANY, st.lists(ANY), max_size=3))
+def test_an_island_is_the_same_json_and_cannot_end_its_element(value: dict[str, list[str]]) -> None:
+    value = json.loads(json.dumps(value).encode("utf-8", "replace"))
+    made = island(value)
+    assert json.loads(made) == value
+    assert "<" not in made and "{{" not in made.replace("{" + '"', "")
+
+
+def test_an_island_escapes_the_end_of_a_script() -> None:
+    assert island({"a": "</script>{{x}}"}) == '{"a":"\\u003c/script\\u003e\\u007b\\u007bx\\u007d\\u007d"}'
+
+
+def test_different_ids_have_different_anchors() -> None:
+    assert slug("shaped/evaluation.tests.pass_share/final") == "passport-shaped--evaluation.tests.pass_share--final"
+    assert slug("a/b") != slug("a.b")
+
+
+def _characters(text: str) -> str:
+    """What a browser makes of references; html.unescape drops some control characters that `visible` has named already."""
+    assert all(unicodedata.category(letter) != "Cc" or letter == "\n" for letter in text)
+    return html.unescape(text)
