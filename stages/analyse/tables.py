@@ -214,7 +214,7 @@ def _read(path: Path, schema: str, columns: Sequence[str], wanted: list[str]) ->
         with pq.ParquetFile(path) as file:
             metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
             missing = sorted(set(columns) - set(file.schema_arrow.names))
-            table: Any = None if missing else file.read(columns=wanted)
+            table: Any = None if missing else file.read(columns=wanted, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise ArtifactError(
             path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix="dvc checkout, or dvc repro"
@@ -226,4 +226,4 @@ def _read(path: Path, schema: str, columns: Sequence[str], wanted: list[str]) ->
         raise ArtifactError(path, f"columns are missing: {', '.join(missing)}", why=f"{schema} has them", fix="octavo compile && dvc repro")
     for column in set(_REPEATING) & set(wanted):  # few distinct texts: as categories they are ten times faster to group
         table = table.set_column(wanted.index(column), column, table.column(column).dictionary_encode())
-    return table.to_pandas(), metadata
+    return table.to_pandas(use_threads=False), metadata  # small files: threads cost more than they save

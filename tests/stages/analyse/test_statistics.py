@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed
 from stages.analyse.windows import Window, final_window, initial_window
@@ -91,12 +92,46 @@ def test_detectable_agrees_with_seeds_needed() -> None:
     assert detectable([[1.0], [2.0, 3.0]], 0.95) is None
 
 
+UNEVEN = ([[0.15, 0.8], [0.1, 0.9]], [[0.1, 0.9], [0.5, 0.5]], [[0.0, 1.0]], [[1e-9, 2e-9, 3e-9], [5.0, 9.0, -4.0]])
+
+
+@pytest.mark.parametrize("groups", UNEVEN)
+def test_detectable_stands_on_few_and_uneven_seeds(groups: list[list[float]]) -> None:
+    found = detectable(groups, 0.95)
+    assert found is not None
+    assert 0 < found < 100
+    assert seeds_needed(groups, found * 1000, 0.95) == 2
+
+
+# The formulas against scipy.stats, which is left out of the stage for its import time.
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_intervals_equal_those_of_scipy_stats(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = (list(rng.normal(rng.normal(), rng.exponential(), rng.integers(2, 9))) for _ in range(2))
+    level = [0.8, 0.9, 0.95, 0.99][seed % 4]
+    found, wanted = mean(left, level), stats.t.interval(level, len(left) - 1, loc=np.mean(left), scale=stats.sem(left))
+    assert (found.low, found.high) == pytest.approx(wanted, rel=1e-9)
+    apart, welch = difference(left, right, level), stats.ttest_ind(left, right, equal_var=False).confidence_interval(level)
+    assert (apart.low, apart.high) == pytest.approx((welch.low, welch.high), rel=1e-9)
+    n = int(rng.integers(1, 600))
+    k = [0, n, int(rng.integers(0, n + 1))][seed % 3]
+    share, wilson = proportion(k, n, level), stats.binomtest(k, n).proportion_ci(level, method="wilson")
+    assert (share.low, share.high) == pytest.approx((wilson.low, wilson.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 9, 40])
+def test_detectable_has_the_power_of_scipys_noncentral_t(n: int) -> None:
+    found = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
+    freedom = 2 * n - 2
+    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, found / (2 / n) ** 0.5) == pytest.approx(0.8, abs=1e-6)
+
+
 def test_detectable_is_found_four_times_of_five() -> None:
     rng = np.random.default_rng(7)
     n = 12
     effect = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
-    from scipy import stats
-
     left, right = rng.normal(effect, 1, (4000, n)), rng.normal(0, 1, (4000, n))
     found = stats.ttest_ind(left, right, axis=1, equal_var=False).pvalue < 0.05
     assert found.mean() == pytest.approx(0.8, abs=0.025)
