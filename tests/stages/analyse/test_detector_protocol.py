@@ -1,0 +1,57 @@
+"""Every detector keeps its protocol and is documented; a new one is one file."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from detectors_reference import PAGE, page
+from pydantic import ValidationError
+
+from stages.contracts.artifact import Frozen, canonical_json
+from stages.contracts.health import Detection
+from stages.contracts.plugin import DETECTORS, kinds, load
+from stages.contracts.series import Series
+
+KINDS = kinds(DETECTORS)
+EMPTY = Series("r-s1", "r", "treatment", target_steps=60, stride=1, metrics={})
+
+
+def test_the_detectors_of_this_version() -> None:
+    assert KINDS == ["atoms", "collapse", "nonfinite", "spikes", "truncation", "zero_signal"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_are_closed_frozen_and_say_unit_and_source(kind: str) -> None:
+    settings = load(DETECTORS, kind).Settings
+    assert issubclass(settings, Frozen)
+    with pytest.raises(ValidationError):
+        settings.model_validate({"no_such_setting": 1})
+    for name, field in settings.model_fields.items():
+        assert field.description, name
+        assert set(field.json_schema_extra) == {"unit", "source"}, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_logged_is_not_observable_and_never_healthy(kind: str) -> None:
+    plugin = load(DETECTORS, kind)
+    found = plugin.detect(plugin.Settings(), EMPTY)
+    assert isinstance(found, Detection)
+    assert (found.detector, found.state, found.signals) == (kind, "not_observable", ())
+    assert found.reason
+    assert canonical_json(found.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_detectors_import_only_contracts(kind: str) -> None:
+    tree = ast.parse(Path(load(DETECTORS, kind).__file__ or "").read_text(encoding="utf-8"))
+    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for name in names:
+        assert name.startswith(("stages.contracts", "pydantic")) or name.split(".")[0] in sys.stdlib_module_names, name
+
+
+def test_the_reference_page_is_made_from_the_detectors() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python tests/stages/analyse/detectors_reference.py"
