@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from compiler import commands
 
-        return int(getattr(commands, options.command)(options))
+        return commands.run(options)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -1,27 +1,157 @@
-"""What each command does, once its imports are paid for."""
+"""What each command does, once its imports are paid for. Each returns its exit code."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from compiler.compile import compile_all, project
-from compiler.diagnostics import Rejected, render
+from compiler.compile import Compiled, compile_all, project
+from compiler.diagnostics import Rejected, errors, render
 from compiler.inputs import Inputs
-from compiler.pipeline import live, named
+from compiler.pipeline import LIVE, Reference, everything, live, named
 from compiler.write import compare, write
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.layout import RUNS
 
 
-def compile(options: argparse.Namespace) -> int:
-    """Write what differs, or with --check say what would."""
+def run(options: argparse.Namespace) -> int:
+    """The command that `options` names; a rejected input is shown and gives 1."""
     inputs = Inputs()
+    commands: dict[str, Callable[[argparse.Namespace, Inputs], int]] = {
+        "check": check,
+        "compile": compile_,
+        "explain": explain,
+        "schema": schema,
+        "trace": trace,
+    }
     try:
-        references = [named(text) for text in options.specs] or live(inputs)
-        made = project(compile_all(references, inputs), with_site=not options.specs)
-        written = (compare if options.check else write)(made.files, made.once)
+        return commands[options.command](options, inputs)
     except Rejected as rejected:
-        print(render(rejected.diagnostics, {file: document.lines for file, document in inputs.documents.items()}), file=sys.stderr, end="")
+        show(rejected.diagnostics, inputs)
         return 1
+
+
+def check(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Say what is wrong with specs and all their profiles. Writes nothing."""
+    references = [named(text) for text in options.specs] or _with_profiles(everything(), inputs)
+    if not options.specs and LIVE.exists():
+        live(inputs)
+    compiled = compile_all(references, inputs)
+    problems = [warning for one in compiled for warning in one.warnings]
+    if options.rewards:
+        from compiler import examples
+
+        problems += [found for one in compiled if one.experiment.profile is None or options.specs for found in examples.check(one, inputs)]
+    show(problems, inputs)
+    if errors(problems):
+        return 1
+    runs = sum(len(one.expansion.runs) for one in compiled)
+    print(f"{', '.join(one.experiment.name for one in compiled)}: {runs} runs, no errors", file=sys.stderr)
+    return 0
+
+
+def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Write what differs, or with --check say what would."""
+    references = [named(text) for text in options.specs] or live(inputs)
+    compiled = compile_all(references, inputs)
+    made = project(compiled, with_site=not options.specs)
+    written = (compare if options.check else write)(made.files, made.once)
+    show(made.warnings, inputs)
     for path in written.differing:
         print(path)
-    return 1 if options.check and written.differing else 0
+    for folder in _left_over(compiled):
+        print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
+    if options.check and written.differing:
+        show([_differs(len(written.differing))], inputs)
+        return 1
+    print(f"{len(written.differing)} files written, {written.unchanged} unchanged", file=sys.stderr)
+    return 0
+
+
+def explain(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print values of a run with their origins."""
+    from compiler import explain as explaining
+
+    experiment, slash, _ = options.run.removeprefix("runs/").rstrip("/").rpartition("/")
+    compiled = compile_all([named(experiment)] if slash else live(inputs), inputs)
+    one, found = explaining.find(compiled, options.run)
+    print(explaining.explain(one, found, options.key), end="")
+    return 0
+
+
+def schema(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print the JSON Schema of specs."""
+    from compiler.schema import schema as text
+
+    print(text(), end="")
+    return 0
+
+
+def trace(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print the way back from a finding, a run or a page."""
+    from stages.publish.trace import trace as way_back
+
+    folders = [RUNS / options.experiment.removeprefix("runs/")] if options.experiment else [RUNS / found.name for found in live(inputs)]
+    said: list[str] = []
+    for folder in folders:
+        try:
+            print(way_back(folder, options.what), end="")
+            return 0
+        except KeyError as unknown:
+            said.append(str(unknown.args[0]) if unknown.args else options.what)
+        except ArtifactError as error:
+            said.append(f"{error.what}: {error.path}")
+    raise Rejected(
+        [
+            Diagnostic(
+                "E332",
+                f"{folder}: {text}",
+                why="a finding, claim, run or `page` of an experiment that has been concluded can be traced",
+                fix="dvc repro, then octavo trace [experiment] <finding>",
+            )
+            for folder, text in zip(folders, said, strict=True)
+        ]
+        or [Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")]
+    )
+
+
+def show(problems: Iterable[Diagnostic], inputs: Inputs) -> None:
+    """Diagnostics on standard error, in colour on a terminal."""
+    found = list(problems)
+    sources = {file: document.lines for file, document in inputs.documents.items()}
+    print(render(found, sources, colour=sys.stderr.isatty()), file=sys.stderr, end="")
+
+
+def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Reference]:
+    """Each experiment, followed by each of its profiles. A broken spec is left as it is: compiling it says what is wrong."""
+    found: list[Reference] = []
+    for reference in references:
+        found.append(reference)
+        try:
+            profiles = inputs.document(reference.path).root.get("profiles")
+        except Rejected:
+            continue
+        found += [Reference(reference.stem, name, reference.path) for name, _ in (profiles.items() if profiles else ())]
+    return found
+
+
+def _left_over(compiled: list[Compiled]) -> list[str]:
+    """Run folders with a card that no run of the spec has."""
+    found: list[Path] = []
+    for one in compiled:
+        names = {run.name for run in one.expansion.runs}
+        cards = (RUNS / one.experiment.name).glob("*/train.card.json")
+        found += [path.parent for path in cards if path.parent.name not in names]
+    return sorted(path.as_posix() for path in found)
+
+
+def _differs(count: int) -> Diagnostic:
+    return Diagnostic(
+        "E402",
+        f"{count} generated file{'s' if count > 1 else ''} differ from the specs",
+        why="what runs must be what the specs say",
+        fix="octavo compile, and commit the files",
+    )

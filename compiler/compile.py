@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler import emit, graph, rules
-from compiler.diagnostics import Diagnostic, Rejected, errors
-from compiler.expand import Experiment, Expansion, expand, experiment
+from compiler.diagnostics import Rejected, errors
+from compiler.expand import Expansion, expand
+from compiler.experiment import Experiment, experiment
 from compiler.inputs import MODEL_SPECS, Inputs
 from compiler.pipeline import LIVE, Reference
 from compiler.resolve import Cards, resolve
+from stages.contracts.diagnostic import Diagnostic
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.diagnostic import Diagnostic, Place
 
 LIMIT = 20
 """Most diagnostics shown at once."""
 WIDTH = 120
 """Longest excerpt of a line; longer ones are cut around the caret."""
 
-_COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "quiet": "\x1b[2m", "end": "\x1b[0m"}
+SECRET = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
+    r"|AKIA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|xox[abprs]-[A-Za-z0-9-]{10,}|local-[0-9a-f]{40}|[0-9a-f]{40,})(?![A-Za-z0-9_-])"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+"""What looks like a key of a service. It must never enter a card, and never a message either."""
 
-__all__ = ["Diagnostic", "Note", "Place", "Rejected", "errors", "in_order", "nearest", "render", "sentence"]
+_COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "quiet": "\x1b[2m", "end": "\x1b[0m"}
 
 
 class Rejected(Exception):
@@ -49,8 +55,13 @@ def render(diagnostics: Sequence[Diagnostic], sources: Mapping[str, Sequence[str
 
 
 def sentence(text: object) -> str:
-    """Text of a spec as one printable line: control and direction characters are escaped."""
-    return "".join(character if character.isprintable() else _escaped(character) for character in str(text))
+    """Text of a spec as one printable line: control and direction characters are escaped, secrets overwritten at equal length."""
+    return "".join(character if character.isprintable() else _escaped(character) for character in masked(str(text)))
+
+
+def masked(text: str) -> str:
+    """The text with everything that looks like a secret overwritten, at equal length."""
+    return SECRET.sub(lambda match: "*" * len(match[0]), text)
 
 
 def nearest(word: str, known: Iterable[str], within: int = 2) -> str | None:
@@ -86,7 +97,7 @@ def _where(place: Place) -> str:
 def _excerpt(place: Place, lines: Sequence[str], paint: str, end: str) -> list[str]:
     if not 1 <= place.line <= len(lines):
         return []
-    line, start = lines[place.line - 1], place.column - 1
+    line, start = masked(lines[place.line - 1]), place.column - 1
     length = max(1, min(place.length, len(line) - start))
     cut = max(0, min(start - WIDTH // 3, len(line) - WIDTH)) if len(line) > WIDTH else 0
     head, tail = "…" if cut else "", "…" if len(line) - cut > WIDTH else ""

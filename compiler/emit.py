@@ -6,11 +6,12 @@ import os.path
 import re
 from collections.abc import Iterable
 
-from compiler.expand import Experiment, Run
+from compiler.expand import Run
+from compiler.experiment import Experiment
 from compiler.graph import Pipeline, Stage
+from compiler.nodes import Node
 from compiler.origins import origin
 from compiler.resolve import Cards
-from compiler.source import Node
 from stages.contracts.artifact import dump
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder
 from stages.contracts.origin import Origin, Origins
@@ -94,4 +95,3 @@ def _text(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9 ,;'._-]+", text):
         raise ValueError(f"{text!r} cannot stand in dvc.yaml")
     return f'"{text}"'
-

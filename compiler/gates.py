@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from compiler.diagnostics import Diagnostic, nearest
-from compiler.parse import key_place, validated
-from compiler.source import Node
+from compiler.diagnostics import nearest
+from compiler.nodes import Node
+from compiler.parse import validated
+from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
 from stages.contracts.reward_card import GateCard
 
@@ -72,6 +73,3 @@ def settings_of(kind: str) -> type[BaseModel] | None:
         return None
     assert isinstance(model, type) and issubclass(model, BaseModel)
     return model
-
-
-__all__ = ["GateUse", "gate_use", "key_place", "settings_of", "shorthand"]

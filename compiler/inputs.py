@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import Diagnostic, Rejected, nearest
+from compiler.diagnostics import Rejected, nearest
+from compiler.names import PATH
+from compiler.nodes import Document
 from compiler.parse import validated
-from compiler.source import Document, read
-from compiler.spec import PATH, ModelFile
+from compiler.source import read
+from compiler.spec import ModelFile
 from stages.contracts.artifact import digest, file_digest
 from stages.contracts.code_hash import code_hash
+from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
@@ -41,8 +44,11 @@ class DataFile:
     sha256: str
     rows: dict[str, dict[str, Any]]
 
-    def first(self, count: int | None) -> list[dict[str, Any]]:
-        return list(self.rows.values())[:count]
+    def prompt_tokens(self, prompt: str, count: int | None) -> tuple[int, int]:
+        """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
+        make at most one token of a byte."""
+        texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
+        return max((len(text.split()) for text in texts), default=0), max((len(text.encode()) for text in texts), default=0)
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,9 @@ def _folder(base: str) -> BaseModel:
         return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None)
     except (OSError, ValueError) as error:
         raise Fault(
-            f"`{base}` is no model that transformers can load: config.json: {error}", "a card pins the content of the model's folder", "fetch the model again"
+            f"`{base}` is no model that transformers can load: config.json: {error}",
+            "a card pins the content of the model's folder",
+            "fetch the model again",
         ) from None
 
 
@@ -197,7 +205,11 @@ def _data_file(path: str) -> DataFile:
             raise Fault(f"line {number} of `{path}` is not a JSON object", "data is JSONL: one object a row", f"sed -n {number}p {path}")
         name = row.get("id")
         if not isinstance(name, str) or not name:
-            raise Fault(f"line {number} of `{path}` has no text `id`", "completions are followed to their prompt by its id", 'add "id": "..." to the row')
+            raise Fault(
+                f"line {number} of `{path}` has no text `id`",
+                "completions are followed to their prompt by its id",
+                'add "id": "..." to the row',
+            )
         if name in rows:
             raise Fault(f"line {number} of `{path}` repeats the id `{name[:80]}`", "an id names one row", "give every row its own id")
         rows[name] = row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.source import Node
+from compiler.nodes import Node
 
 RANK = {"experiment": 0, "condition": 1, "profile": 2}
 

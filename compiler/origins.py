@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.expand import Setup
 from compiler.gates import OWN_KEYS, GateUse
-from compiler.source import Node
+from compiler.nodes import Node
 from stages.contracts.origin import Origin
 
 Origins = dict[str, Origin]

@@ -10,9 +10,10 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from compiler.diagnostics import Diagnostic, Note, Place, nearest, sentence
-from compiler.source import Node
+from compiler.diagnostics import nearest, sentence
+from compiler.nodes import Node
 from compiler.units import EXAMPLES, arms, converted, unit_of
+from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -45,7 +46,9 @@ def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, li
     try:
         return model.model_validate_json(json.dumps(plain), strict=True), []
     except ValidationError as error:
-        return None, [_diagnostic(found, model, node, where) for found in error.errors(include_url=False)]
+        problems = [_diagnostic(found, model, node, where) for found in error.errors(include_url=False)]
+        meant = {found.fix for found in problems if found.code == "E201"}
+        return None, [found for found in problems if not (found.code == "E202" and found.fix.removesuffix(": ...`") + "`" in meant)]
 
 
 def key_place(node: Node) -> Place:
@@ -99,7 +102,11 @@ def _diagnostic(error: ErrorDetails, model: type[BaseModel], node: Node, where: 
         return _wrong_type(named, expected, found, place)
     message = re.sub(r"^(Value|Assertion) error, ", "", error["msg"])
     return Diagnostic(
-        "E205", f"`{named or where}`: {message}", why="the value is outside what the key can mean", fix=f"change `{named or where}`", place=place
+        "E205",
+        f"`{named or where}`: {message}",
+        why="the value is outside what the key can mean",
+        fix=f"change `{named or where}`",
+        place=place,
     )
 
 
@@ -179,7 +186,15 @@ def _shape(node: Node) -> str:
 
 def _shown(node: Node) -> str:
     value = node.value
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    text = (
+        "null"
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
     return sentence(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -235,6 +250,3 @@ def _unit_at(model: type[BaseModel], location: Sequence[int | str]) -> str | Non
         if field is not None and (unit := unit_of(field)):
             return unit
     return None
-
-
-__all__ = ["Note", "key_place", "unknown_key", "validated"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.diagnostics import Diagnostic, Place, Rejected, nearest
-from compiler.inputs import Inputs
-from compiler.spec import SLUG_CHARS, slug
 from pydantic_core import PydanticCustomError
+
+from compiler.diagnostics import Rejected, nearest
+from compiler.inputs import Inputs
+from compiler.names import SLUG_CHARS, slug
+from stages.contracts.diagnostic import Diagnostic, Place
 
 SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"
@@ -49,12 +51,28 @@ def live(inputs: Inputs) -> list[Reference]:
         try:
             if not isinstance(entry.value, str):
                 raise Rejected(
-                    [Diagnostic("E203", "an entry must be the name of an experiment", why="one name a line", fix="- quickstart", place=entry.place)]
+                    [
+                        Diagnostic(
+                            "E203",
+                            "an entry must be the name of an experiment",
+                            why="one name a line",
+                            fix="- quickstart",
+                            place=entry.place,
+                        )
+                    ]
                 )
             reference = named(entry.value, entry.place)
             if reference in found:
                 raise Rejected(
-                    [Diagnostic("E319", f"`{reference.name}` is listed twice", why="it would be written twice", fix="delete this line", place=entry.place)]
+                    [
+                        Diagnostic(
+                            "E319",
+                            f"`{reference.name}` is listed twice",
+                            why="it would be written twice",
+                            fix="delete this line",
+                            place=entry.place,
+                        )
+                    ]
                 )
             found.append(reference)
         except Rejected as rejected:
@@ -70,7 +88,7 @@ def everything() -> list[Reference]:
 
 
 def named(text: str, place: Place | None = None) -> Reference:
-    """`quickstart`, `quickstart@smoke`, `specs/quickstart.yaml` or `specs/quickstart.yaml@smoke`. Raises Rejected E318 or E206."""
+    """`quickstart`, `quickstart@smoke`, `specs/quickstart.yaml` or `specs/quickstart.yaml@smoke`. Raises Rejected E321, E206 or E207."""
     name, at, profile = text.partition("@")
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
     problem = _slug_problem(path.stem, place)
@@ -82,8 +100,8 @@ def named(text: str, place: Place | None = None) -> Reference:
         raise Rejected(
             [
                 Diagnostic(
-                    "E317",
-                    f"no experiment `{text[:SLUG_CHARS * 2]}`" + (f", did you mean `{meant}`?" if meant else ""),
+                    "E321",
+                    f"no experiment `{text[: SLUG_CHARS * 2]}`" + (f", did you mean `{meant}`?" if meant else ""),
                     why=f"an experiment is a file specs/<experiment>.yaml; known: {', '.join(known) or 'none'}",
                     fix=f"write `{meant}`" if meant else "ls specs",
                     place=place,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from compiler import origins as places
-from compiler.expand import Experiment, Expansion, RewardUse, Setup
+from compiler.expand import Expansion, Setup
+from compiler.experiment import Experiment
 from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
-from compiler.source import Node
+from compiler.nodes import Node
+from compiler.rewards import RewardUse
 from stages.contracts.analysis_card import (
     ClaimCard,
     ConcludeCard,
@@ -275,9 +277,7 @@ class _Resolver:
         )
 
     def _curves(self) -> tuple[str, ...]:
-        gates = dict.fromkeys(
-            use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates
-        )
+        gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
         kl = ("kl",) if any(setup.train.beta > 0 for setup in self.expansion.setups) else ()
         return (*CURVES, *kl, *(f"gate.{gate}.pass_share" for gate in gates))
 

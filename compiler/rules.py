@@ -1,12 +1,23 @@
-"""Cross-field checks."""
+"""Cross-field rules: each one small function, `(experiment, expansion, inputs) -> diagnostics`. The order does not matter."""
 
 from __future__ import annotations
 
-from compiler.diagnostics import Diagnostic
-from compiler.expand import Experiment, Expansion
+from compiler import rules_claims, rules_data, rules_health, rules_names, rules_rewards, rules_training
+from compiler.expand import Expansion
+from compiler.experiment import Experiment
 from compiler.inputs import Inputs
+from stages.contracts.diagnostic import Diagnostic
+
+RULES = (
+    *rules_names.RULES,
+    *rules_training.RULES,
+    *rules_rewards.RULES,
+    *rules_data.RULES,
+    *rules_health.RULES,
+    *rules_claims.RULES,
+)
 
 
 def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> list[Diagnostic]:
-    """All rules."""
-    return []
+    """What all rules say of one experiment. Setups that could not be built are left out: their errors are known already."""
+    return [found for rule in RULES for found in rule(of, expansion, inputs)]

@@ -2,71 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from compiler.names import ProjectPath, Slug, fault
+from compiler.spec_part import Part
+from compiler.spec_rewards import NamedGate, Reward, RewardUse
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
-
-SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-SLUG_CHARS = 64
-PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
-RESERVED = {
-    *("con", "nul", "prn", "aux", *(f"{device}{number}" for device in ("com", "lpt") for number in range(1, 10))),
-    *("untrained", "analysis", "page", "preflight", "experiment", "experiments", "pipeline", "models", "shared"),
-}
-"""Names that mean a folder of every experiment, a finding's subject, or a device on Windows."""
-
-
-def fault(code: str, what: str, why: str, fix: str) -> PydanticCustomError:
-    """An error of a validator that already knows its code and its words."""
-    return PydanticCustomError("octavo", "{what}", {"code": code, "what": what, "why": why, "fix": fix})
-
-
-def slug(name: str) -> str:
-    """A name that becomes a folder, a stage and part of a finding's id. Raises E206 or E207."""
-    if not SLUG.fullmatch(name) or len(name) > SLUG_CHARS:
-        raise fault(
-            "E206",
-            f"`{name[:80]}` is no name",
-            f"names become folders, commands and web addresses: a-z, 0-9 and single `-` between them, at most {SLUG_CHARS} characters",
-            f"write `{_slugged(name)}`" if _slugged(name) else "write a name such as `shaped`",
-        )
-    if name in RESERVED:
-        raise fault("E207", f"the name `{name}` is reserved", "a folder or a device has this name already", f"write `{name}-1` or another name")
-    if "-vs-" in f"-{name}-":
-        raise fault(
-            "E207", f"`{name}` contains `vs`", "findings name a contrast `a-vs-b`; such a name would be read as one", f"write `{_slugged(name.replace('vs', 'or'))}`"
-        )
-    return name
-
-
-def project_path(path: str) -> str:
-    """A relative path inside the project. Raises E212."""
-    if len(path) > 200 or not PATH.fullmatch(path):
-        raise fault(
-            "E212",
-            f"`{path[:80]}` is no path inside the project",
-            "paths go into cards and into dvc.yaml, and must mean the same on every machine: relative, below the project, letters, digits, `.`, `_`, `-`, `/`",
-            "write a path such as `data/train.jsonl`",
-        )
-    return path
-
-
-def _slugged(name: str) -> str:
-    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:SLUG_CHARS].strip("-")
-
-
-Slug = Annotated[str, AfterValidator(slug)]
-ProjectPath = Annotated[str, AfterValidator(project_path)]
-
-
-class Part(BaseModel):
-    """Parent of all parts of a spec: immutable, closed keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Adapter(Part):
@@ -83,7 +26,8 @@ class Model(Part):
     """The base model, the same for every condition, and its adapter."""
 
     base: str = Field(
-        min_length=1, description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. Otherwise a folder in the project."
+        min_length=1,
+        description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. Otherwise a folder in the project.",
     )
     quantization: Literal["none"] = Field("none", description="Weights of the base model as they are.")
     adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
@@ -108,88 +52,6 @@ class Data(Part):
     evaluation: EvaluationData | None = Field(None, description="Held-out prompts, the same for every run and the untrained model.")
 
 
-class Gate(BaseModel):
-    """One gate; the keys beside these are the settings of its kind."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
-    on_pass: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate passes; not given: go on to the next gate.")
-    on_fail: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate fails; not given: go on to the next gate.")
-
-
-def _one_gate(entry: dict[str, Gate]) -> dict[str, Gate]:
-    if len(entry) != 1:
-        names = ", ".join(f"`{name}`" for name in entry) or "none"
-        raise fault("E210", f"a gate is one name with its settings, here: {names}", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")
-    return entry
-
-
-NamedGate = Annotated[dict[Slug, Gate], AfterValidator(_one_gate)]
-
-
-class Example(Part):
-    """A completion whose reward you know."""
-
-    completion: str = Field(description="What a model might write.")
-    row: str = Field(description="`id` of the row in the training data that it answers.")
-    expect: float = Field(description="The reward it must get.")
-    because: str = Field("", description="Why, in a few words.")
-
-
-class Unknown(Part):
-    """What happens when a gate does not know, for example because its verifier crashed."""
-
-    limit: float = Field(
-        0.05, ge=0, le=1, json_schema_extra={"unit": "share"}, description="Largest share of unknown completions in a step; above it the attempt stops."
-    )
-
-
-class Reward(Part):
-    """A reward: gates in order."""
-
-    combine: Literal["first_decides"] = Field("first_decides", description="The first gate that decides ends the way.")
-    gates: tuple[NamedGate, ...] = Field(min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
-    examples: tuple[Example, ...] = Field((), description="Completions with the reward they must get; run before training and by `octavo check --rewards`.")
-    unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
-
-
-class Inverted(Part):
-    """1 - another reward; unknown stays unknown."""
-
-    invert: Slug = Field(description="Name of the reward that is inverted.")
-
-
-class RandomReward(Part):
-    """A reward that knows nothing of the completion."""
-
-    random: Literal["bernoulli", "uniform"] = Field(description="bernoulli: 1 with probability p, else 0. uniform: a number in [0, 1).")
-    p: float = Field(0.5, ge=0, le=1, json_schema_extra={"unit": "share"}, description="Probability of a 1, for bernoulli.")
-
-
-class ConstantReward(Part):
-    """The same reward for every completion."""
-
-    constant: float = Field(ge=0, le=1, description="The reward.")
-
-
-def _reward_form(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "(name)"
-    found = [tag for key, tag in (("invert", "(invert)"), ("random", "(random)"), ("constant", "(constant)")) if isinstance(value, dict) and key in value]
-    return found[0] if len(found) == 1 else None
-
-
-RewardUse = Annotated[
-    Annotated[Slug, Tag("(name)")]
-    | Annotated[Inverted, Tag("(invert)")]
-    | Annotated[RandomReward, Tag("(random)")]
-    | Annotated[ConstantReward, Tag("(constant)")],
-    Discriminator(_reward_form),
-]
-"""A reward as a condition names it. The tags are in parentheses because they show up in pydantic's locations and are no keys."""
-
-
 class ConditionModel(Part):
     """What a condition may change of the model: the adapter. The base is shared, or runs could not be compared."""
 
@@ -206,7 +68,9 @@ class Condition(Part):
     """A named set of settings that is compared with others."""
 
     reward: RewardUse = Field(description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}.")
-    role: Literal["treatment", "control", "null_control"] = Field(description="null_control: trained without a signal; its movement is the noise floor.")
+    role: Literal["treatment", "control", "null_control"] = Field(
+        description="null_control: trained without a signal; its movement is the noise floor."
+    )
     train: dict[str, Any] = Field({}, description="Keys of `train` that differ in this condition.")
     data: ConditionData = Field(default_factory=ConditionData, description="Training prompts that differ in this condition.")
     model: ConditionModel = Field(default_factory=ConditionModel, description="Adapter settings that differ in this condition.")
@@ -236,7 +100,12 @@ class Bound(Part):
     @model_validator(mode="after")
     def _one(self) -> Bound:
         if (self.below is None) == (self.above is None):
-            raise fault("E209", "a bound is exactly one of `below` and `above`", "two bounds would be two gates, none would decide nothing", "{below: 0.5}")
+            raise fault(
+                "E209",
+                "a bound is exactly one of `below` and `above`",
+                "two bounds would be two gates, none would decide nothing",
+                "{below: 0.5}",
+            )
         return self
 
 
@@ -253,11 +122,14 @@ class Health(Part):
     """When a run counts."""
 
     profile: str = Field("grpo-default", description="Detectors with their thresholds, by name.")
-    gates: dict[str, HealthRule] = Field({}, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}.")
+    gates: dict[str, HealthRule] = Field(
+        {}, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}."
+    )
 
 
 ScoreUse = Annotated[
-    Annotated[Slug, Tag("(name)")] | Annotated[NamedGate, Tag("(gate)")], Discriminator(lambda value: "(name)" if isinstance(value, str) else "(gate)")
+    Annotated[Slug, Tag("(name)")] | Annotated[NamedGate, Tag("(gate)")],
+    Discriminator(lambda value: "(name)" if isinstance(value, str) else "(gate)"),
 ]
 
 
@@ -291,18 +163,28 @@ class Claim(Part):
 
     id: Slug = Field(description="Name of the claim; findings and pages refer to it.")
     says: str = Field(min_length=1, max_length=2000, description="The sentence.")
-    metric: str = Field(description="`evaluation.<score>.pass_share`, a history metric such as `zero_signal_share`, or `gate.<gate>.<measure>`.")
+    metric: str = Field(
+        description="`evaluation.<score>.pass_share`, a history metric such as `zero_signal_share`, or `gate.<gate>.<measure>`."
+    )
     contrast: ContrastUse | None = Field(None, description="Two conditions; this or `condition`.")
     condition: Slug | None = Field(None, description="One condition; this or `contrast`.")
-    statistic: Literal["final", "change"] = Field("final", description="final: the last tenth of steps, or the end evaluation. change: final minus initial or untrained.")
-    above: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies above this.")
-    below: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies below this.")
+    statistic: Literal["final", "change"] = Field(
+        "final", description="final: the last tenth of steps, or the end evaluation. change: final minus initial or untrained."
+    )
+    above: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies above this."
+    )
+    below: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies below this."
+    )
     needs: Needs = Field(default_factory=Needs, description="What the claim needs to be decided.")
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Claim:
         if (self.above is None) == (self.below is None):
-            raise fault("E209", "a claim has exactly one of `above` and `below`", "the margin and its direction decide the verdict", "above: 0.05")
+            raise fault(
+                "E209", "a claim has exactly one of `above` and `below`", "the margin and its direction decide the verdict", "above: 0.05"
+            )
         if (self.contrast is None) == (self.condition is None):
             raise fault(
                 "E209",
@@ -346,5 +228,7 @@ class ModelFile(Part):
     """A base model that the repository makes itself: `specs/_models/<name>.yaml`."""
 
     corpus: CorpusSettings = Field(description="Generated pairs to learn from.")
-    architecture: ArchitectureSettings = Field(default_factory=lambda: ArchitectureSettings.model_validate({}), description="Shape of the decoder.")
+    architecture: ArchitectureSettings = Field(
+        default_factory=lambda: ArchitectureSettings.model_validate({}), description="Shape of the decoder."
+    )
     pretrain: PretrainSettings = Field(description="Supervised pre-training.")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.diagnostics import Diagnostic, Rejected
+from compiler.diagnostics import Rejected
+from stages.contracts.diagnostic import Diagnostic
 
 SUFFIX = ".octavo-new"
 

@@ -1,0 +1,66 @@
+"""Names and paths of a spec: they become folders, commands, stages and web addresses, so they are checked here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+SLUG_CHARS = 64
+PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+RESERVED = {
+    *("con", "nul", "prn", "aux", *(f"{device}{number}" for device in ("com", "lpt") for number in range(1, 10))),
+    *("untrained", "analysis", "page", "preflight", "experiment", "experiments", "pipeline", "models", "shared"),
+}
+"""Names that mean a folder of every experiment, a finding's subject, or a device on Windows."""
+
+
+def fault(code: str, what: str, why: str, fix: str) -> PydanticCustomError:
+    """An error of a validator that already knows its code and its words."""
+    return PydanticCustomError("octavo", "{what}", {"code": code, "what": what, "why": why, "fix": fix})
+
+
+def slug(name: str) -> str:
+    """A name that becomes a folder, a stage and part of a finding's id. Raises E206 or E207."""
+    if not SLUG.fullmatch(name) or len(name) > SLUG_CHARS:
+        raise fault(
+            "E206",
+            f"`{name[:80]}` is no name",
+            f"names become folders, commands and web addresses: a-z, 0-9 and single `-` between them, at most {SLUG_CHARS} characters",
+            f"write `{_slugged(name)}`" if _slugged(name) else "write a name such as `shaped`",
+        )
+    if name in RESERVED:
+        raise fault(
+            "E207", f"the name `{name}` is reserved", "a folder or a device has this name already", f"write `{name}-1` or another name"
+        )
+    if "-vs-" in f"-{name}-":
+        raise fault(
+            "E207",
+            f"`{name}` contains `vs`",
+            "findings name a contrast `a-vs-b`; such a name would be read as one",
+            f"write `{_slugged(name.replace('vs', 'or'))}`",
+        )
+    return name
+
+
+def project_path(path: str) -> str:
+    """A relative path inside the project. Raises E212."""
+    if len(path) > 200 or not PATH.fullmatch(path):
+        raise fault(
+            "E212",
+            f"`{path[:80]}` is no path inside the project",
+            "paths enter cards and dvc.yaml and must mean the same everywhere: relative, below the project, of letters, digits and `._-/`",
+            "write a path such as `data/train.jsonl`",
+        )
+    return path
+
+
+def _slugged(name: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:SLUG_CHARS].strip("-")
+
+
+Slug = Annotated[str, AfterValidator(slug)]
+ProjectPath = Annotated[str, AfterValidator(project_path)]

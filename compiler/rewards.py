@@ -1,0 +1,116 @@
+"""Gates and rewards of an experiment: declared ones, shorthands, and the scores of the shared evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.diagnostics import nearest
+from compiler.experiment import Experiment
+from compiler.gates import GateUse, gate_use, shorthand
+from compiler.nodes import Node
+from compiler.spec import Condition
+from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
+from stages.contracts.diagnostic import Diagnostic
+
+Declared = dict[str, tuple[GateUse, ...]]
+"""Gates of each declared reward, those that could be built."""
+
+
+@dataclass(frozen=True)
+class RewardUse:
+    """The composed reward of a condition. Equal names mean equal rewards."""
+
+    name: str
+    declared: str | None
+    """The reward in `rewards` that it is made of; None for constants and random ones."""
+    gates: tuple[GateUse, ...]
+    invert: bool
+    unknown_limit: float
+    node: Node
+    """The condition's `reward`."""
+    source: Node | None
+    """The declared reward's block."""
+
+
+def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
+    uses = []
+    for index in range(len(of.spec.rewards[reward].gates)):
+        use, found = gate_use(of.node("rewards", reward, "gates", index), f"rewards.{reward}.gates")
+        problems.extend(found)
+        if use is not None:
+            uses.append(use)
+    return tuple(uses)
+
+
+def composed(of: Experiment, condition_name: str, condition: Condition, rewards: Declared, problems: list[Diagnostic]) -> RewardUse | None:
+    node = of.node("conditions", condition_name, "reward")
+    use = condition.reward
+    if isinstance(use, ConstantReward):
+        gate = shorthand("constant", {"score": use.constant}, node)
+        return RewardUse(f"constant({use.constant:g})", None, (gate,), False, 0.05, node, None)
+    if isinstance(use, RandomReward):
+        name = f"random({use.random}, {use.p:g})" if use.random == "bernoulli" else "random(uniform)"
+        return RewardUse(name, None, (shorthand("random", {"distribution": use.random, "p": use.p}, node),), False, 0.05, node, None)
+    declared = use.invert if isinstance(use, Inverted) else use
+    place = node.get("invert") or node
+    if declared not in rewards:
+        meant = nearest(declared, rewards)
+        known = ", ".join(rewards) or "none"
+        problems.append(
+            Diagnostic(
+                "E301",
+                f"no reward `{declared}`" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a condition names a block below `rewards`; known: {known}",
+                fix=f"write `{meant}`" if meant else f"declare it: `rewards: {{{declared}: {{gates: [...]}}}}`",
+                place=place.place,
+            )
+        )
+        return None
+    reward: Reward = of.spec.rewards[declared]
+    if len(rewards[declared]) != len(reward.gates):
+        return None
+    invert = isinstance(use, Inverted)
+    name = f"invert({declared})" if invert else declared
+    return RewardUse(name, declared, rewards[declared], invert, reward.unknown.limit, node, of.node("rewards", declared))
+
+
+def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
+    if of.spec.evaluation is None:
+        return ()
+    scores = []
+    for index, score in enumerate(of.spec.evaluation.scores):
+        node = of.node("evaluation", "scores", index)
+        if isinstance(score, str):
+            use = _named_score(
+                score, node, rewards, problems, complete=all(len(rewards[n]) == len(r.gates) for n, r in of.spec.rewards.items())
+            )
+        else:
+            use, found = gate_use(node, "evaluation.scores")
+            problems.extend(found)
+        if use is not None:
+            scores.append(use)
+    return tuple(scores)
+
+
+def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagnostic], complete: bool) -> GateUse | None:
+    found = {reward: use for reward, uses in rewards.items() for use in uses if use.card.name == name}
+    cards = {use.card.model_copy(update={"on_pass": None, "on_fail": None}).model_dump_json() for use in found.values()}
+    if len(cards) == 1:
+        return next(iter(found.values()))
+    if not found and not complete:
+        return None
+    known = sorted({use.card.name for uses in rewards.values() for use in uses})
+    meant = nearest(name, known)
+    problems.append(
+        Diagnostic(
+            "E316",
+            f"the score `{name}` could be the gate of {' or '.join(f'`{reward}`' for reward in found)}, with different settings"
+            if found
+            else f"no gate `{name}` to score with" + (f", did you mean `{meant}`?" if meant else ""),
+            why="the shared evaluation scores every run with the same gates"
+            + ("" if found else f"; gates of this spec: {', '.join(known) or 'none'}"),
+            fix=f"write the gate out: `- {name}: {{kind: ...}}`" if found or not meant else f"write `{meant}`",
+            place=node.place,
+        )
+    )
+    return None

@@ -1,0 +1,127 @@
+"""Rules about what lies beside the spec: data files, rows that examples name, the base model and its context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.diagnostics import nearest
+from compiler.expand import Expansion, Setup
+from compiler.experiment import Experiment
+from compiler.inputs import MADE, DataFile, Fault, Inputs
+from compiler.nodes import Node
+from compiler.parse import key_place
+from stages.contracts.diagnostic import Diagnostic
+
+
+def data_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """Files, rows, prompts, and the rows that examples name."""
+    for node, prompt, rows in _data_nodes(of, expansion):
+        path = node.get("path")
+        if path is None:
+            continue
+        try:
+            found = inputs.data(path.value)
+        except Fault as fault:
+            yield Diagnostic("E313", fault.what, why=fault.why, fix=fault.fix, place=path.place)
+            continue
+        if rows is not None and rows > len(found.rows):
+            written = node.get("rows")
+            yield Diagnostic(
+                "E317",
+                f"`{found.path}` has {len(found.rows)} rows, fewer than {rows}",
+                why="fewer prompts than declared would widen every interval in silence",
+                fix=f"set `rows: {len(found.rows)}`, or delete the key to use all",
+                place=written.place if written else path.place,
+            )
+        missing = next((name for name, row in found.rows.items() if not isinstance(row.get(prompt), str)), None)
+        if missing is not None:
+            written = node.get("prompt")
+            texts = [key for key, value in found.rows[missing].items() if isinstance(value, str) and key != "id"]
+            meant = nearest(prompt, texts) or (texts[0] if texts else None)
+            yield Diagnostic(
+                "E326",
+                f"row `{missing}` of `{found.path}` has no text `{prompt}`",
+                why="`prompt` names the key that holds a row's prompt",
+                fix=f"set `prompt: {meant}`" if meant else "give every row a prompt",
+                place=written.place if written else path.place,
+            )
+    yield from _example_rows(of, expansion, inputs)
+
+
+def _data_nodes(of: Experiment, expansion: Expansion) -> Iterator[tuple[Node, str, int | None]]:
+    seen: set[int] = set()
+    for setup in expansion.setups:
+        if id(setup.data_node) not in seen:
+            seen.add(id(setup.data_node))
+            yield setup.data_node, setup.data.prompt, setup.data.rows
+    evaluation = of.spec.data.evaluation
+    if evaluation is not None:
+        yield of.node("data", "evaluation"), evaluation.prompt, evaluation.rows
+
+
+def _example_rows(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    checked: set[tuple[str, str]] = set()
+    for setup in expansion.setups:
+        name = setup.reward.declared
+        if name is None or (name, setup.data.path) in checked:
+            continue
+        checked.add((name, setup.data.path))
+        try:
+            found: DataFile = inputs.data(setup.data.path)
+        except Fault:
+            continue
+        for index, example in enumerate(of.spec.rewards[name].examples):
+            if example.row not in found.rows:
+                meant = nearest(example.row, found.rows)
+                yield Diagnostic(
+                    "E312",
+                    f"no row `{example.row}` in `{found.path}`" + (f", did you mean `{meant}`?" if meant else ""),
+                    why="gates see an example together with its data row: prompt, tests, answer",
+                    fix=f"write `{meant or next(iter(found.rows))}`",
+                    place=of.node("rewards", name, "examples", index, "row").place,
+                )
+
+
+def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """And prompts with their completions fit into its context."""
+    place = of.node("model", "base").place
+    try:
+        model = inputs.model(of.spec.model.base)
+    except Fault as fault:
+        yield Diagnostic("E314", fault.what, why=fault.why, fix=fault.fix, place=place)
+        return
+    if model.max_positions is None:
+        return
+    for setup in expansion.setups:
+        try:
+            data = inputs.data(setup.data.path)
+        except Fault:
+            continue
+        yield from _context(setup, data, model.max_positions, of.spec.model.base.startswith(MADE))
+
+
+def _context(setup: Setup, data: DataFile, limit: int, made: bool) -> Iterator[Diagnostic]:
+    length = setup.train.max_completion_length
+    fewest, most = data.prompt_tokens(setup.data.prompt, setup.data.rows)
+    written = setup.train_node.get("max_completion_length")
+    place = written.place if written else key_place(setup.train_node)
+    if length + fewest > limit:
+        yield Diagnostic(
+            "E309",
+            f"a prompt of at least {fewest} tokens and {length} of completion exceed the model's context of {limit}",
+            why="positions beyond the context were never trained, or do not exist",
+            fix=f"set `max_completion_length: {limit - most}`" if most < limit else "use shorter prompts or a model with a longer context",
+            place=place,
+        )
+    elif made and length + most > limit:
+        yield Diagnostic(
+            "W305",
+            f"a prompt of up to {most} tokens and {length} of completion may exceed the model's context of {limit}",
+            why="the longest prompt has so many bytes, and a byte-level tokenizer makes at most one token of each",
+            fix=f"set `max_completion_length: {limit - most}`" if most < limit else "use shorter prompts or a model with a longer context",
+            place=place,
+            severity="warning",
+        )
+
+
+RULES = (data_is_there, base_model_is_there)

@@ -1,0 +1,93 @@
+"""Rules about rewards: gates that can be told apart and are reached, examples that catch bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from compiler.expand import Expansion
+from compiler.experiment import Experiment
+from compiler.inputs import Fault, Inputs
+from stages.contracts.diagnostic import Diagnostic, Note, Place
+
+
+def gates_have_own_names(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """Within a reward."""
+    for reward, uses in expansion.rewards.items():
+        first: dict[str, Place] = {}
+        for use in uses:
+            place = use.node.key or use.node.place
+            if use.card.name in first:
+                yield Diagnostic(
+                    "E311",
+                    f"two gates of `{reward}` are named `{use.card.name}`",
+                    why="statuses and scores are logged by the gate's name; two of one name could not be told apart",
+                    fix=f"write `{use.card.name}-2`",
+                    place=place,
+                    notes=(Note(first[use.card.name], "the first one"),),
+                )
+            first.setdefault(use.card.name, place)
+
+
+def gates_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """A gate after one that always decides is never asked."""
+    for uses in expansion.rewards.values():
+        for use, following in pairwise(uses):
+            if use.card.on_pass is not None and use.card.on_fail is not None:
+                on_fail = use.node.get("on_fail")
+                yield Diagnostic(
+                    "E310",
+                    f"no completion reaches the gate `{following.card.name}`",
+                    why="the first gate that decides ends the way, and the one before decides on pass and on fail",
+                    fix=f"remove `on_pass` or `on_fail` of `{use.card.name}`, or the gates after it",
+                    place=following.node.key or following.node.place,
+                    notes=(Note(on_fail.place if on_fail else None, f"`{use.card.name}` always decides"),),
+                )
+                break
+
+
+def rewards_have_examples(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """W301 none at all, W302 the empty answer earns the most, W307 used by nobody."""
+    used = {setup.reward.declared for setup in expansion.setups}
+    for name, reward in of.spec.rewards.items():
+        node = of.node("rewards", name)
+        if name not in used and len(expansion.setups) == len(of.spec.conditions):
+            yield Diagnostic(
+                "W307",
+                f"no condition uses the reward `{name}`",
+                why="it is neither trained on nor tested before training",
+                fix="delete it, or name it in a condition",
+                place=node.key,
+                severity="warning",
+            )
+        if not reward.examples:
+            yield Diagnostic(
+                "W301",
+                f"the reward `{name}` has no examples",
+                why="reward bugs rule what a policy learns; completions with a known reward find them for free",
+                fix=f'examples: [{{completion: "...", row: {_some_row(of, inputs)}, expect: 1.0}}]',
+                place=node.key,
+                severity="warning",
+            )
+            continue
+        best = max(example.expect for example in reward.examples)
+        for index, example in enumerate(reward.examples):
+            if not example.completion.strip() and example.expect >= best and len({e.expect for e in reward.examples}) > 1:
+                yield Diagnostic(
+                    "W302",
+                    f"an empty completion earns the highest reward of the examples, {example.expect:g}",
+                    why="a policy finds such an optimum and then writes nothing",
+                    fix="add a gate such as `length: {kind: format, min_chars: 1, on_fail: 0.0}`",
+                    place=of.node("rewards", name, "examples", index, "completion").place,
+                    severity="warning",
+                )
+
+
+def _some_row(of: Experiment, inputs: Inputs) -> str:
+    try:
+        return next(iter(inputs.data(of.spec.data.train.path).rows))
+    except Fault:
+        return "row-1"
+
+
+RULES = (gates_have_own_names, gates_are_reached, rewards_have_examples)
