@@ -45,7 +45,8 @@ class Anomaly:
     @property
     def heading(self) -> str:
         runs = len({s.run for s in self.seen})
-        return f"{self.detector.replace('_', ' ')} in {self.condition}: {runs} of {plural(self.runs_of_condition, 'run')}"
+        name = self.detector.replace("_", " ")
+        return f"{name[:1].upper()}{name[1:]} in {self.condition}: {runs} of {plural(self.runs_of_condition, 'run')}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from stages.publish.facts import Facts, interval_text
 from stages.publish.text import shown
 
 WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
-MARKS = {"supported": "✓", "refuted": "✕", "inconclusive": "≈", "void": "∅"}
+MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}
 ORDER = tuple(WORDS)
 
 

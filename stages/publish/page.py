@@ -59,7 +59,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "bullets": bullets,
         "claims": claims,
         "claims_tested": experiment.conclusions.claims_tested,
-        "untrained": [facts.value(facts.find("untrained", metric, "final", "share", "initial")) for metric in metrics],
+        "untrained": [facts.interval(facts.find("untrained", metric, "final", "share", "initial")) for metric in metrics],
         "conditions": overview.condition_rows(experiment, facts),
         "seeds": {c.name: overview.seed_rows(experiment, facts, c) for c in experiment.card.conditions},
         "drawn": pictures(experiment),

@@ -37,7 +37,9 @@ class Passport:
     unit: str
     says: str
     facts: tuple[tuple[str, str], ...]
-    """Name and text of everything that is one line."""
+    """Name and text of what describes the number, a line each."""
+    pins: tuple[tuple[str, str], ...]
+    """Name and text of the cards, code and commit behind it."""
     seeds: tuple[SeedLine, ...]
     files: tuple[FileLine, ...]
     spec: tuple[str, ...]
@@ -56,8 +58,8 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         lines.append(("n", str(finding.n)))
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
-    lines += [("cards", ", ".join(_card_ids(runs))), ("analysis card", experiment.conclusions.card_id)]
-    lines += [("code", ", ".join(sorted({run.card.code_hash for run in runs if run.card}))), ("commit", ", ".join(commits(runs)))]
+    pins = [("cards", ", ".join(_card_ids(runs))), ("analysis card", experiment.conclusions.card_id)]
+    pins += [("code", ", ".join(sorted({run.card.code_hash for run in runs if run.card}))), ("commit", ", ".join(commits(runs)))]
     return Passport(
         anchor=slug(finding.id),
         id=finding.id,
@@ -65,6 +67,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         unit=finding.unit,
         says=finding.says,
         facts=tuple((name, text) for name, text in lines if text),
+        pins=tuple((name, text) for name, text in pins if text),
         seeds=tuple(_seed(experiment, finding, index) for index in range(len(finding.seeds))),
         files=tuple(FileLine(source.path, source.sha256, source.attempt or "") for source in finding.sources),
         spec=spec_places(experiment, finding),

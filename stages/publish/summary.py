@@ -135,7 +135,8 @@ def bullets(
     lines = [*_preflight(experiment), *_anomalies(seen), *_verdicts(claims), *_movements(experiment, facts)]
     if rates:
         total = rates[-1]
-        lines.append(Bullet("plain", shown(f"{total.words}; Wilson 95% interval of the share {total.bounds}.")))
+        rest = shown(f"attempts finished; Wilson 95% interval of the share {total.bounds}.")
+        lines.append(Bullet("plain", Markup("{} {}").format(total.number, rest)))
     return tuple(lines)
 
 

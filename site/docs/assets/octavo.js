@@ -25,7 +25,7 @@
     const source = entry(fact);
     if (!source) return;
     const box = document.createElement("div");
-    box.className = "popover oct md-typeset";
+    box.className = "popover md-typeset";
     box.tabIndex = -1;
     box.setAttribute("role", "dialog");
     box.setAttribute("aria-label", "Passport of " + fact.dataset.finding);
@@ -43,7 +43,10 @@
     id.href = fact.hash;
     id.textContent = fact.dataset.finding;
     id.addEventListener("click", () => { source.open = true; close(false); });
-    box.append(head, id, source.querySelector(".body").cloneNode(true));
+    const inside = document.createElement("div");
+    inside.className = "oct";
+    inside.append(head, id, source.querySelector(".body").cloneNode(true));
+    box.append(inside);
     document.body.append(box);
     place(box, fact);
     fact.classList.add("open");
