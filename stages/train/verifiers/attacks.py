@@ -116,7 +116,7 @@ def trace() -> str:
     import os
 
     libc = ctypes.CDLL(None, use_errno=True)
-    attempts = [libc.ptrace(0, 0, None, None), libc.ptrace(16, os.getppid(), None, None)]
+    attempts = [libc.ptrace(0, 0, None, None), libc.ptrace(0x4206, os.getppid(), None, None)]  # TRACEME, SEIZE
     return f"BREACH ptrace {attempts}" if 0 in attempts else "contained"
 
 
@@ -191,17 +191,16 @@ def run_a_program() -> str:
 
 
 def kill_parent() -> str:
+    """Signal 0 asks whether a signal could be sent, and hurts nobody where the sandbox does not hold."""
     import os
-    import signal
 
-    return _tried(lambda: os.kill(os.getppid(), signal.SIGKILL))
+    return _tried(lambda: os.kill(os.getppid(), 0))
 
 
 def kill_everyone() -> str:
     import os
-    import signal
 
-    return _tried(lambda: os.kill(-1, signal.SIGTERM))
+    return _tried(lambda: os.kill(-1, 0))
 
 
 def map_executable() -> str:
@@ -274,9 +273,6 @@ CANDIDATE = (
     *WALL,
     make_memory_file,
     fork_once,
-    fork_bomb,
-    many_processes,
-    leave_a_daemon,
     start_a_thread,
     run_a_program,
     kill_parent,
@@ -289,4 +285,6 @@ CANDIDATE = (
     allocate,
     use_file_descriptors,
 )
-"""What a candidate's process must not be able to do, in every tier."""
+"""What a candidate's process must not be able to do, in every tier. Tried before a tier is trusted."""
+HARMFUL = (fork_bomb, many_processes, leave_a_daemon)
+"""Attacks that would hurt the machine if they got through: only the tests run them, where `fork_once` has failed before."""

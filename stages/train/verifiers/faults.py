@@ -9,7 +9,7 @@ class VerifierUnavailable(StageError):
     """No sandbox holds on this machine, so model-written code is not run at all. Ends a stage that needs one."""
 
     def __init__(self, what: str, *, why: str, fix: str) -> None:
-        super().__init__("S301", what, why=why, fix=fix)
+        super().__init__("S220", what, why=why, fix=fix)
 
 
 class VerifierFault(Exception):

@@ -1,0 +1,221 @@
+"""The gate python_tests: scores on both sides, data rows that are broken, and forged results that buy nothing."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.train.rewards.compose import check_examples, compose, sandbox
+from stages.train.rewards.python_tests import Settings, judge, same
+from stages.train.verifiers import python_pool
+from stages.train.verifiers.faults import VerifierUnavailable
+
+CREDIT = {"runs": 0.1, "share": 0.3, "all": 0.6}
+ROW = {"id": "example-1", "tests": [{"arguments": [x], "expected": x * 2 + 3} for x in (-2, 0, 1, 2, 5, 9)]}
+EXPRESSION = {"answer": "expression", "arguments": ["x"], "timeout": 1.0, "credit": CREDIT}
+FORMAT = GateCard(name="format", kind="format", settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60}, on_fail=0.0)
+TESTS = GateCard(name="tests", kind="python_tests", settings=EXPRESSION)
+
+
+def judged(text, row=ROW, **settings):
+    (found,) = judge(Settings(**{**EXPRESSION, **settings}), [Answer(text, row)])
+    return found
+
+
+def case(*pairs):
+    return {"tests": [{"arguments": arguments, "expected": expected} for arguments, expected in pairs]}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "score"),
+    [
+        ("(x*2)+3", "pass", 1.0),
+        ("x*2+3", "pass", 1.0),
+        (" x + x + 3\n", "pass", 1.0),
+        ("x", "fail", 0.1),
+        ("5", "fail", 0.1 + 0.3 / 6),  # right at x = 1 by chance
+        ("x*2+3 if x else 0", "fail", 0.1 + 0.3 * 5 / 6),
+        ("(x*2)+3)", "fail", 0.0),
+        ("import os", "fail", 0.0),
+        ("x/0", "fail", 0.1),
+        ("x*2+3.0", "fail", 0.1),
+        ("__import__('os')._exit(0)", "fail", 0.0),
+        ("9**9**9**9", "fail", 0.0),
+        ("", "fail", 0.0),
+    ],
+)
+def test_scores(text, status, score):
+    found = judged(text)
+    assert found.status == status
+    assert found.score == pytest.approx(score, abs=1e-12)
+    assert bool(found.reason) == (status == "fail")
+
+
+def test_reasons():
+    assert judged("x").reason == "0 of 6 tests passed"
+    assert judged("x/0").reason == "0 of 6 tests passed; raised ZeroDivisionError: division by zero"
+    assert judged("(x*2)+3)").reason == "does not load: SyntaxError: unmatched ')' (answer, line 1)"
+    assert judged("[1 for _ in iter(int, 1)]", timeout=0.2).reason == "timeout: used more than 0.2 s of CPU time"
+
+
+def test_the_quickstarts_examples():
+    """The examples of specs/quickstart.yaml, at each gate."""
+    right = {"(x*2)+3": 1.0, "x*2+3": 1.0, "x": 0.1, "(x*2)+3)": 0.0, "import os": 0.0}
+    examples = tuple(ExampleCard(completion=text, row=ROW, expect=expect) for text, expect in right.items())
+    reward = RewardCard(name="shaped", gates=(FORMAT, TESTS), examples=examples)
+    outcomes = check_examples(reward)
+    assert [(one.completion, one.got) for one in outcomes] == [(text, pytest.approx(expect, abs=1e-12)) for text, expect in right.items()]
+    assert all(one.ok for one in outcomes)
+    assert outcomes[4].why == "format: fail (does not match the pattern)"
+    inverted = compose(reward.model_copy(update={"invert": True})).score([Answer(text, ROW) for text in right])
+    assert inverted.rewards == [pytest.approx(1 - expect, abs=1e-12) for expect in right.values()]
+
+
+def test_default_credit_is_all_or_nothing():
+    settings = Settings(answer="expression", arguments=("x",))
+    found = judge(settings, [Answer("x*2+3", ROW), Answer("x*2+3 if x else 0", ROW), Answer("x", ROW)])
+    assert [one.score for one in found] == [1.0, 0.0, 0.0]
+
+
+def test_function_answers():
+    settings = {"answer": "function", "entry": "add", "arguments": ()}
+    row = case(([[1, 2]], [2, 1]), ([[]], []))
+    assert judged("def add(xs):\n    return xs[::-1]", row, **settings) == Judgement("pass", 1.0)
+    assert judged("def add(xs):\n    xs.reverse()\n    return xs", row, **settings).status == "pass"
+    assert judged("def add(xs):\n    return tuple(xs[::-1])", row, **settings).score == pytest.approx(0.1)
+    assert judged("def f(xs):\n    return xs[::-1]", row, **settings).score == 0.0
+    assert judged("add = sorted", row, **settings).score == pytest.approx(0.1 + 0.3 / 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({}, "the data row has no list of tests in column 'tests'"),
+        ({"tests": None}, "the data row has no list of tests in column 'tests'"),
+        ({"tests": "x"}, "the data row has no list of tests in column 'tests'"),
+        ({"tests": []}, "the data row has no list of tests in column 'tests'"),
+        ({"tests": [3]}, "test 1 of the data row is not {arguments: [...], expected: ...}"),
+        ({"tests": [{"arguments": 3, "expected": 1}]}, "test 1 of the data row is not"),
+        ({"tests": [{"arguments": [1]}]}, "test 1 of the data row is not"),
+        (
+            {"tests": [{"arguments": [1], "expected": 1}, {"arguments": [1, 2], "expected": 1}]},
+            "test 2 of the data row has 2 arguments, not 1",
+        ),
+        ({"tests": [{"arguments": [{1}], "expected": 1}]}, "arguments of the data row's tests are not JSON"),
+    ],
+)
+def test_a_broken_row_is_unknown(row, reason):
+    found = judged("x", row)
+    assert found.status == "unknown" and found.score is None and found.reason.startswith(reason)
+
+
+def test_a_batch_keeps_its_order():
+    rows = [ROW, {}, case(([1], 2)), ROW]
+    found = judge(Settings(**EXPRESSION), [Answer(text, row) for text, row in zip(["x*2+3", "x", "x+1", "(("], rows, strict=True)])
+    assert [one.status for one in found] == ["pass", "unknown", "pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Yes:\n  def __eq__(self, other): return True\n  __hash__ = None\ndef f(x): return Yes()",
+        "class Yes(int):\n  def __eq__(self, other): return True\ndef f(x): return Yes()",
+        "import os\ndef f(x):\n  os._exit(0)",
+        "import builtins\nbuiltins.all = builtins.any = builtins.isinstance = lambda *a: True\ndef f(x): return None",
+        "import json\njson.dumps = lambda *a, **k: 'true'\ndef f(x): return True",
+        "import sys\ndef f(x):\n  job = sys._getframe(3).f_locals.get('job') or {}\n  return job.get('expected', 0)",
+        # forged frames, with the nonce looked up in the harness
+        """
+import os, sys, json
+def f(x):
+    frame = sys._getframe()
+    while frame and 'job' not in frame.f_locals: frame = frame.f_back
+    nonce = frame.f_locals['job']['nonce']
+    forged = {'calls': [['value', 'true']] * 6, 'passed': 6, 'status': 'pass', 'score': 1.0}
+    os.write(3, (nonce + json.dumps(forged)).encode())
+    os._exit(0)
+""",
+    ],
+)
+def test_forged_results_buy_nothing(code):
+    found = judged(code, answer="function", arguments=())
+    assert found.status == "fail" and found.score <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "equal"),
+    [
+        (1, 1, True),
+        (True, 1, False),
+        (1, True, False),
+        (1.0, 1, False),
+        (1, 1.0, False),
+        (0.1 + 0.2, 0.3, False),
+        (0.3, 0.3, True),
+        (float("nan"), float("nan"), False),
+        (float("inf"), float("inf"), True),
+        (None, None, True),
+        (None, 0, False),
+        ("a", "a", True),
+        ("1", 1, False),
+        ([1, [2]], [1, [2]], True),
+        ([1, 2], [1], False),
+        ([True], [1], False),
+        ({"a": [1]}, {"a": [1]}, True),
+        ({"a": 1}, {"a": 1.0}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([], {}, False),
+    ],
+)
+def test_equal_in_type_and_value(value, right, equal):
+    assert same(value, right) is equal
+
+
+def test_values_that_are_odd():
+    assert judged("[x]", case(([1], [1]))).status == "pass"
+    assert judged("x", case(([True], 1))).status == "fail"
+    assert judged("float('nan')", case(([1], float("nan")))).status == "fail"
+    assert judged("10**5000", case(([1], 1))).status == "fail"
+    assert judged("'\ud800' or x", case(([1], 1))).status == "fail"
+    deep = json.loads("[" * 900 + "]" * 900)
+    assert judged("x", case(([deep], deep))).status in ("pass", "fail")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"credit": {"runs": 0.5, "share": 0.5, "all": 0.5}},
+        {"credit": {"runs": -0.5, "share": 0.5, "all": 1.0}},
+        {"entry": "not a name"},
+        {"entry": "x", "answer": "expression", "arguments": ()},
+        {"answer": "expression", "arguments": ("1",)},
+        {"answer": "expression", "arguments": ("x", "x")},
+        {"timeout": 0},
+        {"memory": 1024},
+        {"answer": "program"},
+    ],
+)
+def test_settings_that_make_no_sense(settings):
+    with pytest.raises(ValidationError):
+        Settings(**settings)
+
+
+def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
+    def refuse():
+        raise VerifierUnavailable("no sandbox holds", why="", fix="")
+
+    monkeypatch.setattr(python_pool.sandbox, "tier", refuse)
+    monkeypatch.setattr(python_pool, "pool", python_pool.Pool)
+    found = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
+    assert found == [Judgement("unknown", None, "no sandbox holds")] * 2
+    inverted = RewardCard(name="r", gates=(TESTS,), invert=True)
+    assert compose(inverted).score([Answer("x*2+3", ROW)]).rewards == [None]
+    with pytest.raises(VerifierUnavailable):
+        sandbox([TESTS])
+
+
+def test_tier_is_recorded():
+    assert sandbox([FORMAT, TESTS]) in ("bubblewrap", "seccomp")

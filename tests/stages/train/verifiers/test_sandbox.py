@@ -1,0 +1,173 @@
+"""Attacks that must be contained, in every tier, by root and by an ordinary user. None of these may be skipped."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.train.verifiers import attacks, isolation, launch, sandbox, seccomp
+from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.python_pool import Job
+
+ROOT = Path(__file__).parents[4]
+ATTACKS = Path(attacks.__file__).read_text()
+NAMES = [attack.__name__ for attack in (*attacks.CANDIDATE, *attacks.HARMFUL)]
+
+
+def processes():
+    """(pid, parent) of every process."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found.append((int(stat.parent.name), int(stat.read_text().rsplit(")", 1)[1].split()[1])))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def below(pid):
+    """A process and all that descend from it."""
+    family, grown = {pid}, True
+    listed = processes()
+    while grown:
+        more = {child for child, parent in listed if parent in family} - family
+        family, grown = family | more, bool(more)
+    return family
+
+
+def attempt(pool, name):
+    job = Job(ATTACKS + f"\ndef attack(): return {name}()\n", "function", ("attack",), "[[]]", 5.0, 512 * 2**20)
+    (ran,) = pool.run([job])
+    return ran
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attack_is_contained(pool, name):
+    """HARMFUL attacks come last: by then `fork_once` has shown that they cannot start."""
+    if name in {attack.__name__ for attack in attacks.HARMFUL}:
+        assert attempt(pool, "fork_once").values[0].value.startswith("contained"), "not safe to go on"
+    ran = attempt(pool, name)
+    assert ran.outcome == "values", ran.reason
+    assert ran.values[0].value.startswith("contained"), ran.values[0]
+    assert ran.cpu < 2
+
+
+def test_attacks_left_nothing_behind(pool):
+    attempt(pool, "sleep")
+    before = below(pool.pid)
+    orphans = {pid for pid, parent in processes() if parent == 1}
+    for name in NAMES:
+        attempt(pool, name)
+    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/", "/usr/lib", "."):
+        assert not (Path(folder) / attacks.MARK).exists()
+    assert below(pool.pid) == before
+    assert {pid for pid, parent in processes() if parent == 1} - orphans == set()
+
+
+def test_every_tier_that_is_chosen_has_no_holes(tier):
+    assert sandbox.holes(tier) == []
+
+
+def test_the_attacks_do_get_through_without_a_sandbox(tmp_path):
+    """An attack that nothing could ever let through would prove nothing."""
+    names = "read_passwords read_environment list_processes open_inet_socket open_unix_socket make_memory_file fork_once start_a_thread"
+    source = ATTACKS + f"\nimport json\nprint('\\n' + json.dumps([globals()[n]() for n in {names.split()!r}]))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, check=True, timeout=60
+    )
+    said = dict(zip(names.split(), json.loads(done.stdout.splitlines()[-1]), strict=True))
+    assert {name for name, outcome in said.items() if not outcome.startswith("BREACH")} == set()
+
+
+def test_probe_is_quick_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "CACHE", tmp_path)
+    sandbox.tier.cache_clear()
+    began = time.process_time()
+    chosen = sandbox.tier()
+    assert time.process_time() - began < 2
+    (kept,) = tmp_path.glob("*.json")
+    assert json.loads(kept.read_text())["tier"] == chosen
+    sandbox.tier.cache_clear()
+    monkeypatch.setattr(sandbox, "choose", lambda: pytest.fail("a kept answer is not probed again"))
+    assert sandbox.tier() == chosen
+    kept.write_text('{"tier": "none"}')
+    sandbox.tier.cache_clear()
+    monkeypatch.setattr(sandbox, "choose", lambda: ("seccomp", {}))
+    assert sandbox.tier() == "seccomp", "a kept answer that is no tier is not believed"
+    sandbox.tier.cache_clear()
+
+
+def test_a_breach_makes_the_tier_unusable(monkeypatch):
+    def leak():
+        return "BREACH on purpose"
+
+    monkeypatch.setattr(attacks, "CANDIDATE", (leak,))
+    assert any("leak" in hole for hole in sandbox.holes("seccomp"))
+    with pytest.raises(VerifierUnavailable) as refusal:
+        sandbox.choose()
+    assert refusal.value.code == "S220" and "leak" in refusal.value.what and refusal.value.fix
+
+
+def test_without_bubblewrap_the_next_tier_is_chosen(monkeypatch):
+    monkeypatch.setattr(isolation, "bubblewrap", lambda: None)
+    chosen, why_not = sandbox.choose()
+    assert chosen == "seccomp" and "bubblewrap is not installed" in why_not["bubblewrap"]
+
+
+def test_without_libseccomp_nothing_runs(monkeypatch):
+    for cached in (seccomp.candidate, seccomp.zygote, seccomp.program):
+        cached.cache_clear()
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    with pytest.raises(VerifierUnavailable) as refusal:
+        sandbox.choose()
+    assert "libseccomp2" in refusal.value.fix
+
+
+AS_USER = """
+import json, os, sys
+sys.path.insert(0, {root!r})
+from stages.train.verifiers import sandbox, isolation
+from stages.train.verifiers.python_pool import Job, Pool
+answers = {{}}
+for tier in isolation.TIERS:
+    pool = Pool(tier)
+    (ran,) = pool.run([Job("def f(x): return x * x", "function", ("f",), "[[7]]", 1.0, 512 * 2**20)])
+    answers[tier] = [sandbox.holes(tier), [value.value for value in ran.values], ran.reason]
+    pool.close()
+print(json.dumps([os.getuid(), sandbox.choose()[0], answers]))
+"""
+
+
+def test_as_an_ordinary_user():
+    """The same tiers hold when octavo itself runs without root."""
+    argv = [sys.executable, "-c", AS_USER.format(root=str(ROOT))]
+    if os.geteuid() == 0:
+        needs = [os.path.realpath(sys.base_prefix), sys.prefix, str(ROOT)]
+        argv = [sys.executable, launch.__file__, json.dumps({"uid": 65534, "needs": needs, "argv": argv})]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stderr
+    uid, chosen, answers = json.loads(done.stdout)
+    assert uid != 0 and chosen == sandbox.tier()
+    for tier in dict.fromkeys([chosen, "seccomp"]):
+        assert answers[tier] == [[], [49], ""]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop its uid; an ordinary user has nothing to drop")
+def test_launch_drops_root_and_opens_only_what_is_needed(tmp_path):
+    closed = tmp_path / "closed"
+    (closed / "deep").mkdir(parents=True)
+    (closed / "deep" / "needed").write_text("needed\n")
+    (closed / "secret").write_text("secret")
+    closed.chmod(0o700)
+    path = str(closed / "deep" / "needed")
+    assert launch.closed_folder(path) is not None
+    script = f"cat {path}; ls {closed}; id -u; id -G; grep -E 'NoNewPrivs|CapEff' /proc/self/status; test -w /etc && echo writable"
+    order = {"uid": isolation.UID, "needs": [path], "argv": ["/bin/sh", "-c", script]}
+    done = subprocess.run([sys.executable, launch.__file__, json.dumps(order)], capture_output=True, text=True, timeout=60)
+    uid = str(isolation.UID)
+    assert done.stdout.split() == ["needed", "deep", uid, uid, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
+    assert (closed / "secret").read_text() == "secret", "the real folder is as it was"
