@@ -15,13 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.artifact import file_digest, read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD
+from stages.contracts.lineage import Lineage
 from stages.contracts.stage import main
 from stages.publish.home import Entry, entries, home, overview
+from stages.publish.render import render
 from stages.publish.text import shown
 
 SOURCE = Path("site")
+AGE = "<!-- octavo: age -->"
 GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "failures.md")
 
 
@@ -49,11 +53,22 @@ def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
     shutil.rmtree(docs, ignore_errors=True)
     shutil.copytree(SOURCE / "docs", docs)
     for page in pages:
-        shutil.copytree(page, docs / "experiments" / page.parent.name)
+        copied = docs / "experiments" / page.parent.name
+        shutil.copytree(page, copied)
+        text = (copied / "index.md").read_text(encoding="utf-8")
+        (copied / "index.md").write_text(text.replace(AGE, age(page)), encoding="utf-8")
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", found), encoding="utf-8")
     (docs / "experiments").mkdir(exist_ok=True)
     (docs / "experiments" / "index.md").write_text(overview(found), encoding="utf-8")
+
+
+def age(page: Path) -> str:
+    """A banner when a JSON file that the page was written from is another one now; files that are not here say nothing."""
+    lineage = read(Lineage, page / "lineage.json")
+    files = [(Path(node.path), node.sha256) for node in lineage.nodes if node.kind == "file" and node.path and node.path.endswith(".json")]
+    changed = [path.as_posix() for path, sha256 in files if path.exists() and file_digest(path) != sha256]
+    return render("age.html.j2", changed=changed) if changed else ""
 
 
 def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:

@@ -77,6 +77,19 @@ def test_a_site_that_does_not_build_leaves_the_old_one(project: Path) -> None:
     assert (project / "build/site/index.html").read_bytes() == before
 
 
+def test_a_page_that_is_older_than_its_data_says_so(project: Path) -> None:
+    copy_site(project)
+    folder = build(project)
+    page(folder)
+    site(Path("runs"))
+    assert "older than its data" not in (project / "build/site" / QUICKSTART).read_text(encoding="utf-8")
+    health = ExperimentFolder(folder).run("zero-s1").health
+    health.write_text(health.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    site(Path("runs"))
+    text = html.unescape((project / "build/site" / QUICKSTART).read_text(encoding="utf-8"))
+    assert "This page is older than its data" in text and "1 file changed since it was written: runs/quickstart/zero-s1/health.json" in text
+
+
 def test_a_site_without_experiments_says_what_to_do(project: Path) -> None:
     copy_site(project)
     site(Path("runs"))

@@ -1,0 +1,60 @@
+"""The page of an experiment that the analysis stages themselves have worked out."""
+
+import html
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from example_experiment import dress
+
+from stages.analyse.conclude import conclude
+from stages.analyse.draw import draw
+from stages.analyse.screen import screen
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import read
+from stages.contracts.finding import Findings
+from stages.contracts.layout import ExperimentFolder
+from stages.publish.page import page
+from stages.publish.trace import trace
+
+
+def synthetic() -> ModuleType:
+    """`tests/stages/analyse/synthetic.py`, whose folder is not on the path here."""
+    path = Path(__file__).parents[1] / "analyse" / "synthetic.py"
+    spec = importlib.util.spec_from_file_location("synthetic", path)
+    assert spec and spec.loader
+    module = sys.modules.setdefault("synthetic", importlib.util.module_from_spec(spec))
+    if not hasattr(module, "complete"):
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def analysed(project: Path) -> ExperimentFolder:
+    folder: ExperimentFolder = synthetic().complete(project)
+    screen(folder.root)
+    conclude(folder.root)
+    draw(folder.root)
+    dress(folder, read(ConcludeCard, folder.conclude_card))
+    return folder
+
+
+def test_verdicts_intervals_holes_and_figures_are_on_the_page(analysed: ExperimentFolder) -> None:
+    page(analysed.root)
+    text = (analysed.page / "index.md").read_text(encoding="utf-8")
+    words = html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text)))
+    assert "Of 5 declared claims, 1 is supported, 1 refuted, 1 inconclusive and 2 void." in words
+    assert "+0.35 [+0.24, +0.46]" in words  # 0.85 - 0.50, Welch's interval
+    assert "Failed runs: 1 of 12" in words and "Finished but left out: 1 of 12" in words
+    assert text.count("<svg xmlns") == 4 and "<script" not in text
+    assert "11 of 13" in words  # one killed attempt
+
+
+def test_every_number_of_the_analysis_can_be_traced(analysed: ExperimentFolder) -> None:
+    page(analysed.root)
+    for finding in read(Findings, analysed.findings).findings:
+        said = trace(analysed.root, finding.id)
+        assert said.startswith(finding.id + "\n") and "CHANGED" not in said and "missing  " not in said, finding.id
