@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from compiler.compile import Compiled, compile_all, project
-from compiler.diagnostics import Rejected, errors, render
+from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, everything, live, named
 from compiler.write import compare, write
@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         return commands[options.command](options, inputs)
     except Rejected as rejected:
-        show(rejected.diagnostics, inputs)
+        show(rejected.diagnostics, inputs, rejected.sources)
         return 1
 
 
 def check(options: argparse.Namespace, inputs: Inputs) -> int:
     """Say what is wrong with specs and all their profiles. Writes nothing."""
-    references = [named(text) for text in options.specs] or _with_profiles(everything(), inputs)
+    references = _with_profiles([named(text) for text in options.specs] or everything(), inputs)
     if not options.specs and LIVE.exists():
         live(inputs)
     compiled = compile_all(references, inputs)
@@ -44,7 +44,7 @@ def check(options: argparse.Namespace, inputs: Inputs) -> int:
     if options.rewards:
         from compiler import examples
 
-        problems += [found for one in compiled if one.experiment.profile is None or options.specs for found in examples.check(one, inputs)]
+        problems += [found for one in compiled for found in examples.check(one, inputs)]
     show(problems, inputs)
     if errors(problems):
         return 1
@@ -118,11 +118,10 @@ def trace(options: argparse.Namespace, inputs: Inputs) -> int:
     )
 
 
-def show(problems: Iterable[Diagnostic], inputs: Inputs) -> None:
-    """Diagnostics on standard error, in colour on a terminal."""
-    found = list(problems)
-    sources = {file: document.lines for file, document in inputs.documents.items()}
-    print(render(found, sources, colour=sys.stderr.isatty()), file=sys.stderr, end="")
+def show(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None) -> None:
+    """Diagnostics on standard error, in colour on a terminal. `broken` holds the lines of files that are no YAML."""
+    sources = {**{file: document.lines for file, document in inputs.documents.items()}, **(broken or {})}
+    print(render(in_order(problems), sources, colour=sys.stderr.isatty()), file=sys.stderr, end="")
 
 
 def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Reference]:
@@ -130,6 +129,8 @@ def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Referenc
     found: list[Reference] = []
     for reference in references:
         found.append(reference)
+        if reference.profile is not None:
+            continue
         try:
             profiles = inputs.document(reference.path).root.get("profiles")
         except Rejected:

@@ -49,13 +49,17 @@ def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compile
     """Several specs. Raises Rejected with the errors of all of them."""
     compiled: list[Compiled] = []
     problems: list[Diagnostic] = []
+    broken: dict[str, list[str]] = {}
     for reference in references:
         try:
             compiled.append(compile_experiment(reference, inputs))
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
+            broken |= rejected.sources
     if problems:
-        raise Rejected([*problems, *(warning for one in compiled for warning in one.warnings)])
+        together = Rejected([*problems, *(warning for one in compiled for warning in one.warnings)])
+        together.sources |= broken
+        raise together
     return compiled
 
 

@@ -24,10 +24,14 @@ _COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "quiet": "\x1b[2m", "end
 
 
 class Rejected(Exception):
-    """The author's input cannot be compiled. Carries every diagnostic found so far, warnings included."""
+    """The author's input cannot be compiled. Carries every diagnostic found so far, warnings included.
+
+    `sources` holds the lines of files that could not even be parsed, for the excerpts.
+    """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = in_order(diagnostics)
+        self.sources: dict[str, list[str]] = {}
         super().__init__("; ".join(f"{found.code} {found.what}" for found in self.diagnostics))
 
 

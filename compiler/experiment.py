@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.diagnostics import Rejected, nearest
+from compiler.gates import gate_use
 from compiler.layers import overlay
 from compiler.nodes import Document, Node
 from compiler.parse import validated
 from compiler.secrets import secrets
 from compiler.spec import Spec
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.grpo import GrpoSettings
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def experiment(document: Document, stem: str, profile: str | None = None) -> Exp
     leaks = list(secrets(document.root))
     spec, problems = validated(Spec, document.root)
     if spec is None or leaks:
-        raise Rejected([*leaks, *problems])
+        raise Rejected([*leaks, *problems, *_deeper(document.root)])
     root = document.root
     if profile is not None:
         over = root.get("profiles", profile)
@@ -59,5 +62,24 @@ def experiment(document: Document, stem: str, profile: str | None = None) -> Exp
         root = overlay(Node({key: node for key, node in root.value.items() if key != "profiles"}, root.place), over, "profile")
         spec, problems = validated(Spec, root)
         if spec is None:
-            raise Rejected(problems)
+            raise Rejected([*problems, *_deeper(root)])
     return Experiment(stem, profile, spec, root, document)
+
+
+def _deeper(root: Node) -> Iterator[Diagnostic]:
+    """Errors of parts that are validated later, for a spec that is wrong elsewhere: all errors of a file are shown at once."""
+    train = root.get("train")
+    if train is not None and isinstance(train.value, dict):
+        merged = any(condition.get("train") for _, condition in _items(root.get("conditions")))
+        yield from (found for found in validated(GrpoSettings, train, "train")[1] if found.code != "E202" or not merged)
+    for name, reward in _items(root.get("rewards")):
+        gates = reward.get("gates")
+        for entry in gates.value if gates is not None and isinstance(gates.value, list) else ():
+            for _, gate in _items(entry):
+                kind = gate.get("kind")
+                if len(entry.value) == 1 and isinstance(gate.value, dict) and kind is not None and isinstance(kind.value, str):
+                    yield from gate_use(entry, f"rewards.{name}.gates")[1]
+
+
+def _items(node: Node | None) -> Iterator[tuple[str, Node]]:
+    return node.items() if node is not None else iter(())

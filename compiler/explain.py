@@ -19,6 +19,8 @@ def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
     wanted = name.removeprefix("runs/").rstrip("/")
     runs = {f"{one.experiment.name}/{run.name}": (one, run) for one in compiled for run in one.expansion.runs}
     found = [full for full, (_, run) in runs.items() if wanted in (full, run.name)]
+    if len(found) > 1:  # a profile is named with its experiment; the plain name means the experiment proper
+        found = [full for full in found if runs[full][0].experiment.profile is None] or found
     if len(found) == 1:
         return runs[found[0]]
     known = list(runs) if "/" in wanted else [run.name for _, run in runs.values()]

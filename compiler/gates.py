@@ -52,10 +52,14 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
         name=name,
         kind=kind.value,
         settings=value.model_dump(mode="json"),
-        on_pass=None if on_pass is None else float(on_pass.value),
-        on_fail=None if on_fail is None else float(on_fail.value),
+        on_pass=_number(on_pass),
+        on_fail=_number(on_fail),
     )
     return GateUse(card, node), []
+
+
+def _number(node: Node | None) -> float | None:
+    return float(node.value) if node is not None and isinstance(node.value, int | float) else None
 
 
 def shorthand(kind: str, settings: dict[str, Any], node: Node) -> GateUse:

@@ -33,11 +33,12 @@ _RANGES = {
     "greater_than_equal": ("ge", "at least"),
     "less_than": ("lt", "below"),
     "less_than_equal": ("le", "at most"),
-    "too_short": ("min_length", "at least {} entries"),
-    "too_long": ("max_length", "at most {} entries"),
-    "string_too_short": ("min_length", "at least {} characters"),
-    "string_too_long": ("max_length", "at most {} characters"),
+    "too_short": ("min_length", "at least"),
+    "too_long": ("max_length", "at most"),
+    "string_too_short": ("min_length", "at least"),
+    "string_too_long": ("max_length", "at most"),
 }
+_COUNTED = {"too": ("entry", "entries"), "string_too": ("character", "characters")}
 
 
 def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, list[Diagnostic]]:
@@ -148,12 +149,15 @@ def _choice(named: str, found: Node, context: dict[str, Any], place: Place) -> D
 def _range(named: str, kind: str, context: dict[str, Any], found: Node, place: Place) -> Diagnostic:
     name, words = _RANGES[kind]
     bound = context[name]
-    limit = words.format(bound) if "{}" in words else f"{words} {bound:g}" if isinstance(bound, float) else f"{words} {bound}"
+    amount = f"{words} {bound:g}" if isinstance(bound, float) else f"{words} {bound}"
+    unit = _COUNTED.get(kind.removesuffix("_short").removesuffix("_long"))
+    if unit is not None:
+        amount = f"{amount} {unit[0] if bound == 1 else unit[1]}"
     return Diagnostic(
         "E205",
-        f"`{named}` must be {limit}, and is `{_shown(found)}`" if not isinstance(found.value, list | dict) else f"`{named}` needs {limit}",
+        f"`{named}` must have {amount}" if unit else f"`{named}` must be {amount}, and is `{_shown(found)}`",
         why="a value outside this range cannot mean anything here",
-        fix=f"write a value that is {limit}" if "entries" not in limit else f"give {limit}",
+        fix=f"give it {amount}" if unit else f"write a value that is {amount}",
         place=place,
     )
 

@@ -57,6 +57,8 @@ def health_can_be_decided(of: Experiment, expansion: Expansion, inputs: Inputs) 
 
 def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Diagnostic]:
     meaning = metric(name)
+    if not logged:  # no condition could be built, and its own errors say why
+        return
     if meaning is None or name not in logged:
         meant = nearest(name, logged)
         yield Diagnostic(

@@ -51,9 +51,13 @@ def parse(content: bytes, file: str) -> Document:
             why="a spec is written by people; a bigger file is a mistake or an attack",
             fix="put data in data/ and name its path in the spec",
         )
-    text = _decode(content, file)
-    lines = _BREAK.split(text)
-    return Document(file, lines, Builder(file, lines).build(*_events(text)))
+    lines = _BREAK.split(content.decode("utf-8", "replace").removeprefix("\ufeff"))
+    try:
+        text = _decode(content, file)
+        return Document(file, lines, Builder(file, lines).build(*_events(text)))
+    except Rejected as rejected:
+        rejected.sources[file] = lines
+        raise
 
 
 def _decode(content: bytes, file: str) -> str:

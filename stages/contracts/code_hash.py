@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from stages.contracts.artifact import digest
@@ -20,7 +21,7 @@ _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}
 
 def code_hash(root: Path, modules: Iterable[str]) -> str:
     """Hash of the import closure of dotted module names, 16 hex digits. `root` holds the packages."""
-    return digest("".join(f"{name}\0{_module_hash(root / file)}\n" for name, file in closure(root, modules)))[:16]
+    return digest("".join(f"{name}\0{_module(root / file).hash}\n" for name, file in closure(root, modules)))[:16]
 
 
 def closure(root: Path, modules: Iterable[str]) -> list[tuple[str, str]]:
@@ -35,7 +36,7 @@ def closure(root: Path, modules: Iterable[str]) -> list[tuple[str, str]]:
         if file is None:
             continue
         seen[name] = file.relative_to(root).as_posix()
-        queue.extend(_imports(file, name))
+        queue.extend(_module(file).imports)
     return sorted(seen.items())
 
 
@@ -47,19 +48,29 @@ def _file(root: Path, name: str) -> Path | None:
     return None
 
 
-@functools.cache
-def _tree(file: Path, _stamp: tuple[int, int]) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
-
-
-def _parse(file: Path) -> ast.Module:
-    stat = file.stat()
-    return _tree(file, (stat.st_mtime_ns, stat.st_size))
-
-
-def _imports(file: Path, name: str) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Module:
+    hash: str
+    imports: tuple[str, ...]
     """Names that may be modules; `from a.b import c` gives a.b and a.b.c, and the caller drops what is no file."""
-    for node in ast.walk(_parse(file)):
+
+
+def _module(file: Path) -> _Module:
+    stat = file.stat()
+    return _read(file, (stat.st_mtime_ns, stat.st_size))
+
+
+@functools.cache
+def _read(file: Path, _stamp: tuple[int, int]) -> _Module:
+    """Each module is walked once a process: a compile hashes many cards whose closures overlap."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tokens: list[str] = []
+    _tokens(tree, tokens.append)
+    return _Module(digest("".join(tokens)), tuple(_imports(file, tree)))
+
+
+def _imports(file: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -71,33 +82,30 @@ def _imports(file: Path, name: str) -> Iterator[str]:
         yield from (found for found in names if found.split(".")[0] in PACKAGES)
 
 
-def _module_hash(file: Path) -> str:
-    return digest("".join(_tokens(_parse(file))))
-
-
-def _tokens(node: object) -> Iterator[str]:
+def _tokens(node: object, emit: Callable[[str], None]) -> None:
     if isinstance(node, ast.JoinedStr):
-        yield "(JoinedStr"
+        emit("(JoinedStr")
         for part in _merged(node.values):
-            yield from _tokens(part)
-        yield ")"
+            _tokens(part, emit)
+        emit(")")
     elif isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
-        for field, value in ast.iter_fields(node):
+        emit(f"({type(node).__name__}")
+        for field in node._fields:
+            value = getattr(node, field, None)
             if field in _IGNORED or value is None or value == []:
                 continue
             if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 value = [child for child in value if not _is_text(child)]
-            yield f" {field}="
-            yield from _tokens(value)
-        yield ")"
+            emit(f" {field}=")
+            _tokens(value, emit)
+        emit(")")
     elif isinstance(node, list):
-        yield "["
+        emit("[")
         for item in node:
-            yield from _tokens(item)
-        yield "]"
+            _tokens(item, emit)
+        emit("]")
     else:
-        yield f"{type(node).__name__}:{node!r};"
+        emit(f"{type(node).__name__}:{node!r};")
 
 
 def _merged(values: list[ast.expr]) -> list[ast.expr]:
