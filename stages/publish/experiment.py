@@ -17,7 +17,8 @@ from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
-from stages.contracts.preflight_card import Preflight, PreflightResult
+from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
+from stages.contracts.reward_card import ExampleCard
 from stages.contracts.run_card import TrainCard
 
 A = TypeVar("A", bound=Artifact)
@@ -63,6 +64,7 @@ class ExperimentFiles:
     conclusions: Findings
     runs: tuple[RunFiles, ...]
     preflight: Preflight | None
+    preflight_card: PreflightCard | None
     drawings: tuple[Drawing, ...]
     conclude: ConcludeCard | None
 
@@ -84,6 +86,11 @@ class ExperimentFiles:
     def train_card(self, condition: str) -> TrainCard | None:
         """The card of a condition's first run; its other runs differ in the seed only."""
         return next((run.card for run in self.of_condition(condition) if run.card), None)
+
+    def reward_examples(self, condition: str) -> tuple[ExampleCard, ...]:
+        """Completions whose reward the author knows; they are tested before training, so only preflight's card holds them."""
+        conditions = self.preflight_card.conditions if self.preflight_card else ()
+        return next((found.reward.examples for found in conditions if found.name == condition), ())
 
     def preflight_of(self, condition: str) -> PreflightResult | None:
         results = self.preflight.results if self.preflight else ()
@@ -124,6 +131,7 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
         conclusions=read(Findings, folder.findings) if concluded or folder.findings.exists() else _nothing(card.experiment),
         runs=tuple(_run(folder.run(ref.name), ref) for ref in card.runs),
         preflight=_maybe(Preflight, folder.preflight),
+        preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stages.contracts.analysis_card import ConditionCard
+from stages.contracts.finding import Finding
 from stages.contracts.health import Detection
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
@@ -75,7 +76,7 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
                 included=sum(run.included for run in runs),
                 counted=facts.counted(facts.find(condition.name, "runs", "included")),
                 reward_moved=movement(facts, condition.name, "reward"),
-                evaluated=evaluated(experiment, facts, condition.name),
+                evaluated=tuple(facts.interval(found) for found in evaluation(experiment, facts, condition.name)),
                 zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share")),
                 truncated=facts.value(facts.find(condition.name, "truncated", "final", "share")),
             )
@@ -102,7 +103,7 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles) -> SeedR
         included=run.included,
         reasons=health.reasons if health else ("no health was measured",),
         reward_moved=movement(facts, name, "reward"),
-        evaluated=evaluated(experiment, facts, name),
+        evaluated=tuple(facts.value(found) for found in evaluation(experiment, facts, name)),
         zero_signal=facts.value(facts.find(name, "zero_signal_share", "final", "share")),
         truncated=facts.value(facts.find(name, "truncated", "final", "share")),
         nonfinite=_nonfinite(detections),
@@ -123,10 +124,9 @@ def movement(facts: Facts, subject: str, metric: str) -> Movement:
     return Movement(*(facts.value(found, decimals=digits) for found in (initial, final, change)))
 
 
-def evaluated(experiment: ExperimentFiles, facts: Facts, subject: str) -> tuple[Markup, ...]:
+def evaluation(experiment: ExperimentFiles, facts: Facts, subject: str) -> tuple[Finding | None, ...]:
     """The shared evaluation's pass shares, one a score."""
-    found = (facts.find(subject, f"evaluation.{name}.pass_share", "final", "share") for name in experiment.card.evaluation)
-    return tuple(facts.interval(finding) for finding in found)
+    return tuple(facts.find(subject, f"evaluation.{name}.pass_share", "final", "share") for name in experiment.card.evaluation)
 
 
 def _nonfinite(detections: tuple[Detection, ...]) -> str:

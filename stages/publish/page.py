@@ -47,7 +47,6 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
     bullets = summary.bullets(experiment, facts, claims, seen, rates)
     banners = summary.banners(experiment)
-    metrics = [f"evaluation.{name}.pass_share" for name in experiment.card.evaluation]
     values = {
         "card": experiment.card,
         "front_title": Markup(json.dumps(shown(experiment.card.title))),  # themes write a page's title as it is
@@ -59,7 +58,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "bullets": bullets,
         "claims": claims,
         "claims_tested": experiment.conclusions.claims_tested,
-        "untrained": [facts.interval(facts.find("untrained", metric, "final", "share", "initial")) for metric in metrics],
+        "untrained": [facts.interval(found) for found in overview.evaluation(experiment, facts, "untrained")],
         "conditions": overview.condition_rows(experiment, facts),
         "seeds": {c.name: overview.seed_rows(experiment, facts, c) for c in experiment.card.conditions},
         "drawn": pictures(experiment),

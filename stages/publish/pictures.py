@@ -18,6 +18,7 @@ _HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.
 _FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
 
 
+# by the first word of a figure's name: `evaluation` and `evaluation-tests` belong together
 _SECTIONS = {"evaluation": "conditions", "funnel": "reward", "claims": "claims"}
 
 
@@ -32,7 +33,7 @@ def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
     """Pictures by the section that shows them: `claims`, `conditions`, `reward`, and `curves` for all others."""
     found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
     for drawing in experiment.drawings:
-        section = _SECTIONS.get(drawing.figure.name, "curves")
+        section = _SECTIONS.get(drawing.figure.name.split("-")[0], "curves")
         found[section].append(Picture(drawing.figure, inlined(drawing.svg), drawing.csv.name))
     return found
 

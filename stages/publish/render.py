@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from stages.publish import numbers
-from stages.publish.text import island, shown, slug
+from stages.publish.text import shown, slug, spoken
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -24,7 +24,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(slug=slug, island=island, duration=numbers.duration, plural=_plural)
+    made.filters.update(slug=slug, spoken=spoken, plural=_plural)
     return made
 
 

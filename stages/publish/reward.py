@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stages.contracts.preflight_card import PreflightResult
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
@@ -52,7 +52,9 @@ class RewardView:
     gates: tuple[GateRow, ...]
     invert: bool
     unknown_limit: str
-    examples: int
+    examples: tuple[ExampleCard, ...]
+    expected: tuple[str, ...]
+    """What each example earns, printed."""
     preflight: PreflightResult | None
     facts_of_preflight: tuple[tuple[str, Markup], ...]
     atoms: tuple[AtomRow, ...]
@@ -65,7 +67,7 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
         card = experiment.train_card(condition.name)
         if card is None:
             continue
-        before = experiment.preflight_of(condition.name)
+        before, declared = experiment.preflight_of(condition.name), experiment.reward_examples(condition.name)
         views.append(
             RewardView(
                 condition=condition.name,
@@ -74,7 +76,8 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
                 gates=_gates(experiment, facts, condition.name, card.reward),
                 invert=card.reward.invert,
                 unknown_limit=numbers.percent(card.reward.unknown_limit),
-                examples=len(card.reward.examples),
+                examples=declared,
+                expected=tuple(setting(example.expect) for example in declared),
                 preflight=before,
                 facts_of_preflight=_measures(facts, before) if before else (),
                 atoms=_atoms(before) if before else (),
@@ -92,7 +95,7 @@ def _gates(experiment: ExperimentFiles, facts: Facts, condition: str, reward: Re
             GateRow(
                 name=gate.name,
                 kind=gate.kind,
-                settings=tuple((key, setting(value)) for key, value in gate.settings.items()),
+                settings=tuple((key, setting(value)) for key, value in gate.settings.items() if value not in (None, [], {})),
                 decides=_decides(gate, last=index == len(reward.gates) - 1),
                 place=str(origin) if origin else "",
                 funnel=tuple(_stage(facts, condition, gate.name, when) for when in ("preflight", "initial", "final")),

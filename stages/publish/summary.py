@@ -15,7 +15,7 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.ledger import Completion
 from stages.publish.numbers import plural
-from stages.publish.text import shown
+from stages.publish.text import shown, spoken
 
 
 class ClaimLine(Frozen):
@@ -169,7 +169,7 @@ def _verdicts(claims: tuple[ClaimView, ...]) -> list[Bullet]:
     lines = []
     for claim in claims:
         number = Markup(" {}.").format(claim.fact) if claim.fact else Markup("")
-        lines.append(Bullet(claim.verdict, Markup("<strong>{}</strong> {}{}").format(shown(f"{claim.word}:"), shown(claim.says), number)))
+        lines.append(Bullet(claim.verdict, Markup("<strong>{}</strong> {}{}").format(shown(f"{claim.word}:"), spoken(claim.says), number)))
     return lines
 
 

@@ -6,16 +6,11 @@ Markdown, attribute lists, emoji names, `{{ }}` and table pipes find nothing to 
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from typing import Any
-
 from markupsafe import Markup
 
 _PLAIN = re.compile(r"[^A-Za-z0-9 ,.\u00a1-\U0010ffff]")
-_RISKY = re.compile(r"[<>&{}\[\]|`\u2028\u2029]")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def shown(value: object) -> Markup:
@@ -24,6 +19,15 @@ def shown(value: object) -> Markup:
         return value
     text = visible(str(value))
     return Markup(_PLAIN.sub(lambda match: f"&#{ord(match[0])};", text))
+
+
+def spoken(text: str) -> Markup:
+    """A sentence in which `backticks` mark code, as people write them; everything else is shown letter by letter."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return shown(text)
+    written = (Markup("<code>{}</code>").format(shown(part)) if index % 2 else shown(part) for index, part in enumerate(parts))
+    return Markup("").join(written)
 
 
 def visible(text: str) -> str:
@@ -37,13 +41,6 @@ def _hidden(letter: str) -> bool:
 
 def _named(letter: str) -> str:
     return f"⟨U+{ord(letter):04X}⟩"
-
-
-def island(value: Any) -> Markup:
-    """JSON for a `<script type="application/json">`: no letter in it can end the element or be read as Markdown or a template."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    safe = _STRING.sub(lambda match: _RISKY.sub(lambda letter: f"\\u{ord(letter[0]):04x}", match[0]), text)
-    return Markup(safe)
 
 
 def slug(finding: str) -> str:

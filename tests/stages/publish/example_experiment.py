@@ -21,8 +21,8 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import ClaimWords, PageCard
-from stages.contracts.preflight_card import Atom, GateShares, Preflight, PreflightResult
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.preflight_card import Atom, GateShares, Preflight, PreflightCard, PreflightCondition, PreflightResult
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT, card_id
 
@@ -56,7 +56,7 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
     write_text(project / "data/train.jsonl", "{}\n")
     for number, ref in enumerate(refs):
         _run(folder, ref, number, hostile)
-    _preflight(folder)
+    _preflight(folder, hostile)
     claims = _claims()
     conclude = ConcludeCard(
         experiment=name,
@@ -462,7 +462,34 @@ def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard
     pq.write_table(pa.table(columns), folder.run(ref.name).completions)
 
 
-def _preflight(folder: ExperimentFolder) -> None:
+def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:
+    example = ExampleCard(completion=hostile, row={}, expect=0.0, because="not an expression")
+    card = _train_card(folder, RunRef(name="shaped-s1", condition="shaped", seed=1, target_steps=STEPS), CONDITIONS[0])
+    shaped = PreflightCondition(
+        name="shaped",
+        null_control=False,
+        reward=card.reward.model_copy(update={"examples": (example,)}),
+        data=card.data,
+        num_generations=8,
+        max_completion_length=24,
+        temperature=1.0,
+        top_p=1.0,
+    )
+    return PreflightCard(
+        experiment=folder.name,
+        model=card.model,
+        conditions=(shaped,),
+        completions=256,
+        zero_signal_below=0.6,
+        truncated_below=0.3,
+        device="cpu",
+        versions={},
+        code_hash="0" * 16,
+    )
+
+
+def _preflight(folder: ExperimentFolder, hostile: str) -> None:
+    write(folder.preflight_card, _preflight_card(folder, hostile))
     results = tuple(
         PreflightResult(
             condition=c.name,

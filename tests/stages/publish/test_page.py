@@ -86,6 +86,11 @@ def test_hyperparameters_name_their_place_and_where_conditions_differ(project: P
     assert any("learning_rate 0.0005 zero only" in row for row in rows)
 
 
+def test_reward_examples_are_shown_with_what_they_earn(project: Path) -> None:
+    text = words(written(build(project, hostile="(x*2)+3)")))
+    assert "1 reward example, tested before training Completion Earns Because (x*2)+3) 0 not an expression" in text
+
+
 def test_hostile_text_is_only_ever_text(project: Path) -> None:
     text = written(build(project))
     assert "<script" not in text and "<img" not in text and "javascript:" not in text and "{{" not in text and "{:" not in text

@@ -1,12 +1,11 @@
 import html
-import json
 import unicodedata
 
 import markdown
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.publish.text import island, shown, slug, visible
+from stages.publish.text import shown, slug, spoken, visible
 
 ANY = st.text(st.characters(), max_size=60)
 
@@ -37,18 +36,6 @@ def test_in_a_heading_it_is_still_the_same_text(text: str) -> None:
     assert made.count("<") == 2, made
 
 
-@given(st.dictionaries(ANY, st.lists(ANY), max_size=3))
-def test_an_island_is_the_same_json_and_cannot_end_its_element(value: dict[str, list[str]]) -> None:
-    value = json.loads(json.dumps(value).encode("utf-8", "replace"))
-    made = island(value)
-    assert json.loads(made) == value
-    assert "<" not in made and "{{" not in made.replace("{" + '"', "")
-
-
-def test_an_island_escapes_the_end_of_a_script() -> None:
-    assert island({"a": "</script>{{x}}"}) == '{"a":"\\u003c/script\\u003e\\u007b\\u007bx\\u007d\\u007d"}'
-
-
 def test_different_ids_have_different_anchors() -> None:
     assert slug("shaped/evaluation.tests.pass_share/final") == "passport-shaped--evaluation.tests.pass_share--final"
     assert slug("a/b") != slug("a.b")
@@ -58,3 +45,8 @@ def _characters(text: str) -> str:
     """What a browser makes of references; html.unescape drops some control characters that `visible` has named already."""
     assert all(unicodedata.category(letter) != "Cc" or letter == "\n" for letter in text)
     return html.unescape(text)
+
+
+def test_backticks_in_a_sentence_mark_code_and_nothing_else() -> None:
+    assert spoken("such as `a<b` here") == "such as <code>a&#60;b</code> here"
+    assert spoken("one ` alone") == "one &#96; alone"
