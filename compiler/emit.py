@@ -6,14 +6,14 @@ import os.path
 import re
 from collections.abc import Iterable
 
+from compiler.canonical import encoded, text
 from compiler.expand import Run
 from compiler.experiment import Experiment
 from compiler.graph import Pipeline, Stage
 from compiler.nodes import Node
 from compiler.origins import origin
 from compiler.resolve import Cards
-from stages.contracts.artifact import dump
-from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder
+from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.retry import Retry
 
@@ -35,22 +35,24 @@ def pipeline(of: Pipeline) -> str:
 def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     """Path -> text of every card of an experiment, its origins included."""
     folder = ExperimentFolder(RUNS / of.name)
-    texts = {name: dump(card) for name, card in made.train.items()}
-    files = {folder.run(run.name).card.as_posix(): _seeded(texts[run.setup.name], run.seed) for run in runs}
-    files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
-    files[folder.origins.as_posix()] = dump(_origins(of, runs, made))
+    root = folder.root.as_posix()
+    texts = {name: text(card) for name, card in made.train.items()}
+    files = {f"{root}/{run.name}/{CARD}": _seeded(texts[run.setup.name], run.seed) for run in runs}
+    files |= {(folder.root / path).as_posix(): text(card) for path, card in made.single.items()}
+    files[folder.origins.as_posix()] = _origins(of, runs, made)
     if made.model.card is not None:
-        files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
+        files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = text(made.model.card)
     return files
 
 
 def first_files(of: Experiment, runs: Iterable[Run]) -> Files:
     """Files that are written only when they do not exist: stages rewrite them."""
-    folder = ExperimentFolder(RUNS / of.name)
-    return {folder.run(run.name).retry.as_posix(): _RETRY for run in runs}
+    return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs}
 
 
-_RETRY = dump(Retry())
+_RETRY = text(Retry())
+CARD = RunFolder(RUNS).card.name
+RETRY = RunFolder(RUNS).retry.name
 
 
 def _seeded(text: str, seed: int) -> str:
@@ -58,14 +60,43 @@ def _seeded(text: str, seed: int) -> str:
     return _SEED.sub(f'\n  "seed": {seed}', text, count=1)
 
 
-def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> Origins:
-    cards = {f"{run.name}/train.card.json": {**made.train_origins[run.setup.name], "/seed": origin(run.seed_node)} for run in runs}
-    return Origins.model_construct(
-        spec=of.document.file,
-        cards={**cards, **made.single_origins},
-        claims={claim.id: origin(of.node("claims", index)) for index, claim in enumerate(of.spec.claims)},
-        conditions={name: _named(of.node("conditions", name)) for name in of.spec.conditions},
-    )
+def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> str:
+    """Canonical text of the origins. Runs of a condition differ in `/seed` only, so the rest is written once a condition."""
+    sides = {name: (_pointers(found, before=True), _pointers(found, before=False)) for name, found in made.train_origins.items()}
+    cards = {f"{run.name}/train.card.json": _origins_of_run(*sides[run.setup.name], origin(run.seed_node)) for run in runs}
+    cards |= {
+        path: encoded({key: _plain(found) for key, found in pointers.items()}, "    ") for path, pointers in made.single_origins.items()
+    }
+    claims = {claim.id: _plain(origin(of.node("claims", index))) for index, claim in enumerate(of.spec.claims)}
+    parts = {
+        "cards": "{\n" + ",\n".join(f"    {encoded(path)}: {cards[path]}" for path in sorted(cards)) + "\n  }",
+        "claims": encoded(claims, "  "),
+        "conditions": encoded({name: _plain(_named(of.node("conditions", name))) for name in of.spec.conditions}, "  "),
+        "schema": encoded(Origins.SCHEMA),
+        "spec": encoded(of.document.file),
+    }
+    return "{\n" + ",\n".join(f"  {encoded(key)}: {part}" for key, part in parts.items()) + "\n}\n"
+
+
+_SEED_POINTER = "/seed"
+
+
+def _pointers(found: dict[str, Origin], before: bool) -> list[str]:
+    """Entries that stand before, or after, that of the seed."""
+    keys = sorted(key for key in found if (key < _SEED_POINTER) == before)
+    return [_entry(key, found[key]) for key in keys]
+
+
+def _origins_of_run(before: list[str], after: list[str], seed: Origin) -> str:
+    return "{\n" + ",\n".join([*before, _entry(_SEED_POINTER, seed), *after]) + "\n    }"
+
+
+def _entry(pointer: str, found: Origin) -> str:
+    return f"      {encoded(pointer)}: {encoded(_plain(found), '      ')}"
+
+
+def _plain(found: Origin) -> dict[str, str | int | None]:
+    return {"column": found.column, "file": found.file, "layer": found.layer, "line": found.line}
 
 
 def _named(node: Node) -> Origin:

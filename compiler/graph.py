@@ -172,9 +172,10 @@ def checked(pipelines: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
                 raise GraphError(f"{out} is written by {producer[out]} and by {name}")
             producer[out] = name
     for out in producer:
-        for parent in Path(out).parents:
-            if (holder := producer.get(parent.as_posix())) is not None:
-                raise GraphError(f"{out} is written by {producer[out]} inside {parent.as_posix()}, which {holder} writes")
+        parent = out
+        while parent := parent.rpartition("/")[0]:
+            if parent in producer:
+                raise GraphError(f"{out} is written by {producer[out]} inside {parent}, which {producer[parent]} writes")
     waiting = {name: {producer[dep] for dep in stage.deps if dep in producer} for name, stage in stages.items()}
     _no_cycle(waiting)
     return found

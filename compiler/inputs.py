@@ -43,12 +43,16 @@ class DataFile:
     path: str
     sha256: str
     rows: dict[str, dict[str, Any]]
+    _tokens: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
 
     def prompt_tokens(self, prompt: str, count: int | None) -> tuple[int, int]:
         """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
         make at most one token of a byte."""
-        texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
-        return max((len(text.split()) for text in texts), default=0), max((len(text.encode()) for text in texts), default=0)
+        if (prompt, count) not in self._tokens:
+            texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
+            words, size = (max(map(measure, texts), default=0) for measure in (lambda t: len(t.split()), lambda t: len(t.encode())))
+            self._tokens[prompt, count] = words, size
+        return self._tokens[prompt, count]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def compare(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     """What `write` would do. Files of `once` differ only when they do not exist."""
     created, changed = [], []
     for path, text in files.items():
-        old = _old(Path(path))
+        old = _old(path)
         if old is None:
             created.append(path)
         elif old != text.encode():
@@ -43,20 +44,22 @@ def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     """Write what differs. Raises Rejected E401 with nothing changed when a folder cannot be written or the disk is full."""
     found = compare(files, once)
     texts = {path: files.get(path, once.get(path, "")) for path in found.differing}
-    staged: list[Path] = []
-    made: list[Path] = []
-    before: dict[Path, bytes | None] = {}
+    changed = set(found.changed)
+    staged: list[str] = []
+    known: set[str] = {""}
+    made: list[str] = []
+    before: dict[str, bytes | None] = {}
     try:
         for path, text in texts.items():
-            target = Path(path)
-            _folder(target.parent, made)
-            if target.is_dir():
+            _folder(os.path.dirname(path), known, made)
+            if os.path.isdir(path):
                 raise IsADirectoryError(21, "a folder lies where a file belongs", path)
-            staged.append(target.with_name(target.name + SUFFIX))
-            staged[-1].write_bytes(text.encode())
-        for temporary, path in zip(staged, texts, strict=True):
-            before[Path(path)] = _old(Path(path))
-            os.replace(temporary, path)
+            staged.append(path + SUFFIX)
+            with open(path + SUFFIX, "wb", buffering=0) as stream:
+                stream.write(text.encode())
+        for path in texts:
+            before[path] = _old(path) if path in changed else None
+            os.replace(path + SUFFIX, path)
     except OSError as error:
         _undo(staged, made, before)
         place = error.filename2 or error.filename or "a generated file"
@@ -76,33 +79,33 @@ def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     return found
 
 
-def _folder(folder: Path, made: list[Path]) -> None:
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir()
-        made.append(path)
+def _folder(folder: str, known: set[str], made: list[str]) -> None:
+    """Make a folder and its parents; those that were not there are remembered."""
+    if folder in known:
+        return
+    _folder(os.path.dirname(folder), known, made)
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+        made.append(folder)
+    known.add(folder)
 
 
-def _undo(staged: list[Path], made: list[Path], before: dict[Path, bytes | None]) -> None:
+def _undo(staged: list[str], made: list[str], before: dict[str, bytes | None]) -> None:
+    """Put everything back, as far as the disk allows."""
     for path, content in before.items():
-        try:
-            path.unlink() if content is None else path.write_bytes(content)
-        except OSError:
-            continue
+        with suppress(OSError):
+            os.unlink(path) if content is None else Path(path).write_bytes(content)
     for path in staged:
-        path.unlink(missing_ok=True) if path.parent.is_dir() else None
+        with suppress(OSError):
+            os.unlink(path)
     for folder in reversed(made):
-        try:
-            folder.rmdir()
-        except OSError:
-            continue
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
-def _old(path: Path) -> bytes | None:
+def _old(path: str) -> bytes | None:
     try:
-        return path.read_bytes()
+        with open(path, "rb", buffering=0) as stream:
+            return stream.read()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
