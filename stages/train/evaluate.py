@@ -46,7 +46,7 @@ def evaluate(folder: Path) -> None:
                 print(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed", flush=True)
                 continue
         adapter = None if run == experiment.untrained else run.adapter
-        kept = EVALUATIONS / f"{digest(yardstick + attempt + (file_digest(adapter) if adapter else ''))[:32]}.parquet"
+        kept = EVALUATIONS / f"{digest('|'.join([yardstick, run.name, attempt, file_digest(adapter) if adapter else '']))[:32]}.parquet"
         if not kept.exists():
             _evaluate(card, run, model, adapter, rows, attempt)
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         max_tokens=card.max_completion_length,
         temperature=card.temperature,
         top_p=card.top_p,
-        seed=card.seed,
+        seed=_sampling_seed(card, run),
     )
     if adapter is not None:
         model.base = network.unload()
@@ -106,6 +106,12 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         for place, (row, number, found) in enumerate(flat)
     ]
     write_evaluation(run.evaluation, table, list(judgements), card_id=card_id(card), attempt=attempt)
+
+
+def _sampling_seed(card: EvaluateCard, run: RunFolder) -> int:
+    """Every run draws its own samples. With one seed for all, two equal adapters would score exactly alike: the null control would
+    not move, and the interval over seeds would leave the sampling noise of the evaluation out."""
+    return int(digest(f"{card.seed}:{run.name}")[:8], 16)
 
 
 if __name__ == "__main__":
