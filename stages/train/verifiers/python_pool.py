@@ -153,7 +153,7 @@ class Pool:
         """A zygote that is young and has passed its canaries. Raises VerifierFault after STARTS failed starts."""
         fault = VerifierFault("")
         for _ in range(STARTS):
-            if self._zygote and self._zygote.jobs >= RETIRE_AFTER:
+            if self._zygote and (self._zygote.jobs >= RETIRE_AFTER or not self._zygote.alive):
                 self.close()
             try:
                 if self._zygote is None:

@@ -105,6 +105,14 @@ class PythonZygote:
         except (VerifierFault, ValueError, KeyError) as error:
             self.close()
             raise VerifierFault(f"the zygote failed: {error}") from None
+        except BaseException:  # an interrupt in the middle of a frame: nothing that follows could be trusted
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether this side still holds it; a process that has died shows at the next job."""
+        return self.process.stdin is not None and not self.process.stdin.closed
 
     def close(self) -> None:
         """End the zygote and reap it. In a fork of the process that started it, only let go of it."""

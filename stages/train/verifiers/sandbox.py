@@ -50,7 +50,7 @@ def choose() -> tuple[Tier, dict[str, str]]:
         "no sandbox holds on this machine: " + " | ".join(f"{name}: {why}" for name, why in why_not.items()),
         why="model-written code is hostile and is never run without isolation",
         fix="allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0) or seccomp filters (docker: --security-opt "
-        "seccomp=unconfined) and see site/docs/reference/gates.md",
+        "seccomp=unconfined), do not run as root of a one-user namespace, and see site/docs/reference/gates.md",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from stages.train.verifiers import python_pool, python_zygote
 from stages.train.verifiers.python_pool import Job, Pool, clean, read
-from stages.train.verifiers.python_process import Answered
+from stages.train.verifiers.python_process import Answered, PythonZygote
 
 ROOT = Path(__file__).parents[4]
 MEMORY = 512 * 2**20
@@ -199,6 +199,32 @@ def test_a_killed_zygote_is_replaced(pool):
     os.kill(first, signal.SIGKILL)
     assert values(pool, expression("x + 1000", [1])) == [1001]
     assert pool.pid != first
+
+
+def test_an_interrupt_leaves_nothing_half_said(pool):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in (0.001, 0.003, 0.01, 0.1):
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            with pytest.raises(KeyboardInterrupt):
+                pool.run([function("while True: pass", [], cpu=0.9)])
+            assert values(pool, expression(f"x + {delay}", [1])) == [1 + delay]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_starvation_is_told_from_a_time_out(tier):
+    """Seen from the zygote: the wall limit comes before the CPU limit only when the process did not get its share."""
+    zygote = PythonZygote(tier)
+    job = {"code": "while True: pass", "answer": "function", "names": ["f"], "calls": "[]", "cpu": 5.0, "memory": MEMORY}
+    _, answered = zygote.ask(job, 0.2)
+    assert answered.why == "wall" and read(function("", []), "n", answered).outcome == "unknown"
+    _, answered = zygote.ask({**job, "cpu": 0.1}, 5.0)
+    assert answered.why == "" and answered.status & 127 == signal.SIGPROF
+    zygote.close()
 
 
 def test_a_zygote_that_dies_again_and_again_is_unknown(tier):

@@ -1,0 +1,52 @@
+"""The page about gates says what the gates do: every setting with its default and meaning, every tier, every limit."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from stages.contracts.plugin import GATES, kinds, load
+from stages.train.rewards.format import PATTERN_SECONDS
+from stages.train.verifiers import isolation, python_pool, python_zygote
+
+PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(encoding="utf-8")
+
+
+def rows(settings, prefix=""):
+    """Table rows of a Settings model: setting, default, unit, meaning."""
+    found = []
+    for name, field in settings.model_fields.items():
+        default = "required" if field.is_required() else f"`{shown(field.default)}`"
+        unit = (field.json_schema_extra or {}).get("unit", "")
+        found.append(f"| `{prefix}{name}` | {default} | {unit} | {field.description} |")
+        if isinstance(field.default, BaseModel):
+            found += rows(type(field.default), f"{prefix}{name}.")
+    return found
+
+
+def shown(default):
+    if isinstance(default, BaseModel):
+        return ", ".join(f"{name}: {value}" for name, value in default)
+    if isinstance(default, tuple):
+        return str(list(default))
+    return {None: "null", True: "true", False: "false"}.get(default, default) if not isinstance(default, float) else default
+
+
+@pytest.mark.parametrize("kind", kinds(GATES))
+def test_every_setting_is_on_the_page(kind):
+    section = PAGE.split(f"\n## `{kind}`\n")[1].split("\n## ")[0]
+    for row in rows(load(GATES, kind).Settings):
+        assert row in section.splitlines(), f"site/docs/reference/gates.md needs this row:\n{row}"
+    assert section.count("\n| `") == len(rows(load(GATES, kind).Settings))
+
+
+def test_numbers_on_the_page():
+    assert f"after {PATTERN_SECONDS:g} s" in PAGE
+    assert f"more than {python_zygote.OUTPUT_BYTES // 2**20} MiB" in PAGE
+    assert f"every {python_pool.CANARY_EVERY} jobs" in PAGE
+    assert f"after {python_pool.RETIRE_AFTER} jobs" in PAGE
+    assert f"uid {isolation.UID}" in PAGE
+    for tier in isolation.TIERS:
+        assert f"**`{tier}`**" in PAGE
+    for name in python_zygote.PRELOADED.split():
+        assert name.startswith("encodings.") or f"`{name}`" in PAGE, name
