@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+
 from markupsafe import Markup
 
 _PLAIN = re.compile(r"[^A-Za-z0-9 ,.\u00a1-\U0010ffff]")
