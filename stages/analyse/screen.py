@@ -14,7 +14,7 @@ from stages.analyse.duplicates import duplicates
 from stages.analyse.health_gates import judge
 from stages.analyse.summary import series
 from stages.analyse.tables import History, read_completions, read_history
-from stages.contracts.analysis_card import RunRef, ScreenCard
+from stages.contracts.analysis_card import HealthGate, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult, Health, Signal
@@ -73,7 +73,7 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
         )
         for gate in card.gates
     )
-    reasons = _reasons(history, outcome, gates)
+    reasons = _reasons(history, outcome, card.gates, gates)
     health = Health(
         run=run.name,
         condition=run.condition,
@@ -109,18 +109,22 @@ def _detect(kind: str, settings: dict[str, object], measured: Series) -> Detecti
     return found
 
 
-def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult, ...]) -> tuple[str, ...]:
-    """Why the run does not count; () when it does."""
+def _reasons(history: History, outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...]) -> tuple[str, ...]:
+    """Why the run does not count, the cause first; () when it does. What merely follows from an unfinished run is not repeated."""
     reasons = []
     if outcome is None:
-        reasons.append("no outcome was recorded: the run was not trained here, or it was killed")
+        reasons.append("not trained: no outcome was recorded")
     elif not outcome.finished:
         reasons.append(f"the last attempt failed ({outcome.failure or 'unknown class'}) after {outcome.steps_done} steps")
-    if not history.columns:
+    elif not history.columns:
         reasons.append("nothing was logged")
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:
         reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
-    reasons += [f"gate {gate.gate}: {gate.says}" for gate in gates if not gate.passed]
+    finished = outcome is not None and outcome.finished
+    for gate, answer in zip(declared, gates, strict=True):
+        follows = not finished and (answer.passed is None or gate.rule == "complete")
+        if not answer.passed and not follows:
+            reasons.append(f"gate {answer.gate}: {answer.says}")
     return tuple(reasons)
 
 

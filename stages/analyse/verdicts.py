@@ -78,8 +78,17 @@ def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
 
 
 def _losses(found: Group) -> str:
-    lost = [f"{seed.run}: {seed.why}" for seed in found.seeds if not seed.included]
-    return f" ({'; '.join(lost)})" if lost else ""
+    """Runs by the first reason for which each is lost."""
+    lost: dict[str, list[str]] = {}
+    for run, seed in zip(found.runs, found.seeds, strict=True):
+        if not seed.included:
+            first = run.health.reasons[0] if run.health and run.health.reasons else seed.why
+            lost.setdefault(first, []).append(seed.run)
+    return f" ({'; '.join(f'{_and(runs)}: {why}' for why, runs in lost.items())})" if lost else ""
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def _subject(claim: ClaimCard) -> str:

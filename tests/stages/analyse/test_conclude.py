@@ -161,7 +161,7 @@ def test_verdicts(folder: ExperimentFolder) -> None:
     open_ = verdicts["shaped-teaches-a-lot"]  # the distance 0.05 is one standard deviation: the textbook's 17 seeds
     assert (open_.seeds_needed, open_.detectable) == (17, pytest.approx(0.1535, abs=0.001))
     void = verdicts["random-harms"]
-    assert void.why.startswith("Void: random has 2 of the 3 seeds needed (random-s3: the last attempt failed (verifier) after 7 steps")
+    assert void.why == "Void: random has 2 of the 3 seeds needed (random-s3: the last attempt failed (verifier) after 7 steps)."
     assert void.finding == f"random-vs-zero/{SHARE}/final"
 
 
@@ -273,6 +273,10 @@ def test_an_experiment_without_any_data_still_concludes(folder: ExperimentFolder
         path.unlink()
     found, verdicts = concluded(folder)
     assert {verdict.verdict for verdict in verdicts.values()} == {"void"}
+    assert verdicts["shaped-teaches"].why == (
+        "Void: shaped has 0 of the 3 seeds needed (shaped-s1, shaped-s2 and shaped-s3: not trained: no outcome was recorded); "
+        "zero has 0 of the 3 seeds needed (zero-s1, zero-s2 and zero-s3: not trained: no outcome was recorded)."
+    )
     assert found["experiment/runs/included"].value == 0
     assert found["experiment/attempts/finished"].reason == "no attempt is in the ledger"
     assert found["shaped/reward/final"].value is None

@@ -85,6 +85,14 @@ def test_persistent_from_a_step_ends_the_valid_range_before_it(tmp_path: Path) -
     assert len(history.values("reward", 1, 10)) == 7
 
 
+def test_the_valid_range_also_ends_for_steps_between_rare_gradient_rows(tmp_path: Path) -> None:
+    """Gradient norms on odd steps only, NaN from step 5: step 6 has a plausible reward and a broken policy."""
+    rows = [cell(step, "reward", step / 10) for step in range(1, 11)]
+    rows += [cell(step, "grad_norm", None if step >= 5 else 1.0, "nonfinite" if step >= 5 else "value") for step in range(1, 11, 2)]
+    write_history(tmp_path / "h.parquet", rows)
+    assert read_history(tmp_path / "h.parquet").values("reward", 1, 10).tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
 @pytest.mark.parametrize("rows", [[], None])
 def test_a_failed_run_has_no_rows_or_no_file(tmp_path: Path, rows: list[dict[str, Any]] | None) -> None:
     path = tmp_path / "h.parquet"
@@ -127,12 +135,13 @@ def test_completions_are_summed_up_per_step(tmp_path: Path) -> None:
         *(_completion(1, 1, value) for value in (0.0, 1.0, None, None)),  # a signal
         *(_completion(2, 0, value) for value in (0.5, None, None, None)),  # one known reward compares with nothing
         *(_completion(2, 1, 0.21, text, truncated=True) for text in ("a", "b", "c", "<script>")),
+        *(_completion(2, 2, None) for _ in range(4)),  # nothing is known: no signal
     ]
     write_completions(tmp_path / "c.parquet", rows, [])
     found = completions_summary(read_completions(tmp_path / "c.parquet", texts=True))
-    assert found.zero_signal == (Share(1, 1, 2), Share(2, 2, 2))
-    assert found.truncated == (Share(1, 0, 8), Share(2, 4, 8))
-    assert (found.completions, found.unknown) == (16, 5)
+    assert found.zero_signal == (Share(1, 1, 2), Share(2, 3, 3))
+    assert found.truncated == (Share(1, 0, 8), Share(2, 4, 12))
+    assert (found.completions, found.unknown) == (20, 9)
     assert [(count.step, count.reward, count.completions) for count in found.rewards] == [
         (1, 0.0, 1),
         (1, 0.5, 4),
