@@ -77,7 +77,7 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
                 invert=card.reward.invert,
                 unknown_limit=numbers.percent(card.reward.unknown_limit),
                 examples=declared,
-                expected=tuple(setting(example.expect) for example in declared),
+                expected=tuple(_earned(example, card.reward.invert) for example in declared),
                 preflight=before,
                 facts_of_preflight=_measures(facts, before) if before else (),
                 atoms=_atoms(before) if before else (),
@@ -108,6 +108,11 @@ def _stage(facts: Facts, condition: str, gate: str, when: str) -> Stage:
     reached, passed = (facts.find(condition, f"gate.{gate}.{what}", when) for what in ("reach", "pass"))
     width = round(100 * passed.value, 1) if passed and passed.value is not None else None
     return Stage(facts.counted(reached), facts.value(passed), width)
+
+
+def _earned(example: ExampleCard, invert: bool) -> str:
+    """Examples are written for the gates; an inverted reward pays the rest to 1."""
+    return setting(round(1 - example.expect if invert else example.expect, 6))
 
 
 def _decides(gate: GateCard, *, last: bool) -> str:
