@@ -95,8 +95,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
 
 
 def prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
-    """The author's interpretation as HTML; None when the spec has none."""
-    if experiment.card.prose is None:
+    """The author's interpretation as HTML; None when the spec has none, and on a profile's page: it is about the full experiment."""
+    if experiment.card.prose is None or experiment.card.profile is not None:
         return None
     path = Path(experiment.card.prose)
     try:

@@ -196,6 +196,11 @@ def test_an_unknown_reference_in_the_prose_ends_the_stage(project: Path) -> None
     assert not (folder / "page").exists()
 
 
+def test_a_profile_does_not_read_the_interpretation_of_the_full_experiment(project: Path) -> None:
+    text = words(written(build(project, profile="smoke", prose="See {{ inverted-s9/reward/final }}.\n")))
+    assert "The author's interpretation is about the full experiment" in text
+
+
 def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(project: Path) -> None:
     folder = ExperimentFolder(build(project))
     for name in ("train.card.json", "outcome.json", "health.json", "attempts.jsonl", "completions.parquet"):
