@@ -95,6 +95,14 @@ def test_collapse_refuses_a_stride_above_a_third_of_patience(every: int, state: 
     assert (found.reason == "") is (state == "looked")
 
 
+@pytest.mark.parametrize(("rows", "signals"), [(7, 0), (8, 1)])
+def test_patience_counts_steps_not_rows(rows: int, signals: int) -> None:
+    """Every second step is logged: 8 silent rows cover 15 steps, 7 cover 13."""
+    values = {step: float(11 <= step < 11 + 2 * rows) for step in range(1, 61, 2)}
+    found = collapse.detect(collapse.Settings(), series(zero_signal_share=values)).signals
+    assert [(signal.onset, signal.detected, signal.value) for signal in found] == [(11, 25, 15.0)] * signals
+
+
 # nonfinite ---------------------------------------------------------------------------------------------------------------------
 
 
