@@ -1,0 +1,46 @@
+import re
+
+import pytest
+
+from stages.contracts.finding import Finding, Verdict
+from stages.publish.claims import interval_bar
+
+
+def drawn(value: float | None, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
+    """x of each mark of a claim's bar."""
+    finding = Finding(
+        id="a/b/final", says="", subject="a", metric="b", statistic="difference", unit="share", value=value, low=low, high=high
+    )
+    verdict = Verdict(claim="c", verdict="void", why="", finding="a/b/final", direction=direction, margin=margin)  # type: ignore[arg-type]
+    text = interval_bar(finding, verdict)
+    if text is None:
+        return {}
+    patterns = {
+        "low": r'class="whisker" x1="([^"]*)"',
+        "high": r'class="whisker" [^>]*x2="([^"]*)"',
+        "value": r'class="point" cx="([^"]*)"',
+        "margin": r'<line class="margin" x1="([^"]*)"',
+        "zero": r'class="zero" x1="([^"]*)"',
+        "side": r'class="side" x="([^"]*)"',
+        "side_width": r'class="side" [^>]*width="([^"]*)"',
+    }
+    return {name: float(found[1]) for name, pattern in patterns.items() if (found := re.search(pattern, text))}
+
+
+def test_marks_lie_where_their_values_are() -> None:
+    at = drawn(0.3, 0.2, 0.4, 0.1, "above")
+    assert at["zero"] < at["margin"] < at["low"] < at["value"] < at["high"] <= 308
+    steps = [at[b] - at[a] for a, b in (("zero", "margin"), ("margin", "low"), ("low", "value"), ("value", "high"))]
+    assert steps == pytest.approx([steps[0]] * 4, abs=0.2)  # all are 0.1 apart
+
+
+def test_the_claimed_side_is_the_shaded_one() -> None:
+    above, below = drawn(0.3, 0.2, 0.4, 0.1, "above"), drawn(0.3, 0.2, 0.4, 0.1, "below")
+    assert above["side"] == above["margin"] and above["side"] + above["side_width"] == 320
+    assert below["side"] == 0 and below["side_width"] == below["margin"]
+
+
+def test_a_value_without_interval_has_no_whisker_and_no_value_has_no_bar() -> None:
+    assert "low" not in drawn(0.3, None, None, 0.1, "above")
+    assert drawn(None, None, None, 0.1, "above") == {}
+    assert drawn(0.0, None, None, 0.0, "above")["value"] == drawn(0.0, None, None, 0.0, "above")["margin"]
