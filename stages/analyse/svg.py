@@ -33,7 +33,8 @@ _STYLE = """
 {me} .bar{{stroke:var(--c);stroke-width:2.6;stroke-linecap:butt}} {me} .fill{{fill:var(--c)}}
 {me} .verdict{{stroke-width:3}} {me} .supported{{stroke:var(--pass);fill:var(--pass)}} {me} .refuted{{stroke:var(--fail);fill:var(--fail)}}
 {me} .inconclusive,{me} .void{{stroke:var(--none);fill:var(--none)}}
-{me} .pass{{fill:var(--pass)}} {me} .fail{{fill:var(--fail)}} {me} .inbar{{fill:#fff;font-weight:600;paint-order:stroke;stroke:#000;stroke-opacity:.4;stroke-width:2.5px}}
+{me} .pass{{fill:var(--pass)}} {me} .fail{{fill:var(--fail)}}
+{me} .inbar{{fill:#fff;font-weight:600;paint-order:stroke;stroke:#000;stroke-opacity:.4;stroke-width:2.5px}}
 """
 
 

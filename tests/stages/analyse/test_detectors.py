@@ -67,6 +67,13 @@ def test_binary_rewards_with_a_small_spread_have_a_signal() -> None:
     assert (found.state, found.signals) == ("looked", ())
 
 
+def test_rewards_that_are_all_unknown_are_no_reward_whatever_the_shares_say() -> None:
+    found = zero_signal.detect(zero_signal.Settings(), series(reward=dict.fromkeys(range(1, 7)), zero_signal_share={1: 0.0}))
+    (signal,) = found.signals
+    assert (signal.severity, signal.metric) == ("severe", "reward")
+    assert signal.says == "no reward: all 6 logged rewards are null, so no completion was ever scored"
+
+
 # collapse ----------------------------------------------------------------------------------------------------------------------
 
 

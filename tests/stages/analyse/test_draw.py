@@ -103,6 +103,10 @@ def test_curves_draw_each_seed_thin_and_the_mean_of_the_included_thick(folder: E
     # at step 20 seven, six and five of 8 pass; none, one and two get 0.1; one gets 0
     assert mean[20] == pytest.approx((7.0 + 6.1 + 5.2) / 24)
     assert len(mean) == 20
+    ends = {row["condition"]: float(row["value"]) for row in rows if (row["run"], row["metric"], row["step"]) == ("mean", "reward", "20")}
+    # inverted: of seed 1 one completion passes (0), six fail (0.9), one is malformed (1); of seed 3 none passes; seed 2 is left out
+    assert ends["inverted"] == pytest.approx(((0 + 6 * 0.9 + 1) / 8 + (7 * 0.9 + 1) / 8) / 2)
+    assert ends["random"] == 0.5  # the failed seed stopped at step 7 and does not cut the mean short
     assert len([row for row in rows if (row["run"], row["metric"]) == ("random-s3", "reward")]) == 7
     assert {row["counts"] for row in rows if row["run"] == "inverted-s2"} == {"false"}
 
