@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from example_experiment import build
+from example_experiment import build, copy_site
 
-from stages.contracts.stage import ROOT
 from stages.publish.page import page
 from stages.publish.site import site
 
@@ -38,7 +36,3 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         page(build(root, name="quickstart@smoke", profile="smoke"))
         site(Path("runs"))
     yield root
-
-
-def copy_site(root: Path) -> None:
-    shutil.copytree(ROOT / "site", root / "site")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,6 +113,11 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
         ),
     )
     return folder.root
+
+
+def copy_site(project: Path) -> None:
+    """The repository's `site/` in a project."""
+    shutil.copytree(ROOT / "site", project / "site")
 
 
 _SAYS = (

@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import copy_site
-from example_experiment import build
+from example_experiment import build, copy_site
 
 from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
