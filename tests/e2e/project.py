@@ -39,7 +39,7 @@ train:
   num_generations: 4
   max_completion_length: 12
   save_steps: 2
-seeds: [1, 2]
+seeds: [1, 2, 3]
 rewards:
   shaped:
     gates:
@@ -52,7 +52,7 @@ rewards:
 conditions:
   shaped: {reward: shaped, role: treatment}
   zero: {reward: {constant: 0.0}, role: null_control}
-preflight: {completions: 32, zero_signal_share: {below: 1.1}, truncated: {below: 1.1}}
+preflight: {completions: 32, zero_signal_share: {below: 1.0}, truncated: {below: 1.0}}
 health:
   profile: grpo-default
   gates: {nonfinite: not persistent, steps: complete}
@@ -68,7 +68,7 @@ claims:
     contrast: {condition: shaped, against: zero}
     statistic: final
     above: 0.05
-    needs: {seeds: 2, health: included}
+    needs: {seeds: 3, health: included}
 resources: {gpus: 0}
 """
 

@@ -14,7 +14,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.finding import Findings
 
 pytestmark = pytest.mark.e2e
-ONCE = {"shaped-s1": 1, "shaped-s2": 1, "zero-s1": 1, "zero-s2": 1}
+ONCE = {f"{condition}-s{seed}": 1 for condition in ("shaped", "zero") for seed in (1, 2, 3)}
 
 
 def test_the_first_repro_makes_everything_from_model_to_site(built):
@@ -22,7 +22,7 @@ def test_the_first_repro_makes_everything_from_model_to_site(built):
     assert all(built.attempts(name)[0].state == "finished" for name in built.runs())
     findings = read(Findings, built.experiment.findings)
     assert [verdict.claim for verdict in findings.verdicts] == ["shaped-teaches"]
-    page = (built.root / "build/site/experiments/small.html").read_text()
+    page = (built.root / "build/site/experiments/small/index.html").read_text()
     assert "The shaped reward raises the pass share." in page
     assert (built.root / "runs/_models/small/model/model.safetensors").exists()
 
@@ -45,29 +45,27 @@ def test_words_retrain_nothing_and_reach_the_page(project):
     ]
     assert project.counts() == ONCE
     assert "The graded reward raises" in project.page()
-    assert "Smaller" in (project.root / "build/site/experiments/small.html").read_text()
+    assert "Smaller" in (project.root / "build/site/experiments/small/index.html").read_text()
 
 
 def test_a_changed_learning_rate_of_one_condition_retrains_that_condition(project):
     project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {learning_rate: 2.0e-3}}")
     project.octavo("compile")
     project.repro()
-    assert project.counts() == {"shaped-s1": 2, "shaped-s2": 2, "zero-s1": 1, "zero-s2": 1}
+    assert project.counts() == {name: 2 if name.startswith("shaped") else 1 for name in ONCE}
     card = json.loads(project.run("shaped-s1").card.read_text())
     assert card["train"]["learning_rate"] == 0.002
 
 
 def test_a_new_seed_trains_only_the_new_runs(project):
-    project.edit("seeds: [1, 2]", "seeds: [1, 2, 3]")
+    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
     project.octavo("compile")
     project.repro()
-    assert project.counts() == {**ONCE, "shaped-s3": 1, "zero-s3": 1}
+    assert project.counts() == {**ONCE, "shaped-s4": 1, "zero-s4": 1}
 
 
 def test_a_killed_run_resumes_and_both_attempts_are_told(project):
-    project.edit("max_steps: 4", "max_steps: 40")
-    project.edit("seeds: [1, 2]", "seeds: [1]")
-    project.edit("needs: {seeds: 2,", "needs: {seeds: 1,")
+    project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 40}}")
     project.octavo("compile")
     dvc = subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"],
@@ -108,26 +106,20 @@ def kill_when_checkpointed(project, dvc):
     raise AssertionError("no checkpoint within two minutes")
 
 
-@pytest.mark.parametrize("words", [(), ("--keep-going",)])
-def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project, words):
+def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
     project.edit("  zero: {reward:", "  diverging: {reward: shaped, role: control, train: {learning_rate: 1.0e+30}}\n  zero: {reward:")
+    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
     project.octavo("compile")
-    output = project.repro(*words, ok=False)
+    output = project.repro("--keep-going", ok=False)
     assert "diverging-s1" in output
-    assert {name: project.attempts(name)[-1].state for name in project.runs()} == {
-        "diverging-s1": "failed",
-        "diverging-s2": "failed",
-        "shaped-s1": "finished",
-        "shaped-s2": "finished",
-        "zero-s1": "finished",
-        "zero-s2": "finished",
-    }
+    for name in project.runs():
+        assert project.attempts(name)[-1].state == ("failed" if name.startswith("diverging") else "finished")
     assert project.attempts("diverging-s1")[-1].ended.failure == "nonfinite"
     assert "diverging-s1" in project.page()
-    assert "diverging" in (project.root / "build/site/experiments/small.html").read_text()
-    project.repro(*words, ok=False)
+    assert "diverging" in (project.root / "build/site/experiments/small/index.html").read_text()
+    project.repro(ok=False)
     assert len(project.attempts("diverging-s1")) == 2, "a failed run is tried again by the next repro"
-    assert len(project.attempts("shaped-s1")) == 1
+    assert project.counts()["shaped-s1"] == 1
 
 
 def test_a_spec_error_writes_nothing(project):
