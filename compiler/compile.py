@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler import emit, graph, rules
-from compiler.diagnostics import Rejected, errors
+from compiler.diagnostics import Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
 from compiler.inputs import MODEL_SPECS, Inputs
@@ -42,7 +42,7 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if errors(problems):
         raise Rejected(problems)
-    return Compiled(found, expansion, resolve(found, expansion, inputs), tuple(problems))
+    return Compiled(found, expansion, resolve(found, expansion, inputs), tuple(in_order(problems)))
 
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:

@@ -9,6 +9,10 @@ from pathlib import Path
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
 SITE = Path("site")
+TEMPLATES = Path("stages/publish/templates")
+"""Templates are no Python, so no code hash covers them."""
+SITE_CODE = (TEMPLATES, Path("stages/publish/site.py"), Path("stages/publish/home.py"))
+"""The site stage has no card, so DVC watches its code."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def experiment(of: Wanted) -> Pipeline:
     argument = (folder.root.as_posix(),)
     healths = [run.health for run, _, _ in runs]
     evaluations = [folder.untrained.evaluation, *(run.evaluation for run, _, _ in runs)] if of.evaluation_data else []
-    histories, outcomes = [run.history for run, _, _ in runs], [run.outcome for run, _, _ in runs]
+    histories = [run.history for run, _, _ in runs]
     completions = [run.completions for run, _, _ in runs]
     stages = [
         Stage(
@@ -87,6 +91,9 @@ def experiment(of: Wanted) -> Pipeline:
             )
         )
     screened = [path for run, _, _ in runs for path in (run.history, run.completions, run.outcome)]
+    facts = [folder.findings, folder.figures, folder.preflight, folder.preflight_card, folder.conclude_card]
+    facts += [path for run, _, _ in runs for path in (run.card, run.outcome, run.completions, run.health)]
+    facts += [folder.evaluate_card, *evaluations] if of.evaluation_data else []
     prose = [of.prose] if of.prose else []
     stages += [
         Stage("screen", "stages.analyse.screen", argument, _paths(folder.screen_card, *screened), _paths(*healths), "health of every run"),
@@ -110,7 +117,7 @@ def experiment(of: Wanted) -> Pipeline:
             "page",
             "stages.publish.page",
             argument,
-            _paths(folder.page_card, folder.origins, *prose, folder.findings, folder.figures, folder.preflight, *healths, *outcomes),
+            _paths(folder.page_card, TEMPLATES, folder.origins, *prose, *facts),
             _paths(folder.page),
             "the page, with the lineage of every number",
         ),
@@ -142,7 +149,7 @@ def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
             "site",
             "stages.publish.site",
             (RUNS.as_posix(),),
-            _paths(SITE, *(folder.page for folder in folders)),
+            _paths(SITE, *SITE_CODE, *(folder.page for folder in folders)),
             _paths(built),
             "the static site of all live experiments",
             cache=False,

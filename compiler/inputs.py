@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -202,11 +203,15 @@ def _data_file(path: str) -> DataFile:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise Fault(f"line {number} of `{path}` is not a JSON object", "data is JSONL: one object a row", f"sed -n {number}p {path}")
+            raise Fault(
+                f"line {number} of `{path}` is not a JSON object",
+                "data is JSONL: one object a row, with finite numbers",
+                f"sed -n {number}p {path}",
+            )
         name = row.get("id")
         if not isinstance(name, str) or not name:
             raise Fault(
@@ -220,3 +225,10 @@ def _data_file(path: str) -> DataFile:
     if not rows:
         raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
     return DataFile(path, digest(content), rows)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

@@ -14,7 +14,7 @@ def overlay(base: Node, over: Node, layer: str) -> Node:
         for key, node in over.value.items():
             merged[key] = overlay(merged[key], node, layer) if key in merged else labelled(node, layer)
         return Node(merged, base.place, base.key, base.layer, base.over)
-    if RANK[base.layer] > RANK[layer]:
+    if RANK[base.layer] > RANK[_higher(layer, over.layer)]:
         return base
     top = labelled(over, layer)
     top.over = base
@@ -22,13 +22,17 @@ def overlay(base: Node, over: Node, layer: str) -> Node:
 
 
 def labelled(node: Node, layer: str) -> Node:
-    """A copy whose values all say which layer they come from."""
+    """A copy whose values say which layer they come from: this one, or a higher one that wrote them."""
     value = node.value
     if isinstance(value, dict):
         value = {key: labelled(inner, layer) for key, inner in value.items()}
     elif isinstance(value, list):
         value = [labelled(inner, layer) for inner in value]
-    return Node(value, node.place, node.key, layer, node.over)
+    return Node(value, node.place, node.key, _higher(layer, node.layer), node.over)
+
+
+def _higher(one: str, other: str) -> str:
+    return one if RANK[one] > RANK[other] else other
 
 
 def replaced(node: Node) -> list[Node]:

@@ -41,6 +41,7 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
     for index, use in enumerate(gates):
         place = f"{pointer}/{index}"
         found[place] = origin(use.node if use.node.key is None else Node(None, use.node.key, layer=use.node.layer))
+        found[f"{place}/name"] = found[place]
         found |= {f"{place}/{key}": origin(use.node.get(key)) for key in OWN_KEYS}
         if use.node.get("kind") is None:  # a shorthand such as {constant: 0.0}
             found |= {f"{place}/settings/{key}": origin(use.node.get(_WRITTEN_AS.get(key, key))) for key in use.card.settings}

@@ -46,7 +46,7 @@ def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     texts = {path: files.get(path, once.get(path, "")) for path in found.differing}
     changed = set(found.changed)
     staged: list[str] = []
-    known: set[str] = {""}
+    known: set[str] = {"", "/"}
     made: list[str] = []
     before: dict[str, bytes | None] = {}
     try:
@@ -55,7 +55,7 @@ def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
             if os.path.isdir(path):
                 raise IsADirectoryError(21, "a folder lies where a file belongs", path)
             staged.append(path + SUFFIX)
-            with open(path + SUFFIX, "wb", buffering=0) as stream:
+            with open(path + SUFFIX, "wb") as stream:  # buffered: a raw write may stop short on a full disk without a word
                 stream.write(text.encode())
         for path in texts:
             before[path] = _old(path) if path in changed else None

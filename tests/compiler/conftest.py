@@ -1,0 +1,46 @@
+"""A small project for the compiler's tests: `tests/compiler/project/`, copied, with the working directory in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compiler.compile import Compiled, Project, compile_all, project
+from compiler.inputs import Inputs
+from compiler.pipeline import named
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project's folder; `specs/example.yaml` is its experiment."""
+    shutil.copytree(PROJECT, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def spec() -> str:
+    """Text of the example spec."""
+    return (PROJECT / "specs/example.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def compiled(work: Path) -> Callable[..., Compiled]:
+    """Compile a spec's text to cards."""
+
+    def run(text: str, name: str = "example") -> Compiled:
+        (work / "specs" / "example.yaml").write_text(text, encoding="utf-8")
+        return compile_all([named(name)], Inputs())[0]
+
+    return run
+
+
+@pytest.fixture
+def files(compiled: Callable[..., Compiled]) -> Callable[..., Project]:
+    """Compile a spec's text to the texts of all files."""
+    return lambda text, name="example": project([compiled(text, name)], with_site=True)

@@ -1,0 +1,177 @@
+"""The `octavo` command: exit codes, what it imports, what it prints."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("pydantic", "numpy", "pandas", "dvc", "torch", "trl", "transformers", "ruamel", "compiler.commands")
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom compiler.__main__ import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "[]"
+    assert "compile" in said and "explain" in said
+
+
+def test_check_and_compile_import_neither_torch_nor_pandas(work):
+    code = (
+        "import sys\nfrom compiler.__main__ import main\nassert main(['compile']) == 0\n"
+        "print([name for name in ('torch', 'pandas', 'trl', 'transformers', 'dvc', 'numpy') if name in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=work, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ).stdout
+    assert said.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [[], ["compil"], ["compile", "--nonsense"], ["explain"]])
+def test_a_wrong_command_line_is_2(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert "usage: octavo" in capsys.readouterr().err
+
+
+def test_our_own_fault_is_3_with_a_report_and_no_traceback(work, tmp_path_factory):
+    """A gate module that breaks on import is nothing an author can repair in a spec."""
+    copy = tmp_path_factory.mktemp("copy")
+    for package in ("compiler", "stages"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "stages/train/rewards/format.py").write_text("raise RuntimeError('hf_' + 'A' * 30)\n")
+    found = subprocess.run(
+        [sys.executable, "-B", "-m", "compiler", "compile"],
+        cwd=work,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 3
+    assert "Traceback" not in found.stderr and "RuntimeError" in found.stderr and ".cache/octavo-reports/" in found.stderr
+    report = next((work / ".cache/octavo-reports").iterdir()).read_text()
+    assert "Traceback" in report and "hf_A" not in report
+    assert not (work / "runs").exists()
+
+
+def test_compile_writes_and_then_finds_nothing_to_write(work, capsys):
+    assert main(["compile"]) == 0
+    first = capsys.readouterr().out.split()
+    assert "dvc.yaml" in first and "runs/example/shaped-s1/train.card.json" in first and "runs/_models/tiny/dvc.yaml" in first
+    assert main(["compile"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["compile", "--check"]) == 0
+
+
+def test_compile_check_names_what_differs(work, capsys):
+    main(["compile"])
+    (work / "runs/example/page.card.json").write_text("{}\n")
+    capsys.readouterr()
+    assert main(["compile", "--check"]) == 1
+    found = capsys.readouterr()
+    assert found.out.split() == ["runs/example/page.card.json"]
+    assert (work / "runs/example/page.card.json").read_text() == "{}\n"
+
+
+def test_compiling_one_spec_leaves_the_top_level_alone(work, capsys):
+    assert main(["compile", "example@smoke"]) == 0
+    assert not (work / "dvc.yaml").exists() and (work / "runs/example@smoke/dvc.yaml").exists()
+
+
+def test_runs_that_left_the_spec_are_named_and_kept(work, spec, capsys):
+    main(["compile"])
+    (work / "specs/example.yaml").write_text(spec.replace("seeds: [1, 2, 3]", "seeds: [4, 2, 3]"))
+    capsys.readouterr()
+    assert main(["compile"]) == 0
+    said = capsys.readouterr().err
+    assert "runs/example/shaped-s1: no longer in the spec" in said and "runs/example/zero-s1: no longer in the spec" in said
+    assert "shaped-s2: no longer" not in said
+    assert (work / "runs/example/shaped-s1/train.card.json").exists()
+
+
+def test_explain_a_value(work, capsys):
+    assert main(["explain", "shaped-s1", "train.learning_rate"]) == 0
+    assert capsys.readouterr().out == "train.learning_rate  0.001  specs/example.yaml:16:18  (experiment)\n"
+
+
+def test_explain_shows_what_a_profile_replaced(work, spec, capsys):
+    (work / "specs/example.yaml").write_text(spec.replace("role: null_control}", "role: null_control, train: {max_steps: 20}}"))
+    assert main(["explain", "example@smoke/zero-s1", "train.max_steps"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["train.max_steps", "2", "specs/example.yaml:57:30", "(profile)"],
+        ["12", "specs/example.yaml:15:14", "(experiment,", "replaced)"],
+    ]
+
+
+def test_explain_shows_what_a_condition_replaced(work, spec, capsys):
+    (work / "specs/example.yaml").write_text(spec.replace("role: null_control}", "role: null_control, train: {max_steps: 20}}"))
+    assert main(["explain", "zero-s1", "train.max_steps"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["train.max_steps", "20", "specs/example.yaml:37:74", "(condition)"],
+        ["12", "specs/example.yaml:15:14", "(experiment,", "replaced)"],
+    ]
+
+
+def test_explain_everything(work, capsys):
+    assert main(["explain", "zero-s3"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "0.0" in rows["reward.gates.0.settings.score"] and "specs/example.yaml:37:29" in rows["reward.gates.0.settings.score"]
+    assert rows["train.top_p"].endswith("default")
+    assert "specs/example.yaml:23:15" in rows["seed"]
+    assert "constraints.txt:2:1" in rows["versions.torch"]
+
+
+def test_explain_prefers_the_experiment_to_its_profile(work, capsys):
+    (work / "specs/pipeline.yaml").write_text("- example\n- example@smoke\n")
+    assert main(["explain", "shaped-s1", "train.max_steps"]) == 0
+    assert capsys.readouterr().out.split()[1] == "12"
+
+
+def test_rewards_are_checked(work, capsys):
+    assert main(["check", "--rewards"]) == 0
+    assert "example, example@smoke: 8 runs, no errors" in capsys.readouterr().err
+
+
+def test_schema(capsys):
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["required"] == ["title", "question", "model", "data", "train", "seeds", "conditions"]
+    assert schema["additionalProperties"] is False
+    definitions = schema["$defs"]
+
+    def walk(part):
+        if isinstance(part, dict):
+            if "$ref" in part:
+                assert part["$ref"].removeprefix("#/$defs/") in definitions
+            if part.get("type") == "object" and "properties" in part:
+                for key, value in part["properties"].items():
+                    said = value if "description" in value else definitions[value["$ref"].removeprefix("#/$defs/")]
+                    assert said["description"], f"{part.get('title')}.{key} has no description"
+            for value in part.values():
+                walk(value)
+        elif isinstance(part, list):
+            for value in part:
+                walk(value)
+
+    walk(schema)
+    kinds = {gate["properties"]["kind"]["const"]: gate for gate in definitions["Gate"]["oneOf"]}
+    assert {"format", "exact_match", "python_tests", "constant", "random"} <= set(kinds)
+    assert {"pattern", "on_pass", "on_fail", "kind"} <= set(kinds["format"]["properties"])
+    assert kinds["exact_match"]["required"] == ["kind", "column"]
+    timeout = kinds["python_tests"]["properties"]["timeout"]
+    assert [option["type"] for option in timeout["anyOf"]] == ["number", "string"]
+    assert "required" not in definitions["TrainOverride"] and "learning_rate" in definitions["TrainOverride"]["properties"]
+    assert "required" not in definitions["Profile"]

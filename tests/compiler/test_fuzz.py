@@ -1,0 +1,94 @@
+"""Whatever happens to a spec, the compiler answers with files or with diagnostics, never with an exception of its own."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler.compile import compile_experiment, project
+from compiler.diagnostics import Rejected, render
+from compiler.experiment import Experiment
+from compiler.inputs import Inputs
+from compiler.pipeline import Reference
+from compiler.source import parse
+
+PATH = Path("specs/example.yaml")
+SPEC = (Path(__file__).parents[1] / "golden" / "small" / "spec.yaml").read_text(encoding="utf-8")
+INPUTS = Inputs()
+TOKENS = ["null", "true", "-1", "0", "1e300", "99999999999", "[]", "{}", "''", "'../x'", "con", "*train", "~", "5%", "60s", "0.5"]
+TOKENS += ["constant", "python_tests", "format", "shaped", "tests", '"\\u202e"', "\u00e9", "[1, 1]", "-", "a b", "x: y"]
+TOKENS += ["{a: {b: c}}", "{invert: tests}", "{kind: format}"]
+
+many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(autouse=True)
+def folder(work):
+    return work
+
+
+def compile_text(text: str, profile: str | None) -> Experiment | None:
+    """Compile; hold every diagnostic to its form."""
+    INPUTS.documents.pop(PATH.as_posix(), None)
+    lines = text.split("\n")
+    try:
+        INPUTS.documents[PATH.as_posix()] = document = parse(text.encode(), PATH.as_posix())
+        lines = document.lines
+        one = compile_experiment(Reference("example", profile, PATH), INPUTS)
+        project([one], True)
+        return one.experiment
+    except Rejected as rejected:
+        assert rejected.diagnostics
+        lines = rejected.sources.get(PATH.as_posix(), lines)
+        for found in rejected.diagnostics:
+            assert found.what and found.why and found.fix
+            if found.place is not None and found.place.file == PATH.as_posix():
+                assert 1 <= found.place.line <= len(lines)
+                assert 1 <= found.place.column <= len(lines[found.place.line - 1]) + 1
+        text = render(rejected.diagnostics, {PATH.as_posix(): lines})
+        assert "pydantic" not in text and "Traceback" not in text and "NoneType" not in text and "Input should" not in text
+        return None
+
+
+@many
+@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
+def test_values_replaced_at_random(seed, profile):
+    rng = random.Random(seed)
+    lines = SPEC.split("\n")
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(lines))
+        parts = lines[at].split(": ")
+        if len(parts) > 1:
+            index = rng.randrange(1, len(parts))
+            parts[index] = rng.choice(TOKENS) + (parts[index][-1] if parts[index][-1:] in "}]" else "")
+            lines[at] = ": ".join(parts)
+    compile_text("\n".join(lines), profile)
+
+
+@many
+@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
+def test_lines_lost_doubled_and_moved(seed, profile):
+    rng = random.Random(seed)
+    lines = SPEC.split("\n")
+    for _ in range(rng.randint(1, 4)):
+        at, to = rng.randrange(len(lines)), rng.randrange(len(lines))
+        change = rng.choice(["lose", "double", "move"])
+        if change == "double":
+            lines.insert(to, lines[at])
+        elif change == "lose":
+            lines.pop(at)
+        else:
+            lines[at] = "  " + lines[at]
+    compile_text("\n".join(lines), profile)
+
+
+@many
+@given(st.integers(0, 10**9))
+def test_characters_replaced_at_random(seed):
+    rng = random.Random(seed)
+    text = list(SPEC)
+    for _ in range(rng.randint(1, 5)):
+        text[rng.randrange(len(text))] = rng.choice("{}[]:,-#&*!|>'\"%@`\n\t \u00e9\u2028aZ0.")
+    compile_text("".join(text), None)

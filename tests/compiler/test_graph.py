@@ -1,0 +1,104 @@
+"""The stage graph: who reads and writes what, one producer a file, no circle."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from compiler.graph import GraphError, Pipeline, Stage, checked
+
+
+def stage(name: str, deps: tuple[str, ...] = (), outs: tuple[str, ...] = ()) -> Stage:
+    return Stage(name, "stages.x", ("runs/x",), deps, outs, "x")
+
+
+def pipeline(*stages: Stage) -> Pipeline:
+    return Pipeline(Path("runs/x/dvc.yaml"), "specs/x.yaml", stages)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ((stage("a", outs=("f",)), stage("b", outs=("f",))), "f is written by"),
+        ((stage("a", outs=("d",)), stage("b", outs=("d/f",))), "inside d"),
+        ((stage("a", deps=("two",), outs=("one",)), stage("b", deps=("one",), outs=("two",))), "wait for each other"),
+        ((stage("a", deps=("one",), outs=("one",)),), "wait for each other"),
+        ((stage("a"), stage("a")), "one name"),
+    ],
+)
+def test_broken_graphs_are_refused(stages, message):
+    with pytest.raises(GraphError, match=message):
+        checked([pipeline(*stages)])
+
+
+def test_the_stages_of_an_experiment(files, spec):
+    made = files(spec).files
+    stages = YAML(typ="safe").load(made["runs/example/dvc.yaml"])["stages"]
+    trained = [f"train-{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)]
+    assert list(stages) == ["preflight", *trained, "evaluate", "screen", "conclude", "draw", "page"]
+    train = stages["train-zero-s2"]
+    assert train == {
+        "desc": "condition zero, seed 2",
+        "cmd": "python -m stages.train.grpo runs/example/zero-s2",
+        "wdir": "../..",
+        "deps": [
+            "runs/example/zero-s2/train.card.json",
+            "runs/example/zero-s2/retry.json",
+            "runs/example/preflight/zero.permission.json",
+            "runs/_models/tiny/model",
+            "data/train.jsonl",
+        ],
+        "outs": [f"runs/example/zero-s2/{name}" for name in ("outcome.json", "history.parquet", "completions.parquet", "adapter")],
+    }
+    assert (
+        "runs/example/zero-s3/adapter" in stages["evaluate"]["deps"]
+        and "runs/example/untrained/evaluation.parquet" in stages["evaluate"]["outs"]
+    )
+    assert stages["screen"]["outs"] == [f"runs/example/{name.removeprefix('train-')}/health.json" for name in trained]
+    assert "runs/example/origins.json" in stages["page"]["deps"]
+    assert [path for stage in stages.values() for path in stage["deps"] if path.endswith("attempts.jsonl")] == []
+
+
+def test_nothing_but_its_card_and_inputs_reruns_training(files, spec):
+    """No train stage depends on a file of analysis or publishing, on the page's words or on places in the spec."""
+    stages = YAML(typ="safe").load(files(spec).files["runs/example/dvc.yaml"])["stages"]
+    for name, found in stages.items():
+        if name.startswith("train-"):
+            assert not [path for path in found["deps"] if "analysis" in path or "page" in path or "origins" in path]
+
+
+def test_the_top_level_brings_everything_up_to_date(files, spec):
+    stages = YAML(typ="safe").load(files(spec).files["dvc.yaml"])["stages"]
+    assert list(stages) == ["site", "complete"]
+    assert stages["site"]["deps"] == ["site", "runs/example/page"] and stages["site"]["outs"] == [{"build/site": {"cache": False}}]
+    assert stages["complete"]["deps"][0] == "build/site" and len(stages["complete"]["deps"]) == 7
+
+
+def test_prose_is_a_dependency_of_the_page_when_it_exists(files, spec, work):
+    (work / "specs/example.md").write_text("words\n")
+    stages = YAML(typ="safe").load(files(spec).files["runs/example/dvc.yaml"])["stages"]
+    assert "specs/example.md" in stages["page"]["deps"]
+
+
+def test_no_evaluation_no_stage(files, spec):
+    text = spec[: spec.index("evaluation:\n  scores")] + spec[spec.index("profiles:") :]
+    stages = YAML(typ="safe").load(files(text).files["runs/example/dvc.yaml"])["stages"]
+    assert "evaluate" not in stages and not [path for path in stages["conclude"]["deps"] if "evaluation" in path]
+
+
+def test_dvc_reads_the_pipelines(files, spec, work):
+    """DVC itself loads what was written, and finds every stage."""
+    made = files(spec)
+    for path, text in {**made.files, **made.once}.items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_text(text)
+    (work / "site").mkdir()
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    subprocess.run([*dvc, "init", "-q"], cwd=work, check=True)
+    listing = [*dvc, "stage", "list", "--all", "--name-only"]
+    listed = subprocess.run(listing, cwd=work, check=True, capture_output=True, text=True).stdout.split()
+    assert len(listed) == 2 + 1 + 12
+    assert "runs/example/dvc.yaml:train-shaped-s1" in listed and "site" in listed and "runs/_models/tiny/dvc.yaml:pretrain" in listed

@@ -1,0 +1,125 @@
+"""What must not change when something else does. Specs are rewritten at random and compiled for real."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler.compile import compile_experiment, project
+from compiler.inputs import Inputs
+from compiler.pipeline import Reference
+from compiler.source import parse
+
+SPEC = (Path(__file__).parents[1] / "golden" / "small" / "spec.yaml").read_text(encoding="utf-8")
+VALUE = parse(SPEC.encode(), "specs/example.yaml").root.plain()
+PATH = Path("specs/example.yaml")
+INPUTS = Inputs()
+"""Data files, models and code hashes are the same for every example, so they are read once."""
+
+many = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(autouse=True)
+def folder(work):
+    return work
+
+
+def cards(value: object, profile: str | None = None) -> dict[str, str]:
+    """Texts of all cards and pipelines; JSON is YAML."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    INPUTS.documents.pop(PATH.as_posix(), None)
+    INPUTS.documents[PATH.as_posix()] = parse(text.encode(), PATH.as_posix())
+    one = compile_experiment(Reference("example", profile, PATH), INPUTS)
+    return {path: content for path, content in project([one], True).files.items() if not path.endswith("origins.json")}
+
+
+def shuffled(value, rng, keep=("conditions",), key=None):
+    if isinstance(value, dict):
+        names = list(value)
+        if key not in keep:
+            rng.shuffle(names)
+        return {name: shuffled(value[name], rng, keep, name) for name in names}
+    return [shuffled(item, rng, keep) for item in value] if isinstance(value, list) else value
+
+
+@many
+@given(st.integers(0, 10**6))
+def test_the_order_of_keys_changes_no_file(seed):
+    assert cards(shuffled(VALUE, random.Random(seed))) == cards(VALUE)
+
+
+@many
+@given(st.integers(0, 10**6))
+def test_the_order_of_conditions_changes_no_train_card(seed):
+    mixed = cards(shuffled(VALUE, random.Random(seed), keep=()))
+    assert train_cards(mixed) == train_cards(cards(VALUE))
+
+
+def train_cards(files: dict[str, str]) -> dict[str, str]:
+    return {path: text for path, text in files.items() if path.endswith("train.card.json")}
+
+
+@many
+@given(st.sampled_from(["control", "treatment"]), st.floats(1e-6, 1e-2), st.integers(0, 6))
+def test_another_condition_changes_no_other_run(role, rate, place):
+    conditions = list(VALUE["conditions"].items())
+    conditions.insert(place, ("another", {"reward": "tests", "role": role, "train": {"learning_rate": rate}}))
+    before, after = train_cards(cards(VALUE)), train_cards(cards({**VALUE, "conditions": dict(conditions)}))
+    assert {path: after[path] for path in before} == before
+    assert sorted(path.split("/")[2] for path in set(after) - set(before)) == ["another-s42", "another-s7", "another-s99"]
+
+
+@many
+@given(st.lists(st.integers(100, 10**6), unique=True, min_size=1, max_size=3))
+def test_more_seeds_change_no_other_run(seeds):
+    before, after = train_cards(cards(VALUE)), train_cards(cards({**VALUE, "seeds": [*VALUE["seeds"], *seeds]}))
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(before) + 6 * len(seeds)
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn", "Zl", "Zp"]), min_size=1, max_size=60).filter(str.strip)
+
+
+@many
+@given(WORDS, WORDS, WORDS)
+def test_words_change_only_the_page(title, question, says):
+    value = {**VALUE, "title": title, "question": question, "claims": [{**claim, "says": says} for claim in VALUE["claims"]]}
+    before, after = cards(VALUE), cards(value)
+    assert {path for path in before if before[path] != after[path]} <= {"runs/example/page.card.json"}
+
+
+def test_comments_and_empty_lines_change_nothing():
+    text = "# first\n\n" + SPEC.replace("\nseeds:", "\n\n\n# why these\nseeds:")
+    assert cards(text) == cards(SPEC)
+
+
+def test_a_learning_rate_changes_the_runs_of_its_condition_only():
+    before, after = cards(SPEC), cards(SPEC.replace("learning_rate: 2e-5", "learning_rate: 3e-5"))
+    changed = {path for path in before if before[path] != after[path]}
+    assert changed == {f"runs/example/slow-s{seed}/train.card.json" for seed in (7, 42, 99)}
+
+
+def test_a_reward_example_changes_the_preflight_only():
+    before, after = cards(SPEC), cards(SPEC.replace("expect: 1, because: right", "expect: 0.9, because: right"))
+    assert {path for path in before if before[path] != after[path]} == {"runs/example/preflight/preflight.card.json"}
+
+
+def test_a_reason_in_an_example_changes_nothing():
+    assert cards(SPEC) == cards(SPEC.replace("because: right", "because: another reason"))
+
+
+def test_a_claim_changes_conclude_and_page_only():
+    before, after = cards(SPEC), cards(SPEC.replace("below: 10%", "below: 20%"))
+    assert {path for path in before if before[path] != after[path]} == {"runs/example/analysis/conclude.card.json"}
+
+
+def test_health_changes_the_screen_only():
+    before, after = cards(SPEC), cards(SPEC.replace("below: 0.95", "below: 0.9"))
+    assert {path for path in before if before[path] != after[path]} == {"runs/example/analysis/screen.card.json"}
+
+
+def test_no_card_holds_a_path_of_this_machine(work):
+    assert all(str(work) not in text and str(Path.home()) not in text for text in cards(VALUE).values())

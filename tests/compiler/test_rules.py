@@ -1,0 +1,146 @@
+"""Cross-field rules: where the golden texts show one case each, these show the borders."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler.diagnostics import Rejected
+from compiler.rules_training import _whole_groups
+
+
+def codes(compiled, text, name="example") -> list[str]:
+    """Codes of errors, or of warnings when there are no errors."""
+    try:
+        return [found.code for found in compiled(text, name).warnings]
+    except Rejected as rejected:
+        return [found.code for found in rejected.diagnostics]
+
+
+def test_the_example_is_clean(compiled, spec):
+    assert codes(compiled, spec) == []
+    assert codes(compiled, spec, "example@smoke") == []
+
+
+@given(st.integers(1, 64), st.integers(1, 12), st.integers(2, 64))
+def test_every_fix_for_groups_works(per_device, accumulation, group):
+    if per_device * accumulation % group == 0:
+        return
+    said = _whole_groups(per_device, accumulation, group)
+    steps = re.findall(r"`(?:gradient_accumulation_steps: )?(\d+)` \(batch (\d+)\)", said)
+    assert steps
+    for step, batch in steps:
+        assert int(step) * per_device == int(batch) and int(batch) % group == 0
+    for size in re.findall(r"num_generations: (\d+)", said):
+        assert per_device * accumulation % int(size) == 0 and int(size) >= 2
+
+
+def test_fixes_for_huge_numbers_are_found_at_once():
+    assert "gradient_accumulation_steps" in _whole_groups(999_999_937, 10**9, 10**15)
+
+
+@pytest.mark.parametrize(("steps", "expected"), [("4", []), ("12", []), ("13", ["W303"])])
+def test_save_steps(compiled, spec, steps, expected):
+    assert codes(compiled, spec.replace("save_steps: 4", f"save_steps: {steps}")) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [("46", []), ("47", ["W305"]), ("60", ["W305"]), ("61", ["E309"])],
+)
+def test_context_of_64_with_prompts_of_4_words_and_18_bytes(compiled, spec, length, expected):
+    assert codes(compiled, spec.replace("max_completion_length: 16", f"max_completion_length: {length}")) == expected
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        ("{below: 100%}", []),
+        ("{below: 1.01}", ["E315"]),
+        ("{below: 0}", ["E315"]),
+        ("{above: 0}", []),
+        ("{above: 1}", ["E315"]),
+        ("{above: -0.1}", ["E315"]),
+    ],
+)
+def test_bounds_of_shares(compiled, spec, bound, expected):
+    assert codes(compiled, spec.replace("truncated: {below: 50%}", f"truncated: {bound}")) == expected
+
+
+def test_bounds_of_other_metrics_are_free(compiled, spec):
+    assert codes(compiled, spec.replace("truncated: {below: 50%}", "grad_norm: {below: 100}, gate.tests.unknown_share: {below: 1%}")) == []
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ("metric: reward\n    condition: shaped", []),
+        ("metric: reward\n    contrast: {condition: shaped, against: zero}", ["E308"]),
+        ("metric: group_range\n    contrast: {condition: shaped, against: zero}", ["E308"]),
+        ("metric: reward\n    statistic: change\n    contrast: {condition: shaped, against: zero}", []),
+        ("metric: reward\n    statistic: change\n    contrast: {condition: zero, against: shaped}", ["E308"]),
+        ("metric: completion_tokens\n    contrast: {condition: shaped, against: zero}", []),
+        ("metric: gate.tests.pass_share\n    condition: shaped", []),
+        ("metric: gate.tests.pass_share\n    condition: zero", ["E305"]),
+        ("metric: evaluation.tests.seconds\n    condition: shaped", ["E305"]),
+        ("metric: evaluation.format.score\n    condition: shaped", ["E305"]),
+        ("metric: loss of hope\n    condition: shaped", ["E305"]),
+    ],
+)
+def test_metrics_of_claims(compiled, spec, claim, expected):
+    text = spec.replace("metric: evaluation.tests.pass_share\n    contrast: {condition: shaped, against: zero}", claim)
+    assert text == spec or codes(compiled, text) == expected
+
+
+def test_equal_rewards_may_be_compared(compiled, spec):
+    text = spec.replace("conditions:\n", "conditions:\n  slow: {reward: shaped, role: treatment, train: {learning_rate: 1e-5}}\n")
+    text = text.replace("metric: evaluation.tests.pass_share", "metric: reward").replace("against: zero", "against: slow")
+    assert codes(compiled, text) == []
+
+
+def test_a_profile_may_have_too_few_seeds_for_its_claims(compiled, spec):
+    text = spec.replace("seeds: [1, 2, 3]", "seeds: [1, 2]")
+    assert codes(compiled, text) == ["E306"]
+    assert codes(compiled, spec, "example@smoke") == []
+
+
+def test_an_error_of_a_profile_points_into_the_profile(compiled, spec):
+    with pytest.raises(Rejected) as caught:
+        compiled(spec.replace("max_steps: 2, save_steps: 1}", "max_steps: 2, save_steps: 1, num_generations: 3}"), "example@smoke")
+    found = caught.value.diagnostics[0]
+    assert found.code == "E304" and found.place.line == 57
+
+
+def test_one_score_for_two_equal_gates(compiled, spec):
+    """Rewards may share a gate; only different settings are ambiguous, not different decisions."""
+    twice = "  strict:\n    gates: [{tests: {kind: python_tests, answer: expression, arguments: [x], timeout: 1000ms, on_fail: 0}}]\n"
+    text = spec.replace("conditions:\n", f"{twice}\nconditions:\n  strict: {{reward: strict, role: control}}\n")
+    assert codes(compiled, text) == ["W301"]
+
+
+def test_a_condition_with_data_of_its_own_needs_the_rows_of_its_examples(compiled, spec, work):
+    (work / "data/other.jsonl").write_text('{"id": "row-1", "prompt": "a\\n", "tests": []}\n')
+    text = spec.replace("conditions:\n", "conditions:\n  other: {reward: shaped, role: control, data: {train: {path: data/other.jsonl}}}\n")
+    assert codes(compiled, text) == ["E312", "E312"]
+
+
+def test_errors_come_in_file_order_and_warnings_with_them(compiled, spec):
+    text = spec.replace("save_steps: 4", "save_steps: 40").replace("against: zero", "against: zeros").replace("rows: 4", "rows: 5")
+    assert codes(compiled, text) == ["E317", "W303", "E302"]
+
+
+def test_sharing_one_block_through_an_anchor(compiled, spec):
+    text = spec.replace("  shaped:\n    gates:", "  shaped: &r\n    gates:").replace("conditions:\n", "  again: *r\n\nconditions:\n", 1)
+    text = text.replace("  zero: {", "  again: {reward: again, role: control}\n  zero: {")
+    assert codes(compiled, text) == []
+
+
+SECRETS = ("wandb-" + "a1" * 20, "key " + "0f" * 20, "sk-" + "a" * 24, "ghp_" + "b" * 36, "-----BEGIN RSA PRIVATE KEY-----")
+
+
+@pytest.mark.parametrize("value", SECRETS)
+def test_secrets_wherever_they_stand(compiled, spec, value):
+    assert "E318" in codes(compiled, spec.replace("tags: [example]", f"tags: [{value!r}]"))
+    assert "E318" in codes(compiled, spec.replace("owner: octavo", f"{value!r}: x"))
+    assert "E318" in codes(compiled, spec.replace("expect: 1.0}", f"expect: 1.0, because: {value!r}}}"))

@@ -1,0 +1,101 @@
+"""All or nothing: what a refused, interrupted or impossible write leaves on disk."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.diagnostics import Rejected
+from compiler.write import SUFFIX, compare, write
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def snapshot() -> dict[str, bytes | None]:
+    return {path.as_posix(): path.read_bytes() if path.is_file() else None for path in Path().rglob("*")}
+
+
+def test_only_what_differs_is_written():
+    write({"a/one": "1\n", "a/two": "2\n"}, {})
+    stamps = {name: os.stat(name).st_mtime_ns for name in ("a/one", "a/two")}
+    found = write({"a/one": "1\n", "a/two": "changed\n", "b/three": "3\n"}, {})
+    assert (found.created, found.changed, found.unchanged) == (("b/three",), ("a/two",), 1)
+    assert os.stat("a/one").st_mtime_ns == stamps["a/one"]
+    assert Path("a/two").read_text() == "changed\n" and Path("b/three").read_text() == "3\n"
+
+
+def test_files_of_stages_are_written_once():
+    write({}, {"run/retry.json": "first\n"})
+    Path("run/retry.json").write_text("a stage was here\n")
+    assert compare({}, {"run/retry.json": "first\n"}).differing == ()
+    write({}, {"run/retry.json": "first\n"})
+    assert Path("run/retry.json").read_text() == "a stage was here\n"
+
+
+def test_compare_writes_nothing():
+    assert compare({"a/one": "1\n"}, {"b": "2\n"}).differing == ("a/one", "b")
+    assert snapshot() == {}
+
+
+@pytest.mark.parametrize("obstacle", ["file for a folder", "folder for a file"])
+def test_an_obstacle_leaves_everything_as_it_was(obstacle):
+    write({"a/one": "1\n"}, {})
+    if obstacle == "file for a folder":
+        Path("z").write_text("here\n")
+    else:
+        Path("z/last").mkdir(parents=True)
+    before = snapshot()
+    with pytest.raises(Rejected) as caught:
+        write({"a/one": "changed\n", "b/c/new": "new\n", "z/last": "x\n"}, {})
+    assert [found.code for found in caught.value.diagnostics] == ["E401"]
+    assert "z" in caught.value.diagnostics[0].what
+    assert snapshot() == before
+
+
+def test_a_full_disk_leaves_everything_as_it_was():
+    """A limit on file size stands for the full disk: the third file does not fit."""
+    write({"a/one": "old\n"}, {})
+    before = snapshot()
+    code = (
+        "from compiler.write import write\nfrom compiler.diagnostics import Rejected\n"
+        "try:\n    write({'a/one': 'new\\n', 'b/two': '2\\n', 'c/big': 'x' * 100_000}, {})\n"
+        "except Rejected as error:\n    print(error.diagnostics[0].code, error.diagnostics[0].what)\n"
+    )
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run([sys.executable, "-B", "-c", code], preexec_fn=limit, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("E401 cannot write")
+    assert snapshot() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/1").exists(), reason="needs a place nobody can write to")
+def test_a_folder_that_cannot_be_written():
+    with pytest.raises(Rejected) as caught:
+        write({"/proc/octavo/file": "x"}, {})
+    assert caught.value.diagnostics[0].code == "E401"
+
+
+def test_no_temporary_file_stays():
+    write({"a/one": "1\n", "a/two": "2\n"}, {"a/three": "3\n"})
+    assert not list(Path().rglob(f"*{SUFFIX}"))
+    assert oct(os.stat("a/one").st_mode & 0o777) == oct(0o666 & ~umask())
+
+
+def umask() -> int:
+    found = os.umask(0)
+    os.umask(found)
+    return found
