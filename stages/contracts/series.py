@@ -94,7 +94,7 @@ def first_above(shares: Sequence[Share], limit: float, window: int) -> Span | No
             k, n, start = k - ordered[start].k, n - ordered[start].n, start + 1
         whole = share.step - window + 1 >= begin or share.step == end
         if whole and n and k / n > limit:
-            onset = next(inside.step for inside in ordered[start:] if inside.k > limit * inside.n)
+            onset = next((inside.step for inside in ordered[start:] if inside.k > limit * inside.n), ordered[start].step)
             return Span(ordered[start].step, share.step, k, n, onset)
     return None
 
