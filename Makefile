@@ -30,7 +30,7 @@ demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experim
 	@octavo compile
 	@dvc repro
 	@echo
-	@echo "The page:   build/site/experiments/quickstart.html   (open it in a browser; it works from the file system)"
+	@echo "The page:   build/site/experiments/quickstart/index.html   (open it in a browser; it works from the file system)"
 	@echo "The site:   make serve, then http://localhost:$(PORT)/"
 	@echo "The way back of a number:   $(BIN)/octavo trace quickstart shaped-vs-zero/evaluation.tests.pass_share/final"
 
