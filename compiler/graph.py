@@ -58,15 +58,26 @@ class GraphError(Exception):
     """The compiler's own fault: two stages write one file, or a stage waits for itself."""
 
 
+_RUN = RunFolder(Path())
+"""Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
+
+
 def experiment(of: Wanted) -> Pipeline:
     """The stages of one experiment, in the order in which a reader follows them."""
     folder = ExperimentFolder(RUNS / of.name)
-    runs = [(folder.run(name), condition, seed) for name, condition, seed in of.runs]
-    argument = (folder.root.as_posix(),)
-    healths = [run.health for run, _, _ in runs]
-    evaluations = [folder.untrained.evaluation, *(run.evaluation for run, _, _ in runs)] if of.evaluation_data else []
-    histories = [run.history for run, _, _ in runs]
-    completions = [run.completions for run, _, _ in runs]
+    root = folder.root.as_posix()
+    argument = (root,)
+    names = [name for name, _, _ in of.runs]
+
+    def of_runs(*files: Path) -> list[str]:
+        return [f"{root}/{name}/{file}" for name in names for file in map(Path.as_posix, files)]
+
+    healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
+    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluation_data else []
+    prose = [of.prose] if of.prose else []
+    facts: list[Path | str] = [folder.findings, folder.figures, folder.preflight, folder.preflight_card, folder.conclude_card]
+    facts += of_runs(_RUN.card, _RUN.outcome, _RUN.completions, _RUN.health)
+    facts += [folder.evaluate_card, *evaluations] if of.evaluation_data else []
     stages = [
         Stage(
             "preflight",
@@ -76,32 +87,33 @@ def experiment(of: Wanted) -> Pipeline:
             _paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
             "each condition's reward on completions of the untrained model",
         ),
-        *(_train(folder, run, condition, seed, of) for run, condition, seed in runs),
+        *(_train(folder, *run, of) for run in of.runs),
     ]
     if of.evaluation_data:
-        tested = [path for run, _, _ in runs for path in (run.adapter, run.outcome)]
         stages.append(
             Stage(
                 "evaluate",
                 "stages.train.evaluate",
                 argument,
-                _paths(folder.evaluate_card, of.evaluation_data, of.model_path, *tested),
+                _paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(_RUN.adapter, _RUN.outcome)),
                 _paths(*evaluations),
                 "shared evaluation of the untrained model and every run",
             )
         )
-    screened = [path for run, _, _ in runs for path in (run.history, run.completions, run.outcome)]
-    facts = [folder.findings, folder.figures, folder.preflight, folder.preflight_card, folder.conclude_card]
-    facts += [path for run, _, _ in runs for path in (run.card, run.outcome, run.completions, run.health)]
-    facts += [folder.evaluate_card, *evaluations] if of.evaluation_data else []
-    prose = [of.prose] if of.prose else []
     stages += [
-        Stage("screen", "stages.analyse.screen", argument, _paths(folder.screen_card, *screened), _paths(*healths), "health of every run"),
+        Stage(
+            "screen",
+            "stages.analyse.screen",
+            argument,
+            _paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome)),
+            _paths(*healths),
+            "health of every run",
+        ),
         Stage(
             "conclude",
             "stages.analyse.conclude",
             argument,
-            _paths(folder.conclude_card, folder.preflight, *histories, *completions, *evaluations, *healths),
+            _paths(folder.conclude_card, folder.preflight, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
             _paths(folder.findings),
             "findings and verdicts",
         ),
@@ -142,7 +154,7 @@ def base_model(name: str, spec: str) -> Pipeline:
 def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
     """The top level: the site of all live experiments, then a check that every run is finished."""
     folders = [ExperimentFolder(RUNS / of.name) for of in experiments]
-    healths = [ExperimentFolder(RUNS / of.name).run(name).health for of in experiments for name, _, _ in of.runs]
+    healths = [f"{RUNS.as_posix()}/{of.name}/{name}/{_RUN.health.as_posix()}" for of in experiments for name, _, _ in of.runs]
     built = BUILD / "site"
     stages = [
         Stage(
@@ -207,13 +219,15 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
         raise GraphError(f"stages wait for each other: {', '.join(sorted(name for name, count in missing.items() if count))}")
 
 
-def _train(folder: ExperimentFolder, run: RunFolder, condition: str, seed: int, of: Wanted) -> Stage:
+def _train(folder: ExperimentFolder, name: str, condition: str, seed: int, of: Wanted) -> Stage:
+    root = f"{folder.root.as_posix()}/{name}"
+    given, made = (_RUN.card, _RUN.retry), (_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
     return Stage(
-        f"train-{run.name}",
+        f"train-{name}",
         "stages.train.grpo",
-        (run.root.as_posix(),),
-        _paths(run.card, run.retry, folder.permission(condition), of.model_path, of.train_data[condition]),
-        _paths(run.outcome, run.history, run.completions, run.adapter),
+        (root,),
+        _paths(*(f"{root}/{file}" for file in given), folder.permission(condition), of.model_path, of.train_data[condition]),
+        tuple(f"{root}/{file}" for file in made),
         f"condition {condition}, seed {seed}",
     )
 

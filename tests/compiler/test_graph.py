@@ -72,7 +72,8 @@ def test_nothing_but_its_card_and_inputs_reruns_training(files, spec):
 def test_the_top_level_brings_everything_up_to_date(files, spec):
     stages = YAML(typ="safe").load(files(spec).files["dvc.yaml"])["stages"]
     assert list(stages) == ["site", "complete"]
-    assert stages["site"]["deps"] == ["site", "runs/example/page"] and stages["site"]["outs"] == [{"build/site": {"cache": False}}]
+    assert {"site", "stages/publish/templates", "runs/example/page"} <= set(stages["site"]["deps"])
+    assert stages["site"]["outs"] == [{"build/site": {"cache": False}}]
     assert stages["complete"]["deps"][0] == "build/site" and len(stages["complete"]["deps"]) == 7
 
 
