@@ -10,7 +10,8 @@ from pathlib import Path
 from compiler.compile import Compiled, compile_all, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.inputs import Inputs
-from compiler.pipeline import LIVE, Reference, everything, live, named
+from compiler.pipeline import LIVE, Reference, every_spec, live, named
+from compiler.source import has_c_parser
 from compiler.write import compare, write
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
@@ -20,6 +21,8 @@ from stages.contracts.layout import RUNS
 def run(options: argparse.Namespace) -> int:
     """The command that `options` names; a rejected input is shown and gives 1."""
     inputs = Inputs()
+    if not has_c_parser():
+        print("note: ruamel.yaml.clib is not installed, so specs are read ten times slower: pip install ruamel.yaml.clib", file=sys.stderr)
     commands: dict[str, Callable[[argparse.Namespace, Inputs], int]] = {
         "check": check,
         "compile": compile_,
@@ -36,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace, inputs: Inputs) -> int:
     """Say what is wrong with specs and all their profiles. Writes nothing."""
-    references = _with_profiles([named(text) for text in options.specs] or everything(), inputs)
+    references = _with_profiles([named(text) for text in options.specs] or every_spec(), inputs)
     if not options.specs and LIVE.exists():
         live(inputs)
     compiled = compile_all(references, inputs)

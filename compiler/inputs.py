@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.diagnostics import Rejected, nearest
-from compiler.names import PATH
+from compiler.names import PATH, SLUG
 from compiler.nodes import Document
 from compiler.parse import validated
 from compiler.source import read
@@ -145,7 +145,7 @@ class Inputs:
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
-        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml"))
+        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
         if name not in known:
             meant = nearest(name, known)
             raise Fault(

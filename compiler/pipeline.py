@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,11 +88,28 @@ def everything() -> list[Reference]:
     return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path != LIVE]
 
 
+def every_spec() -> list[Reference]:
+    """Every spec in specs/. Raises Rejected E113 when there is none, and E206 or E207 for files with other names."""
+    found = everything()
+    if not found:
+        fix = "cd to the folder that holds specs/" if not SPECS.is_dir() else "start from the quickstart's spec"
+        raise Rejected([Diagnostic("E113", "no spec in specs/ of this folder", why="octavo runs in the project's root", fix=fix)])
+    problems = [problem for reference in found if (problem := _slug_problem(reference.stem, Place(reference.path.as_posix(), 1, 1)))]
+    if problems:
+        raise Rejected(problems)
+    return found
+
+
 def named(text: str, place: Place | None = None) -> Reference:
     """`quickstart`, `quickstart@smoke`, `specs/quickstart.yaml` or `specs/quickstart.yaml@smoke`. Raises Rejected E321, E206 or E207."""
     name, at, profile = text.partition("@")
-    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
-    problem = _slug_problem(path.stem, place)
+    path = SPECS / f"{name}.yaml"
+    if name.endswith(".yaml"):
+        path = Path(os.path.relpath(name))
+        problem = None if path.parent == SPECS else _elsewhere(path, place)
+    else:
+        problem = _slug_problem(name, place)
+    problem = problem or _slug_problem(path.stem, place)
     if problem:
         raise Rejected([problem])
     if not path.is_file():
@@ -109,6 +127,16 @@ def named(text: str, place: Place | None = None) -> Reference:
             ]
         )
     return Reference(path.stem, profile if at else None, path)
+
+
+def _elsewhere(path: Path, place: Place | None) -> Diagnostic:
+    return Diagnostic(
+        "E321",
+        f"{path.as_posix()[:200]} is not in {SPECS}/",
+        why="an experiment is a file specs/<experiment>.yaml, and its folder is named after it",
+        fix=f"move it to {SPECS}/, and run octavo in the folder that holds {SPECS}/",
+        place=place,
+    )
 
 
 def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:

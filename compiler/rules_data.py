@@ -45,6 +45,7 @@ def data_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
                 fix=f"set `prompt: {meant}`" if meant else "give every row a prompt",
                 place=written.place if written else path.place,
             )
+    yield from _prompts_of_a_step(expansion, inputs)
     yield from _example_rows(of, expansion, inputs)
 
 
@@ -57,6 +58,25 @@ def _data_nodes(of: Experiment, expansion: Expansion) -> Iterator[tuple[Node, st
     evaluation = of.spec.data.evaluation
     if evaluation is not None:
         yield of.node("data", "evaluation"), evaluation.prompt, evaluation.rows
+
+
+def _prompts_of_a_step(expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    for setup in expansion.setups:
+        prompts = setup.train.generation_batch_size // setup.train.num_generations
+        try:
+            rows = len(inputs.data(setup.data.path).rows)
+        except Fault:
+            continue
+        rows = min(rows, setup.data.rows or rows)
+        if prompts > rows:
+            written = setup.data_node.get("rows") or setup.data_node.get("path")
+            yield Diagnostic(
+                "E333",
+                f"a generation batch holds {prompts} different prompts, and there are {rows}",
+                why="TRL drops batches that are not full, so no step would ever run",
+                fix=f"set `gradient_accumulation_steps` or `per_device_train_batch_size` lower, or use at least {prompts} rows",
+                place=written.place if written else key_place(setup.data_node),
+            )
 
 
 def _example_rows(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:

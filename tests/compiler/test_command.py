@@ -175,3 +175,18 @@ def test_schema(capsys):
     assert [option["type"] for option in timeout["anyOf"]] == ["number", "string"]
     assert "required" not in definitions["TrainOverride"] and "learning_rate" in definitions["TrainOverride"]["properties"]
     assert "required" not in definitions["Profile"]
+
+
+def test_a_reader_that_goes_away_is_no_error(work):
+    command = f"{sys.executable} -m compiler schema | head -1; exit ${{PIPESTATUS[0]}}"
+    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "{\n", "")
+
+
+def test_without_the_c_parser_everything_works_and_says_why_it_is_slow(work):
+    code = "import sys\nsys.modules['ruamel.yaml.cyaml'] = None\nfrom compiler.__main__ import main\nsys.exit(main(['check', 'example']))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    assert "pip install ruamel.yaml.clib" in found.stderr and "8 runs, no errors" in found.stderr

@@ -120,7 +120,8 @@ def test_one_score_for_two_equal_gates(compiled, spec):
 
 
 def test_a_condition_with_data_of_its_own_needs_the_rows_of_its_examples(compiled, spec, work):
-    (work / "data/other.jsonl").write_text('{"id": "row-1", "prompt": "a\\n", "tests": []}\n')
+    rows = "".join(f'{{"id": "row-{n}", "prompt": "a", "tests": []}}\n' for n in (1, 2))
+    (work / "data/other.jsonl").write_text(rows)
     text = spec.replace("conditions:\n", "conditions:\n  other: {reward: shaped, role: control, data: {train: {path: data/other.jsonl}}}\n")
     assert codes(compiled, text) == ["E312", "E312"]
 
