@@ -106,7 +106,7 @@ def _fit(run: RunFolder, card: TrainCard, rows: list[Row], journal: Journal, sta
     print(f"{card.experiment} {run.name}: GRPO, {steps} steps, reward {card.reward.name}{resumed}", flush=True)
 
     from stages.train.callbacks import HistoryRecorder
-    from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state
+    from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state, policy_finite
     from stages.train.trainer import grpo_trainer
 
     model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
@@ -135,9 +135,11 @@ def _fit(run: RunFolder, card: TrainCard, rows: list[Row], journal: Journal, sta
         start = adapter_state(trainer.model)
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
-        except RuntimeError as error:  # sampling from a policy of NaNs raises; the weights tell whether that is what happened
+        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself tells whether that is what happened
             adapter_change(start, trainer.model)
-            raise error
+            if not policy_finite(trainer.model, tokenizer, rows[0][card.data.prompt]):
+                raise Stopped("nonfinite", f"the policy's logits are not finite after step {trainer.state.global_step}") from None
+            raise
     change = adapter_change(start, trainer.model)
     if change == 0.0 and _moved(journal, started.attempt):
         raise Stopped("bug", "gradients were not zero and no weight of the adapter changed: the adapter is not connected")

@@ -53,3 +53,11 @@ def adapter_change(start: dict[str, torch.Tensor], model: Any) -> float:
             raise Stopped("nonfinite", f"the adapter holds non-finite weights, first in {name}")
         largest = max(largest, float((value - start[name]).abs().max()))
     return largest
+
+
+def policy_finite(model: Any, tokenizer: Any, prompt: str) -> bool:
+    """Whether the policy's logits on a prompt are all finite. Finite weights may still overflow on the way."""
+    model.eval()
+    with torch.no_grad():
+        inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
+        return bool(torch.isfinite(model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import shutil
 import subprocess
@@ -125,7 +126,8 @@ class Project:
         return {name: len(self.attempts(name)) for name in self.runs()}
 
     def page(self) -> str:
-        return (self.experiment.page / "index.md").read_text()
+        """The page's source with its character references resolved: what a reader sees, tags included."""
+        return html.unescape((self.experiment.page / "index.md").read_text())
 
     def copy(self, to: Path) -> Project:
         shutil.copytree(self.root, to, symlinks=True)

@@ -55,3 +55,27 @@ def test_the_change_of_an_adapter_is_the_largest_of_its_weights():
         model.bias[0] = float("nan")
     with pytest.raises(Stopped, match="non-finite weights, first in bias"):
         adapter_change(start, model)
+
+
+def test_finite_weights_can_still_make_a_policy_that_is_not():
+    from stages.train.guards import policy_finite
+
+    class Policy(torch.nn.Module):
+        device = torch.device("cpu")
+
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.tensor(scale))
+
+        def forward(self, input_ids, attention_mask):
+            return SimpleNamespace(logits=input_ids.float() * self.scale * self.scale)
+
+    class Batch(dict):
+        def to(self, device):
+            return self
+
+    def tokenizer(prompt, return_tensors):
+        return Batch(input_ids=torch.ones(1, 3, dtype=torch.long), attention_mask=torch.ones(1, 3))
+
+    assert policy_finite(Policy(1.0), tokenizer, "double\n")
+    assert not policy_finite(Policy(1e30), tokenizer, "double\n")
