@@ -5,7 +5,8 @@ The folder is the registry: a table of kinds would change the code hash of every
 
     def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]
 
-which never raises for anything a completion holds. A detector module has `Settings` and
+which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`. A detector module has
+`Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -44,6 +45,8 @@ class Judgement:
     status: Status
     score: float | None
     reason: str = ""
+    marks: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    """What the gate saw on the way, by the names in its module's MARKS; penalties ask for them."""
 
     def __post_init__(self) -> None:
         if (self.score is None) != (self.status == "unknown"):
@@ -61,3 +64,8 @@ def load(package: str, kind: str) -> ModuleType:
     if kind not in kinds(package):
         raise KeyError(kind)
     return importlib.import_module(f"{package}.{kind}")
+
+
+def marks(kind: str) -> tuple[str, ...]:
+    """Names of the marks that a gate kind's judgements may hold. Raises KeyError for an unknown kind."""
+    return tuple(getattr(load(GATES, kind), "MARKS", ()))

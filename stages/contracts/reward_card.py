@@ -1,24 +1,120 @@
-"""Rewards as a stage receives them: gates in order, each with its resolved settings."""
+"""Rewards as a stage receives them: gates in order, how they combine, and what is taken off afterwards.
+
+Fields that came later than the first cards have defaults and are left out of a dump while they are unset, so a card that does not
+use them keeps its bytes, its name and its runs.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stages.contracts.artifact import Frozen
 
 
-class GateCard(Frozen):
+class _Grown(Frozen):
+    """A model whose LATER fields are dumped only when they are set."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_unset_later_fields(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unset = {name for name in self.LATER if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in dumped(self).items() if name not in unset}
+
+
+class GateCard(_Grown):
     """One gate. `kind` names the module in `stages/train/rewards/`; `settings` are its Settings model, dumped."""
+
+    LATER = frozenset({"weight", "needs"})
 
     name: str
     kind: str
     settings: dict[str, Any]
     on_pass: float | None = None
-    """Reward when this gate passes; null: go on to the next gate (the last gate's own score counts)."""
+    """first_decides only: reward when this gate passes; null: go on to the next gate (the last gate's own score counts)."""
     on_fail: float | None = None
-    """Reward when this gate fails; null: go on to the next gate (the last gate's own score counts)."""
+    """first_decides only: reward when this gate fails; null: go on to the next gate (the last gate's own score counts)."""
+    weight: float | None = Field(None, ge=0, le=1)
+    """weighted only, and required there: share of the gate's score in the reward. The weights of a reward sum to 1."""
+    needs: str | None = None
+    """weighted only: name of an earlier gate that must have passed; else this gate is not reached and its score counts as 0."""
+
+
+class SignalCard(Frozen):
+    """Holds when the completion's signal is as said. `truncated`: it met the length limit; `empty`: nothing but white space."""
+
+    signal: Literal["truncated", "empty"]
+    holds: bool = True
+
+
+class StatusCard(Frozen):
+    """Holds when the gate's status is (`holds: false`: is not) this one. While the gate is unknown, so is this."""
+
+    gate: str
+    status: Literal["pass", "fail", "not_reached"]
+    holds: bool = True
+
+
+class MarkCard(Frozen):
+    """Holds when the gate's mark is as said. A gate that was not reached has seen nothing: its marks are false.
+
+    `mark` is one of the names in the MARKS of the gate's module (stages/contracts/plugin.py: `marks`). While the gate is
+    unknown and its judgement does not hold the mark all the same, so is this.
+    """
+
+    gate: str
+    mark: str
+    holds: bool = True
+
+
+class AllCard(Frozen):
+    """Holds when all of these do; one that does not hold outweighs any that are unknown."""
+
+    all: tuple[ConditionCard, ...] = Field(min_length=1)
+
+
+class AnyCard(Frozen):
+    """Holds when one of these does; one that holds outweighs any that are unknown."""
+
+    any: tuple[ConditionCard, ...] = Field(min_length=1)
+
+
+ConditionCard = SignalCard | MarkCard | StatusCard | AllCard | AnyCard
+"""When a penalty applies: data, never code. There is no `not`: negation is pushed down to `holds` of the leaves.
+
+`truncated and not structure.end_marker` is
+`{"all": [{"signal": "truncated", "holds": true}, {"gate": "structure", "mark": "end_marker", "holds": false}]}`.
+"""
+
+
+class PenaltyCard(Frozen):
+    """What happens to the reward when `when` holds: exactly one of `set` (the reward becomes this) and `factor` (is multiplied by it).
+
+    Penalties apply in order, after the gates are combined and before the cap. When `when` is unknown, the reward is null.
+    """
+
+    name: str
+    when: ConditionCard
+    set: float | None = Field(None, ge=0, le=1)
+    factor: float | None = Field(None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> PenaltyCard:
+        if (self.set is None) == (self.factor is None):
+            raise ValueError(f"penalty {self.name!r} needs exactly one of `set` and `factor`")
+        return self
+
+
+class PhaseCard(Frozen):
+    """Weights of all gates from a share of training on, up to the next phase. Before the first phase the gates' own weights hold."""
+
+    from_share: float = Field(ge=0, lt=1)
+    """Optimizer steps already done, as a share of the run's steps."""
+    weights: dict[str, float]
+    """Gate name -> 0..1, one entry for every gate; they sum to 1."""
 
 
 class ExampleCard(Frozen):
@@ -30,14 +126,32 @@ class ExampleCard(Frozen):
     because: str = ""
 
 
-class RewardCard(Frozen):
-    """A composed reward. Reward of a completion is null when a gate that was needed did not know."""
+class RewardCard(_Grown):
+    """A composed reward. Reward of a completion is null when a gate that was needed did not know.
+
+    first_decides: gates in order; the first one that decides ends the way.
+    weighted: every gate that is reached judges; the reward is the sum of weight times score (partial credit counts). A gate is
+    needed when its weight is above 0, or when a needed gate `needs` it. Then penalties, then the cap, then the inversion.
+    """
+
+    LATER = frozenset({"penalties", "curriculum", "cap"})
 
     name: str
-    combine: Literal["first_decides"] = "first_decides"
+    combine: Literal["first_decides", "weighted"] = "first_decides"
     gates: tuple[GateCard, ...] = Field(min_length=1)
     invert: bool = False
     """1 - reward; null stays null."""
     examples: tuple[ExampleCard, ...] = ()
+    """Scored before any inversion, with the weights of the start of training, as completions that are not truncated."""
     unknown_limit: float = 0.05
     """Largest share of unknown completions in a step, 0..1; above it the attempt stops."""
+    penalties: tuple[PenaltyCard, ...] = ()
+    """Names are unique."""
+    curriculum: tuple[PhaseCard, ...] = ()
+    """weighted only: phases in rising order of `from_share`. Unweighted gate scores are logged, so curves compare across phases."""
+    cap: float | None = Field(None, ge=0, le=1)
+    """No reward is above this (before the inversion)."""
+
+
+AllCard.model_rebuild()
+AnyCard.model_rebuild()
