@@ -42,8 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     compile_.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
 
     explain = commands.add_parser("explain", help="values of a run with the place in the spec that each came from")
-    explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1")
+    explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1; with --diff an experiment, such as quickstart")
     explain.add_argument("key", nargs="?", help="such as train.learning_rate; default: all")
+    explain.add_argument(
+        "--diff", metavar="other", help="what the experiment does differently from its `parent`, or from another experiment"
+    )
 
     commands.add_parser("schema", help="print the JSON Schema of specs, for editors")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compiler.compile import Compiled, compile_all, project
 from compiler.diagnostics import Rejected, errors, in_order, render
+from compiler.experiment import profiles
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, every_spec, live, named
 from compiler.source import has_c_parser
@@ -78,6 +79,9 @@ def explain(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print values of a run with their origins."""
     from compiler import explain as explaining
 
+    if options.diff:
+        print(explaining.diff(compile_all([named(options.run)], inputs)[0], options.diff, inputs), end="")
+        return 0
     experiment, slash, _ = options.run.removeprefix("runs/").rstrip("/").rpartition("/")
     compiled = compile_all([named(experiment)] if slash else live(inputs), inputs)
     one, found = explaining.find(compiled, options.run)
@@ -135,10 +139,10 @@ def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Referenc
         if reference.profile is not None:
             continue
         try:
-            profiles = inputs.document(reference.path).root.get("profiles")
+            names = profiles(inputs.document(reference.path), reference.stem, inputs.document)
         except Rejected:
             continue
-        found += [Reference(reference.stem, name, reference.path) for name, _ in (profiles.items() if profiles else ())]
+        found += [Reference(reference.stem, name, reference.path) for name in names]
     return found
 
 

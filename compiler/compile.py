@@ -32,12 +32,13 @@ class Project:
     files: emit.Files
     once: emit.Files
     warnings: tuple[Diagnostic, ...]
+    pipelines: tuple[graph.Pipeline, ...] = ()
 
 
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     """One spec to cards. Raises Rejected with all errors of the file, warnings among them."""
     document = inputs.document(reference.path)
-    found = experiment(document, reference.stem, reference.profile)
+    found = experiment(document, reference.stem, reference.profile, inputs.document)
     expansion = expand(found)
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if errors(problems):
@@ -76,8 +77,9 @@ def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     for one in compiled:
         files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
         once |= emit.first_files(one.experiment, one.expansion.runs)
-    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in graph.checked(pipelines)}
-    return Project(files, once, tuple(warning for one in compiled for warning in one.warnings))
+    checked = graph.checked(pipelines)
+    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in checked}
+    return Project(files, once, tuple(warning for one in compiled for warning in one.warnings), checked)
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

@@ -1,4 +1,4 @@
-"""Document -> Experiment: the spec as a whole, a profile applied, every key of it validated."""
+"""Document -> Experiment: the spec as a whole, shared blocks, parent and profile applied, every key of it validated."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.diagnostics import Rejected, nearest
+from compiler.family import Member, member
 from compiler.gates import gate_use
 from compiler.layers import overlay
 from compiler.nodes import Document, Node
 from compiler.parse import validated
 from compiler.secrets import secrets
+from compiler.shared import Read
 from compiler.spec import Spec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.grpo import GrpoSettings
+
+
+NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles")
+"""They say what the experiment is, whichever of its profiles runs."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,10 @@ class Experiment:
     spec: Spec
     root: Node
     document: Document
+    parent: Experiment | None = None
+    """The experiment that this one changes, without a profile."""
+    proper: Experiment | None = None
+    """For a profile: the experiment without it."""
 
     @property
     def name(self) -> str:
@@ -37,33 +47,93 @@ class Experiment:
         return found
 
 
-def experiment(document: Document, stem: str, profile: str | None = None) -> Experiment:
-    """Apply a profile and validate. Raises Rejected with E2xx, or E320 for an unknown profile."""
-    leaks = list(secrets(document.root))
-    spec, problems = validated(Spec, document.root)
-    if spec is None or leaks:
-        raise Rejected([*leaks, *problems, *_deeper(document.root)])
-    root = document.root
-    if profile is not None:
-        over = root.get("profiles", profile)
-        if over is None:
-            known = sorted(spec.profiles)
-            meant = nearest(profile, known)
-            raise Rejected(
-                [
-                    Diagnostic(
-                        "E320",
-                        f"{document.file} has no profile `{profile}`" + (f", did you mean `{meant}`?" if meant else ""),
-                        why=f"`experiment@profile` names a block below `profiles`; known: {', '.join(known) or 'none'}",
-                        fix=f"write `{stem}@{meant}`" if meant else f"write `{stem}`",
-                    )
-                ]
+def experiment(document: Document, stem: str, profile: str | None, read: Read) -> Experiment:
+    """Merge all layers and validate. `read` reads the files of shared blocks and parents. Raises Rejected with E2xx, E320 for an
+    unknown profile, and E334-E338 for shared blocks and parents that cannot be used."""
+    problems = [*secrets(document.root), *_family_keys(document.root), *_profile_keys(document.root)]
+    try:
+        family = member(document, stem, read)
+        parent = None if family.parent is None else _built(family.parent, None, [])
+    except Rejected as rejected:
+        together = Rejected([*rejected.diagnostics, *problems, *_own(document.root), *_deeper(document.root)])
+        together.sources |= rejected.sources
+        raise together from None
+    proper = _built(family, parent, problems)
+    if profile is None:
+        return proper
+    over = proper.root.get("profiles", profile)
+    if over is None:
+        raise Rejected([_no_profile(proper, profile)])
+    root = overlay(Node({key: node for key, node in proper.root.value.items() if key != "profiles"}, proper.root.place), over, "profile")
+    spec, problems = validated(Spec, root)
+    if spec is None:
+        raise Rejected([*problems, *_deeper(root)])
+    return Experiment(stem, profile, spec, root, document, parent, proper)
+
+
+def profiles(document: Document, stem: str, read: Read) -> list[str]:
+    """Names of all profiles, inherited and shared ones among them. Raises Rejected for shared blocks and parents that cannot be used."""
+    return [name for name, _ in _items(member(document, stem, read).root.get("profiles"))]
+
+
+def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -> Experiment:
+    """An experiment without a profile. Raises Rejected, with what is known to be wrong already."""
+    spec, problems = validated(Spec, family.root)
+    if spec is None or known:
+        raise Rejected([*known, *problems, *_deeper(family.root)])
+    return Experiment(family.stem, None, spec, family.root, family.document, parent)
+
+
+def _no_profile(of: Experiment, profile: str) -> Diagnostic:
+    known = sorted(of.spec.profiles)
+    meant = nearest(profile, known)
+    return Diagnostic(
+        "E320",
+        f"{of.document.file} has no profile `{profile}`" + (f", did you mean `{meant}`?" if meant else ""),
+        why=f"`experiment@profile` names a block below `profiles`; known: {', '.join(known) or 'none'}",
+        fix=f"write `{of.stem}@{meant}`" if meant else f"write `{of.stem}`",
+    )
+
+
+def _own(root: Node) -> Iterator[Diagnostic]:
+    """What is wrong in a file whose other layers are unknown: keys that are missing here may stand there."""
+    yield from (found for found in validated(Spec, root)[1] if found.code != "E202")
+
+
+def _family_keys(root: Node) -> Iterator[Diagnostic]:
+    """`changes` and `hypothesis` are about a parent; a child that changes nothing is no experiment of its own."""
+    parent, changes = root.get("parent"), root.get("changes")
+    for key in ("changes", "hypothesis"):
+        node = root.get(key)
+        if node is not None and parent is None:
+            yield Diagnostic(
+                "E342",
+                f"`{key}` without a `parent`",
+                why="a change is a change of another experiment",
+                fix="write `parent: <experiment>` above it",
+                place=node.key or node.place,
             )
-        root = overlay(Node({key: node for key, node in root.value.items() if key != "profiles"}, root.place), over, "profile")
-        spec, problems = validated(Spec, root)
-        if spec is None:
-            raise Rejected([*problems, *_deeper(root)])
-    return Experiment(stem, profile, spec, root, document)
+    if parent is not None and (changes is None or changes.value == {}):
+        yield Diagnostic(
+            "E342",
+            "a `parent` without `changes`",
+            why="a child that changes nothing repeats its parent; more seeds are a change too",
+            fix="changes: {train.learning_rate: 1.0e-6}",
+            place=parent.key or parent.place,
+        )
+
+
+def _profile_keys(root: Node) -> Iterator[Diagnostic]:
+    for _, profile in _items(root.get("profiles")):
+        for key, node in _items(profile):
+            if key in NOT_IN_A_PROFILE:
+                yield Diagnostic(
+                    "E335",
+                    f"`{key}` has no place in a profile",
+                    why="a profile is the same experiment with other settings; this key says which experiment it is",
+                    fix=f"move `{key}` out of the profile, or delete it",
+                    place=node.key or node.place,
+                )
 
 
 def _deeper(root: Node) -> Iterator[Diagnostic]:

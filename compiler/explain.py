@@ -7,9 +7,13 @@ from typing import Any
 
 from compiler.compile import Compiled
 from compiler.diagnostics import Rejected, nearest, sentence
+from compiler.difference import differences, lines
 from compiler.expand import Run
+from compiler.experiment import experiment
+from compiler.inputs import Inputs
 from compiler.layers import replaced
 from compiler.nodes import Node
+from compiler.pipeline import named
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
 
@@ -35,6 +39,29 @@ def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
     raise Rejected(
         [Diagnostic("E330", what, why=f"runs: {', '.join(found or list(runs)[:12])}{' ...' if len(runs) > 12 else ''}", fix=fix)]
     )
+
+
+def diff(one: Compiled, other: str, inputs: Inputs) -> str:
+    """Lines `key  before -> after  place -> place`: what the experiment does differently from its parent, or from any other one.
+    Raises Rejected E343 when it has no parent, E321 for an unknown experiment."""
+    of = one.experiment
+    if other != "parent":
+        reference = named(other)
+        before = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
+    elif of.parent is not None:
+        before, of = of.parent, of.proper or of
+    else:
+        raise Rejected(
+            [
+                Diagnostic(
+                    "E343",
+                    f"`{of.stem}` has no parent",
+                    why="`--diff parent` shows what an experiment changes of the one that it names as its `parent`",
+                    fix=f"octavo explain {of.name} --diff <another experiment>",
+                )
+            ]
+        )
+    return lines(differences(before, of))
 
 
 def explain(one: Compiled, run: Run, key: str | None) -> str:

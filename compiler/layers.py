@@ -1,10 +1,10 @@
-"""Layers of a spec: defaults < experiment < condition < profile. Maps merge, lists and scalars replace, null removes."""
+"""Layers of a spec: defaults < parent < shared < experiment < condition < profile. Maps merge, lists and scalars replace, null removes."""
 
 from __future__ import annotations
 
 from compiler.nodes import Node
 
-RANK = {"experiment": 0, "condition": 1, "profile": 2}
+RANK = {"parent": 0, "shared": 1, "experiment": 2, "condition": 3, "profile": 4}
 
 
 def overlay(base: Node, over: Node, layer: str) -> Node:
@@ -29,6 +29,16 @@ def labelled(node: Node, layer: str) -> Node:
     elif isinstance(value, list):
         value = [labelled(inner, layer) for inner in value]
     return Node(value, node.place, node.key, _higher(layer, node.layer), node.over)
+
+
+def lowered(node: Node, layer: str) -> Node:
+    """A copy whose values all come from `layer`, whichever wrote them in their own file."""
+    value = node.value
+    if isinstance(value, dict):
+        value = {key: lowered(inner, layer) for key, inner in value.items()}
+    elif isinstance(value, list):
+        value = [lowered(inner, layer) for inner in value]
+    return Node(value, node.place, node.key, layer)
 
 
 def _higher(one: str, other: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import origins as places
+from compiler.difference import differences, shown
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.health_profiles import detectors
@@ -28,7 +29,7 @@ from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
 from stages.contracts.origin import Origin
-from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.page_card import ChangeWords, ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
@@ -215,8 +216,17 @@ class _Resolver:
             claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
             evaluation=self.scores,
             curves=self._curves(),
+            parent=self.spec.parent,
+            changes=self._changes(),
+            hypothesis=" ".join(self.spec.hypothesis.split()),
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
+
+    def _changes(self) -> tuple[ChangeWords, ...]:
+        if self.of.parent is None:
+            return ()
+        found = differences(self.of.parent, self.of.proper or self.of)
+        return tuple(ChangeWords(key=one.key, before=shown(one.before), after=shown(one.after)) for one in found)
 
     def train_origins(self, setup: Setup, card: TrainCard) -> places.Origins:
         pins = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler import rules_claims, rules_data, rules_health, rules_names, rules_rewards, rules_training
+from compiler import rules_claims, rules_data, rules_family, rules_health, rules_names, rules_rewards, rules_training
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
@@ -15,6 +15,7 @@ RULES = (
     *rules_data.RULES,
     *rules_health.RULES,
     *rules_claims.RULES,
+    *rules_family.RULES,
 )
 
 

@@ -210,6 +210,12 @@ class Spec(Part):
     owner: str = Field("", max_length=100, description="Who answers for the experiment.")
     tags: tuple[str, ...] = Field((), description="Words to find it by.")
     question: str = Field(min_length=1, max_length=5000, description="What the experiment is to decide.")
+    use: tuple[Slug, ...] = Field((), description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones.")
+    parent: Slug | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
+    changes: dict[str, Any] = Field(
+        {}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes. Any other one is an error."
+    )
+    hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")
     train: dict[str, Any] = Field(description="GRPO settings; names are those of TRL's GRPOConfig.")

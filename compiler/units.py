@@ -46,7 +46,7 @@ def converted(annotation: Any, value: Any, unit: str | None = None) -> Any:
         found = number(value, unit) if unit else None
         return value if found is None else found
     if isinstance(value, dict):
-        model = _model(annotation)
+        model = _model(annotation, value)
         if model is not None:
             fields = model.model_fields
             return {k: converted(fields[k].annotation, v, unit_of(fields[k])) if k in fields else v for k, v in value.items()}
@@ -67,9 +67,10 @@ def arms(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _model(annotation: Any) -> type[BaseModel] | None:
+def _model(annotation: Any, value: dict[str, Any]) -> type[BaseModel] | None:
+    """The model that a map is meant for: of a union, the one that knows most of its keys."""
     models = [arm for arm in arms(annotation) if isinstance(arm, type) and issubclass(arm, BaseModel)]
-    return models[0] if len(models) == 1 else None
+    return max(models, key=lambda model: len(value.keys() & model.model_fields.keys()), default=None)
 
 
 def _inner(annotation: Any, container: type) -> Any:

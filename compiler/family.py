@@ -1,0 +1,182 @@
+"""`parent` and `changes`: a child is its parent with its changes on top, and whatever its own file says.
+
+Everything but what only an experiment itself can say is inherited. Declared changes are written into the inherited tree at
+their dotted keys; `compiler.difference` then holds the result against the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.diagnostics import Rejected, nearest
+from compiler.layers import lowered, overlay
+from compiler.nodes import Document, Node
+from compiler.shared import OWN, Read, with_shared
+from stages.contracts.diagnostic import Diagnostic, Note
+
+SPECS = Path("specs")
+NOT_INHERITED = {*OWN} - {"question"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """An experiment in its family. `root` has shared blocks, the parent and the changes merged in."""
+
+    stem: str
+    document: Document
+    root: Node
+    parent: Member | None
+
+
+def member(document: Document, stem: str, read: Read) -> Member:
+    """A spec with its ancestors. Raises Rejected: E336 no such parent, E337 a circle, E338 a change of nothing."""
+    found: Member | None = None
+    for name, ancestor in reversed(_line(document, stem, read)):
+        root = with_shared(ancestor, read)
+        if found is not None:
+            root = _inherited(found.root, root)
+        found = Member(name, ancestor, root, found)
+    assert found is not None  # a line holds the spec itself
+    return found
+
+
+def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document]]:
+    """The spec, its parent, its parent's parent and so on."""
+    line = [(stem, document)]
+    places: list[Note] = []
+    while (named := line[-1][1].root.get("parent")) is not None and isinstance(named.value, str):
+        file = line[-1][1].file
+        if named.value in dict(line):
+            names = " -> ".join([*(name for name, _ in line), named.value])
+            raise Rejected(
+                [
+                    Diagnostic(
+                        "E337",
+                        f"the parents go round in a circle: {names}",
+                        why="a child is its parent with changes, so there must be a first one",
+                        fix=f"delete `parent` in {file}, or name another one",
+                        place=named.place,
+                        notes=tuple(places),
+                    )
+                ]
+            )
+        places.append(Note(named.place, f"the parent of `{line[-1][0]}` is `{named.value}`"))
+        line.append((named.value, read(_parent_file(named, line[-1][0]))))
+    return line
+
+
+def _parent_file(named: Node, child: str) -> Path:
+    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", child))
+    if named.value in known:
+        return SPECS / f"{named.value}.yaml"
+    meant = nearest(named.value, known)
+    raise Rejected(
+        [
+            Diagnostic(
+                "E336",
+                f"no experiment `{named.value[:80]}` to be the parent" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a parent is another experiment, a file specs/<experiment>.yaml; known: {', '.join(known) or 'none'}",
+                fix=f"write `parent: {meant}`" if meant else "ls specs",
+                place=named.place,
+            )
+        ]
+    )
+
+
+def _inherited(parent: Node, own: Node) -> Node:
+    """The child's whole tree."""
+    kept = {key: node for key, node in parent.value.items() if key not in NOT_INHERITED} if isinstance(parent.value, dict) else {}
+    root = Node(lowered(Node(kept, own.place), "parent").value, own.place, own.key, "parent")
+    problems = []
+    for path, node in changes(own):
+        try:
+            root = _changed(root, path.split("."), node, path)
+        except Rejected as rejected:
+            problems.extend(rejected.diagnostics)
+    if problems:
+        raise Rejected(problems)
+    return overlay(root, own, "shared")
+
+
+def changes(root: Node) -> Iterator[tuple[str, Node]]:
+    """Declared changes: dotted key and new value; null removes."""
+    declared = root.get("changes")
+    if declared is not None and isinstance(declared.value, dict):
+        yield from declared.value.items()
+
+
+def step(node: Node, parts: list[str]) -> tuple[str | int, int] | None:
+    """The key of a map, or the place of a named gate in a list, that the first parts name, and how many parts; None if nothing.
+
+    Metrics have dots in their names, so the longest key that fits is meant.
+    """
+    if isinstance(node.value, dict):
+        for count in range(len(parts), 0, -1):
+            if ".".join(parts[:count]) in node.value:
+                return ".".join(parts[:count]), count
+    elif isinstance(node.value, list):
+        for index, entry in enumerate(node.value):
+            if isinstance(entry.value, dict) and list(entry.value) == parts[:1]:
+                return index, 1
+    return None
+
+
+def at(root: Node, path: str) -> Node | None:
+    """The node at a dotted key, a removed one (null) included; None if there is none."""
+    node, parts = root, path.split(".")
+    while parts:
+        found = step(node, parts)
+        if found is None:
+            return None
+        key, count = found
+        node, parts = node.value[key], parts[count:]
+        if isinstance(key, int):
+            node = next(iter(node.value.values()))
+    return node
+
+
+def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
+    """A copy of the tree with a new value at a dotted key."""
+    if not parts:
+        return overlay(node, over, "experiment")
+    found = step(node, parts)
+    if isinstance(node.value, list):
+        if found is None:
+            raise Rejected([_no_gate(node, parts, over, path)])
+        index, _ = found
+        assert isinstance(index, int)
+        (name, entry), rest = next(iter(node.value[index].value.items())), parts[1:]
+        gone = not rest and over.value is None
+        new = [] if gone else [Node({name: _changed(entry, rest, over, path)}, node.value[index].place, layer=node.layer)]
+        return Node([*node.value[:index], *new, *node.value[index + 1 :]], node.place, node.key, node.layer, node.over)
+    if not isinstance(node.value, dict):
+        inner = _nested(parts, over)
+        return overlay(node, inner, "experiment")
+    if found is None:
+        return overlay(node, _nested(parts, over), "experiment")
+    key, count = found
+    new_value = {**node.value, key: _changed(node.value[key], parts[count:], over, path)}
+    return Node(new_value, node.place, node.key, node.layer, node.over)
+
+
+def _nested(parts: list[str], over: Node) -> Node:
+    """Maps around a value, all of them at the place where the change is declared."""
+    node = over
+    for part in reversed(parts):
+        node = Node({part: node}, over.place, over.key)
+    return node
+
+
+def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
+    known = [name for entry in node.value if isinstance(entry.value, dict) for name in entry.value]
+    meant = nearest(parts[0], known)
+    return Diagnostic(
+        "E338",
+        f"`{path}` leads nowhere: no `{parts[0]}` in the parent's list" + (f", did you mean `{meant}`?" if meant else ""),
+        why="a part of a list is named only when it is a gate; other lists change as a whole" + (f"; gates: {', '.join(known)}" if known else ""),
+        fix=f"write `{meant}`" if meant else "declare the whole list as the change",
+        place=over.key or over.place,
+        notes=(Note(node.place, "the parent's list"),),
+    )

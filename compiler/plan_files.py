@@ -1,0 +1,176 @@
+"""Files as DVC sees them: MD5 of a file's bytes, and of a folder the MD5 of the sorted JSON of its files' names and MD5s."""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from compiler.plan_lock import Entry, Locked, read_record
+
+Change = Literal["same", "changed", "missing"]
+_ALWAYS_IGNORED = (".git", ".hg", ".dvc")
+
+
+class Files:
+    """A tree of files under `root`. Texts of `overlay` stand for files that are not written yet; `within` limits nothing on disk."""
+
+    def __init__(self, root: Path, overlay: Mapping[str, str]) -> None:
+        self.root, self.overlay = root, overlay
+        self._known: dict[str, str | None] = {}
+        self._ignored = _ignored_patterns(root)
+
+    def md5(self, path: str) -> str | None:
+        """DVC's hash of a file or folder, None when it is missing. Each is read once."""
+        if path not in self._known:
+            self._known[path] = self._md5(path)
+        return self._known[path]
+
+    def against(self, path: str, entry: Entry | None) -> Change:
+        """How a path compares with what was recorded of it. The size decides first, so that most changes cost no reading."""
+        if path not in self.overlay and path not in self._known and entry is not None and entry.size is not None:
+            try:
+                stat = os.stat(self.root / path)
+            except OSError:
+                self._known[path] = None
+                return "missing"
+            if not _is_folder(stat.st_mode) and not entry.md5.endswith(".dir") and stat.st_size != entry.size:
+                return "changed"
+        found = self.md5(path)
+        if found is None:
+            return "missing"
+        return "same" if entry is not None and found == entry.md5 else "changed"
+
+    def text(self, path: str) -> str | None:
+        """Content of a text file, None when there is none."""
+        if path in self.overlay:
+            return self.overlay[path]
+        try:
+            return (self.root / path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def listing(self, path: str) -> dict[str, str]:
+        """Relative name -> MD5 of the files of a folder; {} when it is none."""
+        folder = os.path.join(self.root, path)
+        found: dict[str, str] = {}
+        for parent, folders, names in os.walk(folder, followlinks=True):
+            folders[:] = [name for name in folders if name not in _ALWAYS_IGNORED and not self._ignores(os.path.join(parent, name), True)]
+            for name in names:
+                file = os.path.join(parent, name)
+                if not self._ignores(file, False):
+                    found[os.path.relpath(file, folder).replace(os.sep, "/")] = _file_md5(file)
+        return found
+
+    def _md5(self, path: str) -> str | None:
+        text = self.overlay.get(path)
+        if text is not None:
+            return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+        full = os.path.join(self.root, path)
+        try:
+            return _file_md5(full)
+        except IsADirectoryError:
+            return folder_md5(self.listing(path))
+        except OSError:
+            return None
+
+    def _ignores(self, file: str, folder: bool) -> bool:
+        if self._ignored is None:
+            return False
+        relative = os.path.relpath(file, self.root).replace(os.sep, "/")
+        return bool(self._ignored.match_file(relative + "/" if folder else relative))
+
+
+def folder_md5(listing: Mapping[str, str]) -> str:
+    """DVC's hash of a folder."""
+    rows = [{"md5": listing[name], "relpath": name} for name in sorted(listing)]
+    return hashlib.md5(json.dumps(rows, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+class Cache:
+    """DVC's cache: whether what a stage once made can be put back without running it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = _cache_folder(root)
+        self._names: dict[str, set[str]] = {}
+        self._whole: dict[str, bool] = {}
+
+    def holds(self, md5: str) -> bool:
+        """Whether an object is there; of a folder, each of its files."""
+        if md5 not in self._whole:
+            self._whole[md5] = self._file(md5) and (not md5.endswith(".dir") or all(map(self._file, self.listing(md5).values())))
+        return self._whole[md5]
+
+    def listing(self, md5: str) -> dict[str, str]:
+        """Relative name -> MD5 of a folder's files, as recorded; {} when the record is gone."""
+        try:
+            rows = json.loads(self._path(md5).read_text(encoding="utf-8"))
+            return {row["relpath"]: row["md5"] for row in rows}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def run(self, cmd: str, deps: Mapping[str, str], outs: tuple[str, ...]) -> Locked | None:
+        """The newest run with the same command, inputs and outputs' names that DVC remembers."""
+        record = {
+            "cmd": cmd,
+            "deps": [{"hash": "md5", "md5": deps[path], "path": path} for path in sorted(deps)],
+            "outs": sorted(outs),
+        }
+        key = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+        folder = self.folder / "runs" / key[:2] / key
+        try:
+            newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime, default=None)
+        except OSError:
+            return None
+        return read_record(newest) if newest is not None else None
+
+    def _path(self, md5: str) -> Path:
+        return self.folder / "files" / "md5" / md5[:2] / md5[2:]
+
+    def _file(self, md5: str) -> bool:
+        if md5[:2] not in self._names:  # one listing for each of 256 folders instead of a call for each object
+            try:
+                self._names[md5[:2]] = set(os.listdir(self.folder / "files" / "md5" / md5[:2]))
+            except OSError:
+                self._names[md5[:2]] = set()
+        return md5[2:] in self._names[md5[:2]]
+
+
+def _cache_folder(root: Path) -> Path:
+    found = root / ".dvc" / "cache"
+    for name in ("config", "config.local"):
+        parser = configparser.ConfigParser(interpolation=None)
+        try:
+            parser.read(root / ".dvc" / name, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            continue
+        if parser.has_option("cache", "dir"):
+            found = (root / ".dvc" / parser.get("cache", "dir")).resolve()
+    return found
+
+
+def _file_md5(file: str) -> str:
+    with open(file, "rb", buffering=0) as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()  # type: ignore[arg-type]
+
+
+def _is_folder(mode: int) -> bool:
+    return mode & 0o170000 == 0o040000
+
+
+def _ignored_patterns(root: Path):  # type: ignore[no-untyped-def]
+    """Patterns of `.dvcignore`, None when it holds none."""
+    try:
+        lines = (root / ".dvcignore").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    if not lines:
+        return None
+    from pathspec import PathSpec
+
+    return PathSpec.from_lines("gitwildmatch", lines)

@@ -1,0 +1,49 @@
+"""What cards hold, where the goldens do not show it."""
+
+import pytest
+
+from stages.contracts.plugin import DETECTORS, kinds
+
+
+@pytest.mark.parametrize(("gpus", "device"), [("0", "cpu"), ("1", "cuda")])
+def test_device(compiled, spec, gpus, device):
+    cards = compiled(spec + f"resources: {{gpus: {gpus}, gpu_memory: 30GB, hours: 5.5}}\n").cards
+    assert cards.train["zero"].device == cards.single["preflight/preflight.card.json"].device == device
+    assert cards.single["analysis/evaluate.card.json"].device == device
+
+
+def test_planning_numbers_enter_no_card(compiled, spec):
+    planned = compiled(spec + "resources: {gpus: 0, gpu_memory: 30GB, hours: 5.5}\n").cards
+    assert (planned.train, planned.single) == (compiled(spec).cards.train, compiled(spec).cards.single)
+
+
+def test_kl_is_followed_when_it_is_logged(compiled, spec):
+    draw = "analysis/draw.card.json"
+    assert "kl" not in compiled(spec).cards.single[draw].curves
+    assert "kl" in compiled(spec.replace("save_steps: 4", "save_steps: 4\n  beta: 0.01")).cards.single[draw].curves
+
+
+def test_all_detectors_of_the_profile_look(compiled, spec):
+    card = compiled(spec).cards.single["analysis/screen.card.json"]
+    assert sorted(detector.kind for detector in card.detectors) == sorted(kinds(DETECTORS))
+    assert all(detector.settings or detector.kind == "nonfinite" for detector in card.detectors)
+
+
+def test_equal_rewards_have_equal_names(compiled, spec):
+    extra = "  half: {reward: {random: bernoulli, p: 0.5}, role: control}\n  other: {reward: {random: bernoulli, p: 25%}, role: control}\n"
+    text = spec.replace("conditions:\n", f"conditions:\n{extra}  again: {{reward: shaped, role: control}}\n", 1)
+    names = {condition.name: condition.reward for condition in compiled(text).cards.single["analysis/draw.card.json"].conditions}
+    assert names["shaped"] == names["again"] == "shaped"
+    assert names["half"] == "random(bernoulli, 0.5)" and names["other"] == "random(bernoulli, 0.25)"
+
+
+def test_a_gate_as_a_score_decides_nothing(compiled, spec):
+    card = compiled(spec.replace("scores: [tests]", "scores: [tests, format]")).cards.single["analysis/evaluate.card.json"]
+    assert [(score.name, score.on_pass, score.on_fail) for score in card.scores] == [("tests", None, None), ("format", None, None)]
+
+
+def test_the_longest_completion_of_the_evaluation(compiled, spec):
+    text = spec.replace("role: null_control}", "role: null_control, train: {max_completion_length: 20}}")
+    evaluate = "analysis/evaluate.card.json"
+    assert compiled(text).cards.single[evaluate].max_completion_length == 20
+    assert compiled(text.replace("samples: 2", "samples: 2\n  max_completion_length: 9")).cards.single[evaluate].max_completion_length == 9
