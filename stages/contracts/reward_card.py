@@ -117,13 +117,17 @@ class PhaseCard(Frozen):
     """Gate name -> 0..1, one entry for every gate; they sum to 1."""
 
 
-class ExampleCard(Frozen):
+class ExampleCard(_Grown):
     """A completion whose reward the author knows. `row` is the data row the gates see, resolved by the compiler."""
+
+    LATER = frozenset({"truncated"})
 
     completion: str
     row: dict[str, Any]
     expect: float
     because: str = ""
+    truncated: bool = False
+    """Score it as a completion that met the length limit."""
 
 
 class RewardCard(_Grown):
@@ -142,7 +146,7 @@ class RewardCard(_Grown):
     invert: bool = False
     """1 - reward; null stays null."""
     examples: tuple[ExampleCard, ...] = ()
-    """Scored before any inversion, with the weights of the start of training, as completions that are not truncated."""
+    """Scored before any inversion, with the weights of the start of training."""
     unknown_limit: float = 0.05
     """Largest share of unknown completions in a step, 0..1; above it the attempt stops."""
     penalties: tuple[PenaltyCard, ...] = ()

@@ -119,7 +119,8 @@ class TrainingReward:
             )
             for place, (text, ids, name) in enumerate(zip(completions, completion_ids, id, strict=True))
         ]
-        scored = self.composed.score(answers)
+        progress = trainer_state.global_step / trainer_state.max_steps if self.card.curriculum else 0.0
+        scored = self.composed.score(answers, progress)
         tokens = [len(ids) for ids in completion_ids]
         cells = batch_cells(scored, answers, tokens, self.group)
         cells["reward_seconds"] = cell(time.perf_counter() - begun)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
-from stages.train.rewards.compose import Composed, Gate, check_examples, compose, sandbox, score_each
+from stages.train.rewards.combine.gate import Gate
+from stages.train.rewards.compose import Composed, check_examples, compose, sandbox, score_each
 
 FORMAT = GateCard(name="format", kind="format", settings={"max_chars": 3}, on_fail=0.0)
 MATCH = GateCard(name="match", kind="exact_match", settings={"column": "answer"})
@@ -32,7 +33,7 @@ def composed(*outcomes, invert=False, on=None):
             return outcome(answers) if callable(outcome) else [outcome for _ in answers]
 
         gates.append(Gate(card, types.SimpleNamespace(judge=judge), None))
-    return Composed("r", tuple(gates), invert)
+    return Composed(RewardCard(name="r", gates=tuple(gate.card for gate in gates), invert=invert), tuple(gates))
 
 
 def test_first_gate_that_decides():
@@ -76,6 +77,11 @@ def test_a_gate_that_answers_nonsense_is_unknown(broken):
     scored = composed(broken).score(answers("a", "b"))
     assert scored.rewards == [None, None]
     assert [one.status for one in scored.judgements["g0"]] == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("marks", [{"seen": 1}, {1: True}, None])
+def test_marks_that_are_neither_true_nor_false_are_unknown(marks):
+    assert composed(Judgement("pass", 1.0, marks=marks)).score(answers("a")).rewards == [None]
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, -0.1, 1.1])

@@ -1,0 +1,309 @@
+"""Weighted rewards: partial credit, needs, penalties in three values, curriculum, cap. Unknown never becomes a number."""
+
+import math
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, PhaseCard, RewardCard
+from stages.train.recorder import Journal
+from stages.train.rewards.combine.gate import Gate
+from stages.train.rewards.compose import Composed, check_examples, compose
+from stages.train.scoring import TrainingReward
+
+PASS, FAIL, UNKNOWN = Judgement("pass", 1.0), Judgement("fail", 0.0), Judgement("unknown", None)
+SEED_2 = {"structure": (0.05, None), "types": (0.20, None), "compile": (0.10, "types"), "tests": (0.65, "compile")}
+
+
+def reward(gates, **changes):
+    """A weighted reward over constant gates: gates = {name: (weight, needs)}."""
+    cards = tuple(
+        GateCard(name=name, kind="constant", settings={"score": 1.0}, weight=weight, needs=needs) for name, (weight, needs) in gates.items()
+    )
+    return RewardCard(name="r", combine="weighted", gates=cards, **changes)
+
+
+def scored(card, *said, truncated=False, progress=0.0):
+    """The card's gates say these things, in order, of one completion."""
+    return composed(card, [said]).score([Answer("text", {}, truncated=truncated, key="0")], progress)
+
+
+def composed(card, table):
+    """A reward whose gates say table[answer's key][gate]."""
+
+    def gate(number, gate_card):
+        def judge(settings, answers):
+            return [table[int(answer.key)][number] for answer in answers]
+
+        return Gate(gate_card, types.SimpleNamespace(judge=judge), None)
+
+    return Composed(card, tuple(gate(number, one) for number, one in enumerate(card.gates)))
+
+
+def half(status="fail"):
+    return Judgement(status, 0.5)
+
+
+def test_seed_2_by_hand():
+    card = reward(SEED_2)
+    assert scored(card, PASS, PASS, PASS, PASS).rewards == [1.0]
+    assert scored(card, PASS, half(), PASS, PASS).rewards == pytest.approx([0.05 + 0.10])
+    assert scored(card, PASS, half(), PASS, PASS).judgements["compile"] == [None]
+    assert scored(card, PASS, half(), PASS, PASS).judgements["tests"] == [None]
+    assert scored(card, FAIL, PASS, PASS, Judgement("fail", 4 / 7)).rewards == pytest.approx([0.20 + 0.10 + 0.65 * 4 / 7])
+    assert scored(card, PASS, FAIL, PASS, PASS).rewards == pytest.approx([0.05])
+
+
+def test_seed_2_pays_garbage_nothing_beyond_its_structure():
+    """The seed paid 0.21 for text that does not parse: 0.05 structure and partial credit for types and compiling."""
+    assert scored(reward(SEED_2), FAIL, FAIL, PASS, PASS).rewards == [0.0]
+
+
+def test_an_unknown_gate_that_is_needed_makes_the_reward_unknown():
+    card = reward(SEED_2)
+    for place in range(4):
+        said = [PASS] * 4
+        said[place] = UNKNOWN
+        assert scored(card, *said).rewards == [None]
+    assert scored(card, PASS, UNKNOWN, PASS, PASS).judgements["tests"] == [None]
+    assert scored(card, PASS, FAIL, UNKNOWN, UNKNOWN).rewards == pytest.approx([0.05]), "neither was reached"
+
+
+def test_an_unknown_gate_of_no_weight_counts_only_where_others_need_it():
+    alone = reward({"free": (0.0, None), "paid": (1.0, None)})
+    assert scored(alone, UNKNOWN, PASS).rewards == [1.0]
+    before = reward({"free": (0.0, None), "middle": (0.0, "free"), "paid": (1.0, "middle")})
+    assert scored(before, UNKNOWN, PASS, PASS).rewards == [None]
+    assert scored(before, PASS, UNKNOWN, PASS).rewards == [None]
+
+
+def test_inversion_cap_and_penalty_in_order():
+    half_off = PenaltyCard(name="half", when={"signal": "truncated"}, factor=0.5)
+    card = reward({"a": (0.8, None), "b": (0.2, None)}, penalties=(half_off,), cap=0.3, invert=True)
+    assert scored(card, PASS, FAIL).rewards == pytest.approx([0.7])
+    assert scored(card, Judgement("fail", 0.5), FAIL, truncated=True).rewards == pytest.approx([0.8])
+    assert scored(card, UNKNOWN, PASS).rewards == [None]
+    none = PenaltyCard(name="none", when={"signal": "truncated"}, set=0.0)
+    assert scored(card.model_copy(update={"penalties": (none, half_off)}), PASS, PASS, truncated=True).rewards == [1.0]
+
+
+RUNAWAY = {"all": [{"signal": "truncated"}, {"gate": "structure", "mark": "end_marker", "holds": False}]}
+
+
+@pytest.mark.parametrize(
+    ("truncated", "structure", "expected"),
+    [
+        (True, Judgement("fail", 0.0, marks={"end_marker": False}), 0.0),
+        (True, Judgement("fail", 0.0, marks={"end_marker": True}), 0.5),
+        (False, Judgement("fail", 0.0, marks={"end_marker": False}), 0.5),
+        (True, Judgement("pass", 1.0), 0.0),
+        (True, UNKNOWN, None),
+        (False, UNKNOWN, 0.5),
+        (True, Judgement("unknown", None, marks={"end_marker": True}), 0.5),
+        (True, Judgement("unknown", None, marks={"end_marker": False}), 0.0),
+    ],
+)
+def test_seed_2_runaway(truncated, structure, expected):
+    card = reward(
+        {"structure": (0.0, None), "a": (0.5, None), "b": (0.5, None)}, penalties=(PenaltyCard(name="runaway", when=RUNAWAY, set=0.0),)
+    )
+    found = scored(card, structure, PASS, FAIL, truncated=truncated)
+    assert found.rewards == [expected]
+    assert found.penalties == {"runaway": [{0.0: True, 0.5: False, None: None}[expected]]}
+
+
+def test_conditions_on_a_gate_behind_an_unknown_one_are_unknown():
+    gates = {"first": (0.0, None), "second": (0.0, "first"), "paid": (1.0, None)}
+    missing = PenaltyCard(name="missing", when={"gate": "second", "status": "not_reached"}, set=0.0)
+    card = reward(gates, penalties=(missing,))
+    assert scored(card, UNKNOWN, PASS, PASS).rewards == [None]
+    assert scored(card, FAIL, PASS, PASS).rewards == [0.0]
+    assert scored(card, PASS, UNKNOWN, PASS).rewards == [None]
+    assert scored(card, PASS, PASS, PASS).rewards == [1.0]
+    either = missing.model_copy(
+        update={
+            "when": PenaltyCard.model_validate(
+                {"name": "x", "when": {"any": [{"signal": "empty", "holds": False}, {"gate": "second", "status": "pass"}]}, "factor": 0.25}
+            ).when,
+            "set": None,
+            "factor": 0.25,
+        }
+    )
+    assert scored(reward(gates, penalties=(either,)), UNKNOWN, PASS, PASS).rewards == [0.25], "one that holds outweighs"
+
+
+def test_penalties_work_on_first_decides():
+    none = PenaltyCard(name="none", when={"gate": "g", "status": "pass"}, set=0.25)
+    card = RewardCard(name="r", gates=(GateCard(name="g", kind="constant", settings={"score": 1.0}, on_pass=2.0),), penalties=(none,))
+    assert compose(card).score([Answer("x", {})]).rewards == [0.25]
+    assert compose(card.model_copy(update={"penalties": (), "cap": 0.5})).score([Answer("x", {})]).rewards == [0.5]
+
+
+def test_curriculum_by_progress():
+    phases = (PhaseCard(from_share=0.25, weights={"a": 0.5, "b": 0.5}), PhaseCard(from_share=0.5, weights={"a": 0.0, "b": 1.0}))
+    card = reward({"a": (1.0, None), "b": (0.0, None)}, curriculum=phases)
+    for progress, expected in [(0.0, 1.0), (0.2499, 1.0), (0.25, 0.5), (0.4999, 0.5), (0.5, 0.0), (1.0, 0.0)]:
+        found = scored(card, PASS, FAIL, progress=progress)
+        assert found.rewards == [expected]
+        assert (found.judgements["a"], found.judgements["b"]) == ([PASS], [FAIL]), "unweighted scores do not change with the phase"
+    assert scored(card, PASS, UNKNOWN, progress=0.0).rewards == [1.0]
+    assert scored(card, PASS, UNKNOWN, progress=0.25).rewards == [None]
+
+
+def test_examples_of_truncated_completions():
+    penalty = PenaltyCard(name="cut", when={"signal": "truncated"}, set=0.0)
+    shown = (ExampleCard(completion="x", row={}, expect=1.0), ExampleCard(completion="x", row={}, expect=0.0, truncated=True))
+    card = reward({"a": (1.0, None)}, penalties=(penalty,), examples=shown, invert=True)
+    outcomes = check_examples(card)
+    assert [(one.ok, one.why) for one in outcomes] == [(True, "a: pass"), (True, "a: pass; penalty cut")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gates": {"a": (0.5, None), "b": (0.4, None)}}, "sum to 0.9, not 1"),
+        ({"gates": {"a": (1.0, "b"), "b": (0.0, None)}}, "no earlier gate"),
+        ({"gates": {"a": (1.0, "a")}}, "no earlier gate"),
+        ({"gates": {"a": (None, None)}}, "needs a weight"),
+        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": 1.0}),)}, "weights of"),
+        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": 0.5, "b": 0.6}),)}, "sum to 1.1"),
+        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": -0.5, "b": 1.5}),)}, "from 0 to 1"),
+        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": math.nan, "b": 0.5}),)}, "from 0 to 1"),
+        ({"curriculum": (PhaseCard(from_share=0.5, weights={"a": 0.5, "b": 0.5}),) * 2}, "do not rise"),
+        ({"penalties": (PenaltyCard(name="p", when={"gate": "c", "status": "pass"}, set=0.0),)}, "no gate"),
+        ({"penalties": (PenaltyCard(name="p", when={"all": [{"gate": "a", "mark": "m"}]}, set=0.0),)}, "do not see"),
+        ({"penalties": (PenaltyCard(name="p", when={"signal": "empty"}, set=0.0),) * 2}, "two penalties"),
+    ],
+)
+def test_broken_cards_are_refused(change, message):
+    gates = change.pop("gates", {"a": (0.5, None), "b": (0.5, None)})
+    compose(reward({"a": (0.5, None), "b": (0.5, "a")}))
+    with pytest.raises(ValueError, match=message):
+        compose(reward(gates, **change))
+
+
+def test_weights_and_declared_rewards_do_not_mix():
+    gate = GateCard(name="a", kind="constant", settings={"score": 1.0}, weight=1.0)
+    with pytest.raises(ValueError, match="weighted"):
+        compose(RewardCard(name="r", gates=(gate,)))
+    with pytest.raises(ValueError, match="first_decides"):
+        compose(RewardCard(name="r", combine="weighted", gates=(gate.model_copy(update={"on_fail": 0.0}),)))
+
+
+SAID = st.one_of(st.just(UNKNOWN), st.builds(Judgement, st.sampled_from(["pass", "fail"]), st.floats(0, 1)))
+
+
+@st.composite
+def trees(draw):
+    """A weighted card of up to six gates in any shape of `needs`, with penalties, a phase and a cap; what its gates say of some answers."""
+    count = draw(st.integers(1, 6))
+    parts = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count).filter(any))
+    names = [f"g{number}" for number in range(count)]
+    weights = [part / sum(parts) for part in parts]
+    needs = [draw(st.sampled_from([None, *names[:place]])) for place in range(count)]
+    leaves = st.one_of(
+        st.builds(lambda signal, holds: {"signal": signal, "holds": holds}, st.sampled_from(["truncated", "empty"]), st.booleans()),
+        st.builds(
+            lambda gate, status, holds: {"gate": gate, "status": status, "holds": holds},
+            st.sampled_from(names),
+            st.sampled_from(["pass", "fail", "not_reached"]),
+            st.booleans(),
+        ),
+    )
+    groups = st.recursive(
+        leaves, lambda inner: st.builds(lambda key, of: {key: of}, st.sampled_from(["all", "any"]), st.lists(inner, min_size=1, max_size=3))
+    )
+    penalties = tuple(
+        PenaltyCard.model_validate(
+            {"name": f"p{number}", "when": draw(groups), draw(st.sampled_from(["set", "factor"])): draw(st.floats(0, 1))}
+        )
+        for number in range(draw(st.integers(0, 2)))
+    )
+    reverse = dict(zip(names, reversed(weights), strict=True))
+    card = reward(
+        {name: (weight, need) for name, weight, need in zip(names, weights, needs, strict=True)},
+        penalties=penalties,
+        curriculum=draw(st.sampled_from([(), (PhaseCard(from_share=0.5, weights=reverse),)])),
+        cap=draw(st.none() | st.floats(0, 1)),
+        invert=draw(st.booleans()),
+    )
+    table = draw(st.lists(st.lists(SAID, min_size=count, max_size=count), min_size=1, max_size=4))
+    answers = [Answer(draw(st.sampled_from(["", "x"])), {}, truncated=draw(st.booleans()), key=str(number)) for number in range(len(table))]
+    return card, table, answers, draw(st.sampled_from([0.0, 0.6]))
+
+
+def weight_of(card, progress):
+    if card.curriculum and progress >= 0.5:
+        return card.curriculum[0].weights
+    return {gate.name: gate.weight for gate in card.gates}
+
+
+@given(trees())
+def test_unknown_never_becomes_a_number_and_rewards_stay_in_0_to_1(case):
+    card, table, answers, progress = case
+    found = composed(card, table).score(answers, progress)
+    weights = weight_of(card, progress)
+    for index, got in enumerate(found.rewards):
+        assert got is None or 0 <= got <= 1
+        said = {name: judged[index] for name, judged in found.judgements.items()}
+        unknown = {name for name, one in said.items() if one and one.status == "unknown"}
+        if any(weights[name] > 0 for name in unknown):
+            assert got is None
+        needs = {gate.name: gate.needs for gate in card.gates}
+        for name, one in said.items():
+            up = needs[name]
+            assert (one is not None) == (up is None or (said[up] is not None and said[up].status == "pass"))
+            if up in unknown and weights[name] > 0:
+                assert got is None
+        if not unknown:
+            assert got is not None
+
+
+@given(trees())
+def test_an_unknown_that_turns_out_either_way_never_moves_a_reward_that_was_a_number(case):
+    """Whatever an unknown gate would have said, a reward that is given all the same does not hang on it."""
+    card, table, answers, progress = case
+    got = composed(card, table).score(answers, progress).rewards
+    for settled in (Judgement("pass", 1.0), Judgement("pass", 0.25), Judgement("fail", 0.0), Judgement("fail", 0.75)):
+        known = [[settled if one.status == "unknown" else one for one in line] for line in table]
+        for before, after in zip(got, composed(card, known).score(answers, progress).rewards, strict=True):
+            assert before is None or before == after
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_the_order_of_completions_does_not_matter(case, shuffler):
+    card, table, answers, progress = case
+    made = composed(card, table)
+    mixed = list(answers)
+    shuffler.shuffle(mixed)
+    by_key = dict(zip((one.key for one in answers), made.score(answers, progress).rewards, strict=True))
+    assert made.score(mixed, progress).rewards == [by_key[one.key] for one in mixed]
+
+
+def test_a_plugin_that_breaks_is_unknown_and_the_trainer_never_sees_it():
+    card = reward({"a": (0.5, None), "b": (0.5, None)})
+
+    def judge(settings, answers):
+        raise RuntimeError("boom")
+
+    gates = tuple(Gate(one, types.SimpleNamespace(judge=judge), None) for one in card.gates)
+    found = Composed(card, gates).score([Answer("x", {}), Answer("y", {})])
+    assert found.rewards == [None, None]
+    assert "boom" in found.judgements["a"][0].reason
+
+
+def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
+    phase = PhaseCard(from_share=0.5, weights={"low": 0.0, "high": 1.0})
+    cards = tuple(
+        GateCard(name=name, kind="constant", settings={"score": score}, weight=weight)
+        for name, score, weight in [("low", 0.25, 1.0), ("high", 0.75, 0.0)]
+    )
+    card = RewardCard(name="r", combine="weighted", gates=cards, curriculum=(phase,))
+    function = TrainingReward(card, rows={"a": {"id": "a"}}, seed=1, group=1, ends={0}, journal=Journal(tmp_path), attempt="a1")
+    for done, expected in [(0, 0.25), (4, 0.25), (5, 0.75), (9, 0.75)]:
+        state = types.SimpleNamespace(global_step=done, max_steps=10)
+        assert function(["p"], ["x"], [[0]], id=["a"], trainer_state=state) == [expected]
+        assert (function.pending[done + 1]["gate.low.score"], function.pending[done + 1]["gate.high.score"]) == (0.25, 0.75)
