@@ -48,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
         "--diff", metavar="other", help="what the experiment does differently from its `parent`, or from another experiment"
     )
 
+    new = commands.add_parser("new", help="start a spec, and its interpretation, from a commented template")
+    new.add_argument("name", help="such as reward-shaping: names specs/<name>.yaml, its folder and its page")
+
     commands.add_parser("schema", help="print the JSON Schema of specs, for editors")
 
     trace = commands.add_parser("trace", help="the way back from a number on a page")

@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         "check": check,
         "compile": compile_,
         "explain": explain,
+        "new": new,
         "schema": schema,
         "trace": trace,
     }
@@ -94,6 +95,18 @@ def schema(options: argparse.Namespace, inputs: Inputs) -> int:
     from compiler.schema import schema as text
 
     print(text(), end="")
+    return 0
+
+
+def new(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Write a spec from the template and hold it against the project: its data and base model may lie elsewhere."""
+    from compiler import new as starting
+
+    for path in starting.new(options.name):
+        print(path)
+    compiled = compile_all(_with_profiles([named(options.name)], inputs), inputs)
+    show([warning for one in compiled for warning in one.warnings], inputs)
+    print(starting.commands(options.name), end="")
     return 0
 
 

@@ -1,0 +1,113 @@
+"""`octavo new`: what it writes is right at once, and nothing is ever overwritten."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.compile import compile_all
+from compiler.inputs import Inputs
+from compiler.new import commands
+from compiler.pipeline import named
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A project like this repository: its data, models and pins, no experiment yet."""
+    for name in ("specs/_models", "data/quickstart"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copyfile(ROOT / "constraints.txt", tmp_path / "constraints.txt")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_new_spec_passes_check_with_its_reward_examples_and_profile(home, capsys):
+    assert main(["new", "my-first"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[:2] == ["specs/my-first.yaml", "specs/my-first.md"]
+    assert said.err == ""
+    assert main(["check", "--rewards", "my-first"]) == 0
+    assert "my-first, my-first@smoke: 15 runs, no errors" in capsys.readouterr().err  # 3 conditions x 3 seeds, and x 2 seeds
+
+
+def test_a_new_spec_trains_the_small_model_of_this_repository(home):
+    main(["new", "my-first"])
+    one = compile_all([named("my-first")], Inputs())[0]
+    assert one.experiment.spec.title == "my-first"
+    assert one.experiment.spec.model.base == "octavo/tiny"
+    assert one.experiment.spec.resources.gpus == 0
+    assert list(one.warnings) == []
+    assert [run.name for run in one.expansion.runs][:2] == ["shaped-s1", "shaped-s2"]
+    assert (home / "specs/my-first.md").read_text().count("runs/my-first/analysis/findings.json") == 1
+
+
+@pytest.mark.parametrize("name", ["123", "true", "null", "1e5"])
+def test_a_name_that_yaml_could_read_otherwise_stays_text(home, name):
+    assert main(["new", name]) == 0
+    assert compile_all([named(name)], Inputs())[0].experiment.spec.title == name
+
+
+def test_every_block_of_the_template_is_commented():
+    text = (ROOT / "compiler/templates/spec.yaml").read_text()
+    blocks = [block for block in text.split("\n\n") if not block.startswith(("model", "#"))]
+    assert [block.split(":")[0] for block in blocks if "#" not in block] == []
+    assert text.startswith("# yaml-language-server: $schema=../site/docs/reference/spec.schema.json\n")
+
+
+@pytest.mark.parametrize("there", ["yaml", "md"])
+def test_an_existing_file_is_kept(home, capsys, there):
+    (home / f"specs/mine.{there}").write_text("my words\n")
+    assert main(["new", "mine"]) == 1
+    assert f"E403 specs/mine.{there} is there already" in capsys.readouterr().err
+    assert [path.name for path in (home / "specs").glob("mine.*")] == [f"mine.{there}"]
+    assert (home / f"specs/mine.{there}").read_text() == "my words\n"
+
+
+def test_a_link_to_nowhere_is_not_followed(home, tmp_path):
+    (home / "specs/mine.yaml").symlink_to(tmp_path / "elsewhere")
+    assert main(["new", "mine"]) == 1
+    assert not (tmp_path / "elsewhere").exists() and not (home / "specs/mine.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("My First", "E206"), ("../out", "E206"), ("a;b", "E206"), ("", "E206"), ("con", "E207"), ("pipeline", "E207"), ("a-vs-b", "E207")],
+)
+def test_a_bad_name_writes_nothing(home, capsys, name, code):
+    before = sorted(home.rglob("*"))
+    assert main(["new", name]) == 1
+    assert f"{code} " in capsys.readouterr().err
+    assert sorted(home.rglob("*")) == before
+
+
+def test_outside_a_project_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine"]) == 1
+    assert "E113 no specs/ in this folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_data_are_elsewhere_it_says_so_at_once(home, capsys):
+    shutil.rmtree(home / "data")
+    assert main(["new", "mine"]) == 1
+    said = capsys.readouterr().err
+    assert "specs/mine.yaml:16:" in said and "cannot read `data/quickstart/train.jsonl`" in said
+    assert (home / "specs/mine.yaml").exists()
+
+
+def test_the_next_commands_are_octavos_own(home, capsys):
+    main(["new", "mine"])
+    capsys.readouterr()
+    lines = [line.partition("#")[0].strip() for line in commands("mine").splitlines()[1:]]
+    typed = [part.strip() for line in lines for part in line.split("&&")]
+    ours = [command.split()[1:] for command in typed if command.startswith("octavo ")]
+    assert ours == [["check", "--rewards", "mine"], ["compile", "mine@smoke"], ["compile"]]
+    assert [main(command) for command in ours[:2]] == [0, 0]
+    assert (home / "runs/mine@smoke/dvc.yaml").exists()
+    assert "dvc repro runs/mine@smoke/dvc.yaml" in typed and "echo '- mine' >> specs/pipeline.yaml" in typed
+    (home / "specs/pipeline.yaml").write_text("- mine\n")
+    assert main(["compile"]) == 0
+    assert (home / "runs/mine/dvc.yaml").exists()
