@@ -38,7 +38,9 @@ class Difference:
 
 def differences(before: Experiment, after: Experiment) -> list[Difference]:
     """All settings that differ, in the order of the keys."""
-    one, other = dict(leaves("", settings(before))), dict(leaves("", settings(after)))
+    trains = [validated(GrpoSettings, of.node("train"), "train")[0] for of in (before, after)]
+    filled_in = None not in trains  # keys that only conditions give have no default: then the two are compared as written
+    one, other = (dict(leaves("", settings(of, filled_in))) for of in (before, after))
     return [
         Difference(key, one.get(key, ABSENT), other.get(key, ABSENT), at(before.root, key), at(after.root, key))
         for key in dict.fromkeys([*one, *other])
@@ -46,12 +48,11 @@ def differences(before: Experiment, after: Experiment) -> list[Difference]:
     ]
 
 
-def settings(of: Experiment) -> dict[str, Any]:
-    """Everything that can change a result. Gates are maps by name, beside their order."""
+def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
+    """Everything that can change a result. Gates are maps by name, beside their order. `filled_in`: `train` with its defaults."""
     found: dict[str, Any] = {key: _dumped(getattr(of.spec, key)) for key in SECTIONS}
-    train = of.node("train")
-    value, _ = validated(GrpoSettings, train, "train")
-    found["train"] = value.model_dump(mode="json") if value is not None else converted(GrpoSettings, train.plain())
+    value = validated(GrpoSettings, of.node("train"), "train")[0] if filled_in else None
+    found["train"] = converted(GrpoSettings, of.node("train").plain()) if value is None else value.model_dump(mode="json")
     found["seeds"] = list(of.spec.seeds)
     found["rewards"] = {name: _reward(of, name, reward) for name, reward in of.spec.rewards.items()}
     found["conditions"] = {name: condition.model_dump(mode="json") for name, condition in of.spec.conditions.items()}
@@ -125,9 +126,11 @@ def _undeclared(one: Difference, of: Experiment, parent: Experiment) -> Diagnost
         "E339",
         f"`{one.key}` is {after} here and {before} in the parent `{parent.stem}`, and `changes` does not say so",
         why="a child is its parent but for its declared changes; one more difference and no result could be put down to any of them",
-        fix=f"add `{one.key}: {after}` to `changes`, or delete it here" if one.after is not ABSENT else f"add `{one.key}: null` to `changes`",
+        fix=f"add `{one.key}: {after}` to `changes`, or delete it here"
+        if one.after is not ABSENT
+        else f"add `{one.key}: null` to `changes`",
         place=_place(one.after_node) or (place.key if place else None),
-        notes=(Note(_place(one.before_node), f"{before} in the parent" + ("" if one.before_node else ", a default")),),
+        notes=(Note(_place(one.before_node), f"{before} in the parent{'' if one.before_node else ', a default'}"),),
     )
 
 
@@ -137,7 +140,7 @@ def _no_difference(key: str, node: Node, before: Node | None, parent: Experiment
         "E340",
         f"`{key}: {shown(node.plain())}` is declared as a change, and is none",
         why="the page and the family tree would name a difference that does not exist; only what can change a result is compared",
-        fix="delete it, or change it to another value than the parent's",
+        fix="delete it, or write another value than the parent's; what is not compared stands outside of `changes`",
         place=node.key if node.key is not None else node.place,
         notes=(Note(_place(before), f"the parent `{parent.stem}` has {said}"),),
     )

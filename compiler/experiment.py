@@ -17,7 +17,6 @@ from compiler.spec import Spec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.grpo import GrpoSettings
 
-
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles")
 """They say what the experiment is, whichever of its profiles runs."""
 

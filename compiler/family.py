@@ -14,6 +14,7 @@ from compiler.diagnostics import Rejected, nearest
 from compiler.layers import lowered, overlay
 from compiler.nodes import Document, Node
 from compiler.shared import OWN, Read, with_shared
+from compiler.spec import Bound
 from stages.contracts.diagnostic import Diagnostic, Note
 
 SPECS = Path("specs")
@@ -71,13 +72,14 @@ def _parent_file(named: Node, child: str) -> Path:
     known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", child))
     if named.value in known:
         return SPECS / f"{named.value}.yaml"
-    meant = nearest(named.value, known)
+    plain = named.value.partition("@")[0]  # a parent is named without a profile
+    meant = plain if plain in known else nearest(named.value, known)
     raise Rejected(
         [
             Diagnostic(
                 "E336",
                 f"no experiment `{named.value[:80]}` to be the parent" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a parent is another experiment, a file specs/<experiment>.yaml; known: {', '.join(known) or 'none'}",
+                why=f"a parent is a file specs/<experiment>.yaml, without a profile; known: {', '.join(known) or 'none'}",
                 fix=f"write `parent: {meant}`" if meant else "ls specs",
                 place=named.place,
             )
@@ -92,7 +94,7 @@ def _inherited(parent: Node, own: Node) -> Node:
     problems = []
     for path, node in changes(own):
         try:
-            root = _changed(root, path.split("."), node, path)
+            root = _changed(root, _parts(path), node, path)
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
     if problems:
@@ -105,6 +107,16 @@ def changes(root: Node) -> Iterator[tuple[str, Node]]:
     declared = root.get("changes")
     if declared is not None and isinstance(declared.value, dict):
         yield from declared.value.items()
+
+
+def _parts(path: str) -> list[str]:
+    """Keys that a dotted key stands for. Below `health.gates` lie metrics, which have dots in their names."""
+    head = "health.gates."
+    if not path.startswith(head):
+        return path.split(".")
+    metric, _, last = path.removeprefix(head).rpartition(".")
+    below = metric and last in Bound.model_fields
+    return ["health", "gates", metric, last] if below else ["health", "gates", path.removeprefix(head)]
 
 
 def step(node: Node, parts: list[str]) -> tuple[str | int, int] | None:
@@ -175,7 +187,8 @@ def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
     return Diagnostic(
         "E338",
         f"`{path}` leads nowhere: no `{parts[0]}` in the parent's list" + (f", did you mean `{meant}`?" if meant else ""),
-        why="a part of a list is named only when it is a gate; other lists change as a whole" + (f"; gates: {', '.join(known)}" if known else ""),
+        why="a part of a list is named only when it is a gate; other lists change as a whole"
+        + (f"; gates: {', '.join(known)}" if known else ""),
         fix=f"write `{meant}`" if meant else "declare the whole list as the change",
         place=over.key or over.place,
         notes=(Note(node.place, "the parent's list"),),

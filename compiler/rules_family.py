@@ -13,7 +13,8 @@ from stages.contracts.diagnostic import Diagnostic
 
 def changes_are_the_whole_difference(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """Of the experiment without a profile: a profile differs from it as it does in the parent."""
-    if of.parent is not None:
+    misspelt = any(found.code.startswith("E2") for found in expansion.problems)
+    if of.parent is not None and not misspelt:  # values that mean nothing cannot be compared
         yield from parent_differences(of.proper or of, of.parent)
 
 

@@ -110,7 +110,7 @@ class Bound(Part):
 
 
 def _health_form(value: Any) -> str:
-    return "(bound)" if isinstance(value, dict) else "(words)"
+    return "(bound)" if isinstance(value, dict | Bound) else "(words)"
 
 
 HealthRule = Annotated[
@@ -211,7 +211,7 @@ class Spec(Part):
     tags: tuple[str, ...] = Field((), description="Words to find it by.")
     question: str = Field(min_length=1, max_length=5000, description="What the experiment is to decide.")
     use: tuple[Slug, ...] = Field((), description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones.")
-    parent: Slug | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
+    parent: str | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
     changes: dict[str, Any] = Field(
         {}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes. Any other one is an error."
     )

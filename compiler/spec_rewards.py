@@ -92,7 +92,7 @@ def _reward_form(value: Any) -> str | None:
     found = [
         tag
         for key, tag in (("invert", "(invert)"), ("random", "(random)"), ("constant", "(constant)"))
-        if isinstance(value, dict) and key in value
+        if (key in value if isinstance(value, dict) else hasattr(value, key))
     ]
     return found[0] if len(found) == 1 else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen
 
@@ -11,6 +13,20 @@ from stages.contracts.artifact import Artifact, Frozen
 class ClaimWords(Frozen):
     id: str
     says: str
+
+
+class ChangeWords(Frozen):
+    """One setting in which an experiment differs from its parent, as text for people."""
+
+    key: str
+    """Dotted key in the spec, such as `train.learning_rate`."""
+    before: str
+    after: str
+
+
+def _empty(value: object) -> bool:
+    """Cards of experiments without a parent stay as they were before there were parents."""
+    return not value
 
 
 class PageCard(Artifact):
@@ -33,4 +49,10 @@ class PageCard(Artifact):
     claims: tuple[ClaimWords, ...]
     evaluation: tuple[str, ...]
     curves: tuple[str, ...]
+    parent: str | None = Field(None, exclude_if=_empty)
+    """Experiment that this one changes."""
+    changes: tuple[ChangeWords, ...] = Field((), exclude_if=_empty)
+    """The whole difference to the parent."""
+    hypothesis: str = Field("", exclude_if=_empty)
+    """What the changes were expected to do."""
     code_hash: str

@@ -1,0 +1,215 @@
+"""Shared blocks, parents and their changes: what ends up in the cards, and where it came from."""
+
+import json
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.compile import compile_all, project
+from compiler.diagnostics import Rejected
+from compiler.inputs import Inputs
+from compiler.pipeline import named
+
+CHILD = """title: Does a lower learning rate do it too?
+parent: example
+changes: {%s}
+hypothesis: >
+  A ten times lower learning rate
+  learns the same.
+"""
+
+
+def made(name="child"):
+    return compile_all([named(name)], Inputs())[0]
+
+
+@pytest.fixture
+def child(work):
+    def write(changes: str, more: str = "", name: str = "child"):
+        (work / f"specs/{name}.yaml").write_text(CHILD % changes + more)
+        return made(name)
+
+    return write
+
+
+@pytest.fixture
+def shared(work):
+    (work / "specs/_shared").mkdir()
+
+    def write(name: str, text: str) -> None:
+        (work / f"specs/_shared/{name}.yaml").write_text(text)
+
+    return write
+
+
+def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(compiled, spec, shared):
+    shared("first", "train: {beta: 0.1, top_p: 0.5, epsilon: 0.3}\n")
+    shared("second", "train: {beta: 0.2, epsilon: 0.4, max_steps: 99}\nowner: team\n")
+    one = compiled(spec.replace("train:\n  max", "use: [first, second]\ntrain:\n  epsilon: 0.5\n  max").replace("owner: octavo\n", ""))
+    train, origins = one.cards.train["zero"].train, one.cards.train_origins["zero"]
+    assert (train.beta, train.top_p, train.epsilon, train.max_steps) == (0.2, 0.5, 0.5, 12)
+    assert one.cards.page.owner == "team"
+    said = {key: (str(origins[f"/train/{key}"]), origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
+    assert said["beta"] == ("specs/_shared/second.yaml:1:15", "shared")
+    assert said["top_p"] == ("specs/_shared/first.yaml:1:27", "shared")
+    assert said["epsilon"][1] == "experiment"
+
+
+def test_conditions_and_profiles_outrank_a_block(compiled, spec, shared):
+    shared("quick", "conditions: {zero: {train: {beta: 0.3}}}\ntrain: {beta: 0.1}\nprofiles: {wide: {train: {epsilon: 0.4}}}\n")
+    text = spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max")
+    assert compiled(text).cards.train["zero"].train.beta == 0.3
+    assert compiled(text).cards.train["shaped"].train.beta == 0.1
+    assert compiled(text, "example@wide").cards.train["zero"].train.epsilon == 0.4
+
+
+def test_a_block_changes_no_card_when_its_values_are_written_out(files, spec, shared):
+    shared("quick", "health: {gates: {steps: complete}}\ntrain: {top_p: 0.9}\n")
+    there = files(spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max")).files
+    written = files(spec.replace("train:\n  max", "train:\n  top_p: 0.9\n  max")).files
+    assert {path for path in written if written[path] != there[path]} == {"runs/example/origins.json"}
+
+
+def test_profiles_of_blocks_and_parents_are_checked(work, spec, shared, capsys):
+    shared("quick", "profiles: {wide: {train: {epsilon: 0.4}}}\n")
+    (work / "specs/example.yaml").write_text(spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max"))
+    (work / "specs/child.yaml").write_text(CHILD % "train.learning_rate: 1e-4")
+    assert main(["check"]) == 0
+    assert "child, child@wide, child@smoke, example, example@wide, example@smoke: 28 runs, no errors" in capsys.readouterr().err
+
+
+def test_a_child_is_its_parent_with_its_changes(child):
+    one, parent = child("train.learning_rate: 1.0e-4"), made("example")
+    for name, card in one.cards.train.items():
+        theirs = parent.cards.train[name].model_dump()
+        theirs["train"]["learning_rate"] = 1e-4
+        assert card.model_dump() == theirs | {"experiment": "child"}
+    assert one.cards.page.title == "Does a lower learning rate do it too?"
+    assert one.cards.page.question == parent.cards.page.question
+    assert one.cards.page.claims == ()
+    origins = one.cards.train_origins["zero"]
+    assert (str(origins["/train/learning_rate"]), origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
+    assert (str(origins["/train/max_steps"]), origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
+
+
+def test_the_page_card_tells_parent_changes_and_hypothesis(child):
+    page = child("train.learning_rate: 1.0e-4, seeds: [4, 5, 6]").cards.page
+    assert page.parent == "example"
+    assert page.hypothesis == "A ten times lower learning rate learns the same."
+    assert [change.model_dump() for change in page.changes] == [
+        {"key": "train.learning_rate", "before": "0.001", "after": "0.0001"},
+        {"key": "seeds", "before": "[1, 2, 3]", "after": "[4, 5, 6]"},
+    ]
+
+
+def test_page_cards_without_a_parent_are_what_they_were(files, spec):
+    card = json.loads(files(spec).files["runs/example/page.card.json"])
+    assert not {"parent", "changes", "hypothesis"} & set(card)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ("rewards.shaped.gates.format.max_chars: 9", "rewards.shaped.gates.format.max_chars", 9),
+        ("rewards.shaped.gates.tests.timeout: 2s", "rewards.shaped.gates.tests.timeout", 2.0),
+        ("rewards.shaped.unknown.limit: 10%", "rewards.shaped.unknown.limit", 0.1),
+        ("conditions.zero.train.beta: 0.5", "conditions.zero.train.beta", 0.5),
+        ("conditions.zero.reward: {constant: 0.5}", "conditions.zero.reward.constant", 0.5),
+        ("model.adapter.r: 4", "model.adapter.r", 4),
+        ("health.gates.gate.tests.pass_share: {above: 0.1}", "health.gates.gate.tests.pass_share.above", 0.1),
+        ("evaluation.samples: 7", "evaluation.samples", 7),
+        ("data.evaluation.rows: 3", "data.evaluation.rows", 3),
+        ("train: {beta: 0.25}", "train.beta", 0.25),
+        ("conditions.slow: {reward: shaped, role: control, train: {learning_rate: 1e-5}}", "conditions.slow.train.learning_rate", 1e-5),
+    ],
+)
+def test_any_setting_can_change(child, change, path, expected):
+    from compiler.difference import differences
+
+    one = child(change)
+    found = {difference.key: difference.after for difference in differences(one.experiment.parent, one.experiment)}
+    assert found[path] == expected
+    written = change.partition(": ")[0]
+    assert all(key.startswith(written) or written.startswith(key) for key in found), found
+
+
+def test_null_removes_what_the_parent_has(child):
+    one = child("conditions.shaped: null, rewards.shaped: null, evaluation: null, train.gradient_accumulation_steps: null")
+    assert list(one.cards.train) == ["zero"]
+    assert one.cards.train["zero"].train.gradient_accumulation_steps == 1
+    assert "analysis/evaluate.card.json" not in one.cards.single
+
+
+def test_a_gate_is_taken_out_by_its_name(child):
+    one = child("rewards.shaped.gates.format: null", "rewards: {shaped: {examples: null}}\n")
+    assert [gate.name for gate in one.cards.train["shaped"].reward.gates] == ["tests"]
+
+
+def test_a_default_written_out_is_no_difference(child):
+    one = child("train.learning_rate: 1.0e-4", "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\n")
+    assert [change.key for change in one.cards.page.changes] == ["train.learning_rate"]
+
+
+def test_a_change_of_the_parent_is_a_change_of_the_child(child, work, spec):
+    (work / "specs/example.yaml").write_text(spec.replace("max_steps: 12", "max_steps: 14"))
+    assert child("train.learning_rate: 1.0e-4").cards.train["zero"].train.max_steps == 14
+
+
+def test_three_generations(child, work, capsys):
+    child("train.learning_rate: 1.0e-4")
+    (work / "specs/grandchild.yaml").write_text((CHILD % "train.beta: 0.1").replace("parent: example", "parent: child"))
+    one = made("grandchild")
+    assert (one.cards.train["zero"].train.learning_rate, one.cards.train["zero"].train.beta) == (1e-4, 0.1)
+    assert [change.key for change in one.cards.page.changes] == ["train.beta"]
+
+
+def test_a_child_of_a_broken_parent_shows_the_parents_errors(child, work, spec):
+    (work / "specs/example.yaml").write_text(spec.replace("max_steps: 12", "max_step: 12"))
+    with pytest.raises(Rejected) as caught:
+        child("train.learning_rate: 1.0e-4")
+    assert [(found.code, found.place.file) for found in caught.value.diagnostics] == [("E201", "specs/example.yaml")]
+
+
+def test_a_profile_is_not_compared_with_the_parent(child):
+    child("train.learning_rate: 1.0e-4", "profiles: {smoke: {train: {max_steps: 3}}}\n")
+    one = made("child@smoke")
+    assert one.cards.train["zero"].train.max_steps == 3
+    assert [change.key for change in one.cards.page.changes] == ["train.learning_rate"]
+
+
+def test_a_thousand_generations_neither_hang_nor_recurse(work):
+    for number in range(1000):
+        parent = "example" if number == 0 else f"child-{number - 1}"
+        (work / f"specs/child-{number}.yaml").write_text(
+            (CHILD % f"train.beta: 0.{number + 1:04}").replace("parent: example", f"parent: {parent}")
+        )
+    assert made("child-999").cards.train["zero"].train.beta == 0.1
+
+
+def test_explain_diff(child, work, capsys):
+    child("train.learning_rate: 1.0e-4, train.beta: 0.1")
+    assert main(["explain", "child", "--diff", "parent"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["train.learning_rate", "0.001", "->", "0.0001", "specs/example.yaml:16:18", "->", "specs/child.yaml:3:32"],
+        ["train.beta", "0", "->", "0.1", "default", "->", "specs/child.yaml:3:52"],
+    ]
+    assert main(["explain", "example@smoke", "--diff", "example"]) == 0
+    keys = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert keys == ["train.max_steps", "train.save_steps", "seeds"]
+    assert main(["explain", "example", "--diff", "example"]) == 0
+    assert capsys.readouterr().out == "no difference\n"
+
+
+def test_what_a_child_replaced_is_explained(child, work, capsys):
+    child("train.learning_rate: 1.0e-4")
+    assert main(["explain", "child/zero-s1", "train.learning_rate"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["train.learning_rate", "0.0001", "specs/child.yaml:3:32", "(experiment)"],
+        ["0.001", "specs/example.yaml:16:18", "(parent,", "replaced)"],
+    ]
+
+
+def test_a_child_compiles_to_a_pipeline_of_its_own(child, work):
+    files = project([child("train.learning_rate: 1.0e-4")], with_site=False).files
+    assert "runs/child/dvc.yaml" in files and "from specs/child.yaml" in files["runs/child/dvc.yaml"]
