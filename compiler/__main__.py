@@ -6,15 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours."""
+    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours; 4 from `plan --exit-code`."""
     options = _parser().parse_args(arguments)
     try:
-        from compiler import commands
-
-        code = commands.run(options)
+        code = _run(options)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -27,6 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from compiler.ours import report
 
         return report(error)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "merge-lock":
+        from compiler import merge_lock
+
+        return merge_lock.main(Path(options.base), Path(options.ours), Path(options.theirs), options.path)
+    from compiler import commands
+
+    return commands.run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     trace = commands.add_parser("trace", help="the way back from a number on a page")
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
     trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
+
+    merge_lock = commands.add_parser("merge-lock", help="git's merge driver for dvc.lock: %%O %%A %%B %%P")
+    for name, what in (("base", "common ancestor"), ("ours", "our version; the merge is written here"), ("theirs", "their version")):
+        merge_lock.add_argument(name, help=what)
+    merge_lock.add_argument("path", nargs="?", default="dvc.lock", help="path of the lock, for messages")
     return parser
 
 

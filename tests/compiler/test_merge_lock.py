@@ -1,0 +1,170 @@
+"""The merge of dvc.lock: each stage is one side's, whole; what neither side ran is due; only a real contradiction is a conflict."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from compiler.__main__ import main
+from compiler.merge_lock import NotALock, entries, merge
+
+HEAD = "schema: '2.0'\nstages:\n"
+
+
+def stage(name, out, **deps):
+    lines = [f"  {name}:", f"    cmd: python -m stages.x runs/e/{name}", "    deps:"]
+    for path, md5 in deps.items():
+        lines += [f"    - path: {path}", "      hash: md5", f"      md5: {md5}", "      size: 1"]
+    lines += ["    outs:", f"    - path: {name}.out", "      hash: md5", f"      md5: {out}", "      size: 1"]
+    return "\n".join(lines) + "\n"
+
+
+def lock(*stages):
+    return HEAD + "".join(stages)
+
+
+A1, A2 = stage("train-a", "oa1", card="ca1"), stage("train-a", "oa2", card="ca2")
+B1, B2 = stage("train-b", "ob1", card="cb1"), stage("train-b", "ob2", card="cb2")
+
+
+def page(a, b, out):
+    return stage("page", out, **{"train-a.out": a, "train-b.out": b})
+
+
+def test_each_side_trained_another_run():
+    merged = merge(lock(A1, B1), lock(A2, B1), lock(A1, B2))
+    assert (merged.text, merged.conflicts, merged.due) == (lock(A2, B2), [], [])
+
+
+def test_each_side_added_a_run():
+    c, d = stage("train-c", "oc", card="cc"), stage("train-d", "od", card="cd")
+    assert merge(lock(A1), lock(A1, c), lock(A1, d)).text == lock(A1, c, d)
+    assert merge("", lock(c), lock(d)).text == lock(c, d)
+
+
+def test_a_stage_that_reads_both_runs_is_due():
+    base, ours, theirs = (
+        lock(A1, B1, page("oa1", "ob1", "p1")),
+        lock(A2, B1, page("oa2", "ob1", "p2")),
+        lock(A1, B2, page("oa1", "ob2", "p3")),
+    )
+    merged = merge(base, ours, theirs)
+    assert merged.text == lock(A2, B2, page("oa2", "ob1", "p2"))  # ours; DVC sees that train-b.out is another file
+    assert (merged.conflicts, merged.due) == ([], ["page"])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_side_that_ran_with_the_merged_inputs_is_right(swapped):
+    """One branch has both changes already, the other one of them."""
+    base, both, one = lock(page("oa1", "ob1", "p1")), lock(page("oa2", "ob2", "p4")), lock(page("oa1", "ob2", "p3"))
+    merged = merge(base, one, both) if swapped else merge(base, both, one)
+    assert (merged.text, merged.conflicts, merged.due) == (both, [], [])
+
+
+def test_equal_inputs_and_other_outputs_are_a_conflict():
+    other = stage("train-a", "oa3", card="ca2")
+    merged = merge(lock(A1, B1), lock(A2, B1), lock(other, B2))
+    assert merged.conflicts == ["train-a"] and merged.due == []
+    assert merged.text == f"{HEAD}<<<<<<< ours\n{A2}=======\n{other}>>>>>>> theirs\n{B2}"
+
+
+def test_equal_changes_are_one():
+    assert merge(lock(A1), lock(A2), lock(A2)).text == lock(A2)
+
+
+def test_removed_stages_stay_removed_unless_the_other_side_ran_them_again():
+    assert merge(lock(A1, B1), lock(A1), lock(A1, B1)).text == lock(A1)
+    assert merge(lock(A1, B1), lock(A1, B1), lock(B1)).text == lock(B1)
+    assert merge(lock(A1, B1), lock(A1), lock(A1, B2)).text == lock(A1, B2)
+    assert merge(lock(A1, B1), lock(A1, B2), lock(A1)).text == lock(A1, B2)
+
+
+def test_a_changed_command_counts_as_an_input():
+    renamed = A1.replace("stages.x", "stages.y")
+    merged = merge(lock(A1), lock(renamed), lock(A2))
+    assert merged.due == ["train-a"]  # neither ran the new command with the new card
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]\n",
+        "stages: {}\n",
+        "schema: '2.0'\nstages: {}\n",
+        lock(A1) + "# mine\n",
+        lock(A1).replace("'2.0'", "'3.0'"),
+        lock(A1)[:-1],
+        lock(A1, A1),
+        "a: [\n",
+        f"{HEAD}  a: 1\n",
+    ],
+)
+def test_what_is_no_lock_is_refused(text):
+    with pytest.raises(NotALock):
+        entries(text)
+
+
+def test_a_lock_without_stages_is_one():
+    assert entries(HEAD) == {}
+    assert merge("", HEAD, lock(A1)).text == lock(A1)
+
+
+VERSIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(VERSIONS, VERSIONS, VERSIONS)
+def test_every_stage_of_a_merge_is_one_sides_whole(old, mine, other):
+    def text(versions):
+        return lock(*(stage(f"s-{name}", f"o{version}", dep=f"d{version}") for name, version in versions.items()))
+
+    base, ours, theirs = (entries(text(versions)) for versions in (old, mine, other))
+    merged = merge(text(old), text(mine), text(other))
+    assert merged.conflicts == []  # other outputs here always come from other inputs
+    found = entries(merged.text)
+    for name in {*base, *ours, *theirs}:
+        sides = [side.get(name) for side in (ours, theirs)]
+        if sides[0] == sides[1]:
+            assert found.get(name) == sides[0]
+        elif base.get(name) in sides:
+            assert found.get(name) == next(side for side in sides if side != base.get(name))
+        else:
+            assert found[name] in sides
+    assert list(YAML(typ="safe", pure=True).load(merged.text)["stages"] or {}) == list(found)
+
+
+def test_the_command_writes_ours_and_says_what_is_due(tmp_path, capsys):
+    texts = (lock(page("oa1", "ob1", "p1")), lock(page("oa2", "ob1", "p2")), lock(page("oa1", "ob2", "p3")))
+    paths = [tmp_path / name for name in ("base", "ours", "theirs")]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    assert main(["merge-lock", *map(str, paths), "runs/e/dvc.lock"]) == 0
+    assert paths[1].read_text() == texts[1] and paths[0].read_text() == texts[0]
+    assert capsys.readouterr().err == "runs/e/dvc.lock: due with the next dvc repro: page\n"
+
+
+def test_the_command_leaves_what_is_no_lock_to_git(tmp_path, capsys):
+    paths = [tmp_path / name for name in ("base", "ours", "theirs")]
+    middle = "".join(f"line {number}\n" for number in range(9))
+    for path, text in zip(paths, (f"a\n{middle}b\n", f"A\n{middle}b\n", f"a\n{middle}B\n"), strict=True):
+        path.write_text(text)
+    assert main(["merge-lock", *map(str, paths)]) == 0
+    assert paths[1].read_text() == f"A\n{middle}B\n"
+    paths[2].write_text(f"C\n{middle}b\n")
+    paths[1].write_text(f"A\n{middle}b\n")
+    assert main(["merge-lock", *map(str, paths)]) == 1
+    assert "<<<<<<< ours" in paths[1].read_text()
+    assert "its lines are merged" in capsys.readouterr().err
+
+
+def test_a_thousand_stages_merge_in_order():
+    names = [f"train-{number}" for number in range(1000)]
+    old = {name: stage(name, "o1", card="c1") for name in names}
+    chosen = random.Random(0).sample(names, 200)
+    mine = {**old, **{name: stage(name, "o2", card="c2") for name in chosen[:100]}}
+    other = {**old, **{name: stage(name, "o3", card="c3") for name in chosen[100:]}}
+    merged = merge(lock(*old.values()), lock(*mine.values()), lock(*other.values()))
+    expected = [mine[name] if mine[name] != old[name] else other[name] for name in names]
+    assert merged.text == lock(*expected)
