@@ -50,6 +50,14 @@ def _parser() -> argparse.ArgumentParser:
     compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
     compile_.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
 
+    plan = commands.add_parser("plan", help="what would run, why, what it costs, and which claims it touches")
+    plan.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
+    plan.add_argument("--base", metavar="revision", help="compare with this git revision instead of with what is on disk")
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the plan as JSON")
+    form.add_argument("--markdown", action="store_true", help="print a comment for a pull request")
+    plan.add_argument("--exit-code", action="store_true", help="exit with 4 when something would train")
+
     explain = commands.add_parser("explain", help="values of a run with the place in the spec that each came from")
     explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1; with --diff an experiment, such as quickstart")
     explain.add_argument("key", nargs="?", help="such as train.learning_rate; default: all")

@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
     commands: dict[str, Callable[[argparse.Namespace, Inputs], int]] = {
         "check": check,
         "compile": compile_,
+        "plan": plan,
         "explain": explain,
         "new": new,
         "schema": schema,
@@ -74,6 +75,25 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
         return 1
     print(f"{len(written.differing)} files written, {written.unchanged} unchanged", file=sys.stderr)
     return 0
+
+
+def plan(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print what would run. 4 with --exit-code when something would train."""
+    from compiler import plan as planning
+    from compiler.plan_text import text
+
+    found = planning.plan(options.specs, inputs, options.base)
+    if options.json:
+        from compiler.canonical import text as json_text
+
+        print(json_text(found), end="")
+    elif options.markdown:
+        from compiler.plan_markdown import markdown
+
+        print(markdown(found), end="")
+    else:
+        print(text(found), end="")
+    return 4 if options.exit_code and found.training else 0
 
 
 def explain(options: argparse.Namespace, inputs: Inputs) -> int:

@@ -48,7 +48,7 @@ def command(stage: Stage) -> str:
 
 
 class Decider:
-    """Decides each stage once, those that write its inputs first. `outs` says whether outputs count: of another revision they are not there."""
+    """Decides each stage once, those that write its inputs first. Without a cache outputs do not count: git does not hold them."""
 
     def __init__(self, pipelines: Iterable[Pipeline], locks: Mapping[str, Lock], files: Files, cache: Cache | None) -> None:
         self.locks, self.files, self.cache = locks, files, cache

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from compiler.plan_lock import Entry, Locked, read_record
 
@@ -17,7 +17,7 @@ _ALWAYS_IGNORED = (".git", ".hg", ".dvc")
 
 
 class Files:
-    """A tree of files under `root`. Texts of `overlay` stand for files that are not written yet; `within` limits nothing on disk."""
+    """A tree of files under `root`. Texts of `overlay` stand for files that are not written yet."""
 
     def __init__(self, root: Path, overlay: Mapping[str, str]) -> None:
         self.root, self.overlay = root, overlay
@@ -95,7 +95,7 @@ class Cache:
     """DVC's cache: whether what a stage once made can be put back without running it."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = _cache_folder(root)
+        self.root, self.folder = root, _cache_folder(root)
         self._names: dict[str, set[str]] = {}
         self._whole: dict[str, bool] = {}
 
@@ -155,14 +155,14 @@ def _cache_folder(root: Path) -> Path:
 
 def _file_md5(file: str) -> str:
     with open(file, "rb", buffering=0) as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()  # type: ignore[arg-type]
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _is_folder(mode: int) -> bool:
     return mode & 0o170000 == 0o040000
 
 
-def _ignored_patterns(root: Path):  # type: ignore[no-untyped-def]
+def _ignored_patterns(root: Path) -> Any:
     """Patterns of `.dvcignore`, None when it holds none."""
     try:
         lines = (root / ".dvcignore").read_text(encoding="utf-8").splitlines()

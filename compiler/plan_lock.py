@@ -1,4 +1,4 @@
-"""dvc.lock: what each stage was last run with. DVC writes it in one plain shape, which is read line by line; any other shape is read as YAML."""
+"""dvc.lock: what each stage was last run with. DVC's own plain shape is read line by line; any other shape is read as YAML."""
 
 from __future__ import annotations
 

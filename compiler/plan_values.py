@@ -41,14 +41,12 @@ def differences(old: Any, new: Any, key: str = "", pointer: str = "") -> Iterato
             inner = f"{key}.{name}" if key else name
             yield from differences(old.get(name, _ABSENT), new.get(name, _ABSENT), inner, f"{pointer}/{escaped(name)}")
         return
-    labelled = _labelled(old), _labelled(new)
-    if labelled[0] is not None and labelled[1] is not None and (labelled[0] or labelled[1]):
-        before, after = labelled
+    before, after = _labelled(old), _labelled(new)
+    if before is not None and after is not None:
         for name in dict.fromkeys((*after, *before)):
-            index, value = after.get(name, (None, _ABSENT))
-            old_index, old_value = before.get(name, (None, _ABSENT))
-            place = f"{pointer}/{index if index is not None else old_index}"
-            yield from differences(old_value, value, f"{key}.{name}", place)
+            index, value = after.get(name, (-1, _ABSENT))
+            old_index, old_value = before.get(name, (-1, _ABSENT))
+            yield from differences(old_value, value, f"{key}.{name}", f"{pointer}/{index if value is not _ABSENT else old_index}")
         if list(before) != list(after) and set(before) == set(after):
             yield Difference(f"order of {key}", pointer, ", ".join(before)[:CUT], ", ".join(after)[:CUT])
         return

@@ -1,0 +1,226 @@
+"""`octavo plan`: what the specs would run now, compared with what lies on disk or with another revision, why, and at what cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.compile import Compiled, Project, compile_all, project
+from compiler.diagnostics import Rejected
+from compiler.inputs import Inputs
+from compiler.pipeline import LIVE, Reference, live, named
+from compiler.plan_claims import claims_at_risk
+from compiler.plan_code import OldCode
+from compiler.plan_cost import attempts_of, cost
+from compiler.plan_decide import Decider, Decision, State, command
+from compiler.plan_files import Cache, Files
+from compiler.plan_git import commit, extract
+from compiler.plan_lock import Entry, Lock, Locked, read_lock
+from compiler.plan_past import AtRevision, OnDisk
+from compiler.plan_why import Past, Why
+from stages.contracts.attempt import Attempt
+from stages.contracts.code_hash import code_hash
+from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.origin import Origin
+from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
+from stages.contracts.stage import ROOT
+
+CARD = "train.card.json"
+TRAINS = {"stages.train.grpo", "stages.train.sft"}
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+
+
+@dataclass
+class _RevisionInputs(Inputs):
+    """Inputs whose code hashes are those of the revision's own stages."""
+
+    def code(self, modules: Iterable[str]) -> str:
+        key = tuple(sorted(set(modules)))
+        if key not in self._code:
+            self._code[key] = code_hash(Path.cwd(), key)
+        return self._code[key]
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The older side of the comparison. `rules` maps experiment -> claim -> rule, as far as known."""
+
+    locks: dict[str, Lock]
+    past: Past
+    cache: Cache | None
+    experiments: tuple[str, ...]
+
+
+def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
+    """Compare the named specs, or all that are live, with the disk or with revision `base`. Writes nothing. Raises Rejected."""
+    revision = commit(base) if base is not None else None
+    references = [named(name) for name in names] or live(inputs)
+    compiled = compile_all(references, inputs)
+    made = project(compiled, with_site=not names)
+    if revision is None:
+        cache = Cache(Path())
+        locks = {pipeline.path.as_posix(): _lock(pipeline.path) for pipeline in made.pipelines}
+        before = _Before(locks, OnDisk(cache), cache, () if names else _on_disk())
+        return _compared(compiled, made, before, None, None)
+    with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
+        older = _older(Path(folder), revision, names)
+        return _compared(compiled, made, older, revision, base)
+
+
+def _compared(compiled: list[Compiled], made: Project, before: _Before, base: str | None, base_name: str | None) -> Plan:
+    once = made.once if base else {path: text for path, text in made.once.items() if not os.path.lexists(path)}
+    files = Files(Path(), {**made.files, **once})
+    decisions = Decider(made.pipelines, before.locks, files, before.cache).all()
+    attempts = {one.experiment.name: attempts_of(one.experiment.name) for one in compiled}
+    code = OldCode(ROOT, _commits(attempts))
+    try:
+        why = Why(files, before.past, code, _origins(compiled))
+        stages: dict[str, list[StagePlan]] = {}
+        by_key: dict[tuple[str, str], Decision] = {}
+        for decision in decisions:
+            stages.setdefault(decision.pipeline, []).append(_stage(decision, why))
+            by_key[decision.pipeline, decision.stage.name] = decision
+        experiments = [
+            _experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), by_key, before, attempts[one.experiment.name])
+            for one in compiled
+        ]
+    finally:
+        code.close()
+    kept = {one.experiment.name for one in compiled}
+    return Plan(
+        base=base,
+        base_name=base_name,
+        experiments=tuple(experiments),
+        shared=tuple(stage for rest in stages.values() for stage in rest),
+        removed_experiments=tuple(name for name in before.experiments if name not in kept),
+    )
+
+
+def _stage(decision: Decision, why: Why) -> StagePlan:
+    stage = decision.stage
+    return StagePlan(
+        pipeline=decision.pipeline,
+        stage=stage.name,
+        run=stage.name.removeprefix("train-") if stage.name.startswith("train-") else None,
+        trains=stage.module in TRAINS or stage.name.startswith("train-"),
+        state=decision.state,
+        reasons=why.reasons(decision),
+    )
+
+
+def _experiment(
+    of: Compiled, stages: list[StagePlan], decisions: Mapping[tuple[str, str], Decision], before: _Before, attempts: list[Attempt]
+) -> ExperimentPlan:
+    name = of.experiment.name
+    pipeline = f"{RUNS}/{name}/dvc.yaml"
+    lock = before.locks.get(pipeline, {})
+    runs = [run.name for run in of.expansion.runs]
+    ran = {stage.removeprefix("train-") for stage in lock if stage.startswith("train-")}
+    if before.cache is not None:
+        with suppress(OSError):
+            ran |= {path.parent.name for path in (RUNS / name).glob(f"*/{CARD}") if path.parent.name not in runs}
+    new = [run for run in runs if run not in ran]
+    removed = sorted(ran - set(runs))
+    page = decisions[pipeline, "page"]
+    states: dict[State, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
+    trained = [stage.run for stage in stages if stage.run and stage.state == "runs"]
+    return ExperimentPlan(
+        name=name,
+        spec=of.experiment.document.file,
+        stages=tuple(stages),
+        new_runs=tuple(new),
+        removed_runs=tuple(removed),
+        cost=cost(of, trained, attempts),
+        claims=tuple(claims_at_risk(of, _rules(name, lock, before), stages, new, removed)),
+        page="new" if page.locked is None else states[page.state],
+    )
+
+
+def _rules(name: str, lock: Lock, before: _Before) -> dict[str, object] | None:
+    """Claim -> its older rule; None when the older card is gone."""
+    card = ExperimentFolder(RUNS / name).conclude_card.as_posix()
+    entry = lock["conclude"].deps.get(card) if "conclude" in lock else None
+    text = before.past.text(card, entry) if entry else None
+    return {claim["id"]: claim for claim in json.loads(text)["claims"]} if text else None
+
+
+def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
+    """A function from a card's path to its origins."""
+    runs = {f"{RUNS}/{one.experiment.name}/{run.name}/{CARD}": (one, run) for one in compiled for run in one.expansion.runs}
+    single = {f"{RUNS}/{one.experiment.name}/{path}": found for one in compiled for path, found in one.cards.single_origins.items()}
+
+    def origins(path: str) -> Mapping[str, Origin]:
+        if path in runs:
+            one, run = runs[path]
+            place = run.seed_node.place
+            seed = Origin(file=place.file, line=place.line, column=place.column, layer=run.seed_node.layer)
+            return {**one.cards.train_origins[run.setup.name], "/seed": seed}
+        return single.get(path, {})
+
+    return origins
+
+
+def _lock(pipeline: Path) -> Lock:
+    try:
+        return read_lock(pipeline.with_name("dvc.lock"))
+    except (ValueError, OSError):
+        return {}
+
+
+def _on_disk() -> tuple[str, ...]:
+    """Experiments that have been run here."""
+    return tuple(sorted(path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")))
+
+
+def _commits(attempts: Mapping[str, list[Attempt]]) -> list[str]:
+    """Commits that attempts were made at, newest first."""
+    named = (attempt.started.commit or "" for found in attempts.values() for attempt in reversed(found))
+    return list(dict.fromkeys(name.rstrip("+") for name in named if _COMMIT.fullmatch(name.rstrip("+"))))[:6]
+
+
+def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
+    """Another revision, compiled in a folder of its own with its specs, data and stages. Raises Rejected when it does not compile."""
+    extract(revision, folder)
+    here = Path.cwd()
+    _link_tracked(folder, here)
+    with chdir(folder):
+        inputs = _RevisionInputs()
+        references = list(_existing(names)) if names else live(inputs) if LIVE.is_file() else []
+        compiled = compile_all(references, inputs)
+        made = project(compiled, with_site=not names)
+    files = Files(folder, {**made.files, **made.once})
+    locks: dict[str, Lock] = {}
+    outs = {out for pipeline in made.pipelines for stage in pipeline.stages for out in stage.outs}
+    for pipeline in made.pipelines:
+        locks[pipeline.path.as_posix()] = {
+            stage.name: Locked(
+                command(stage),
+                {dep: Entry("" if dep in outs else files.md5(dep) or "") for dep in stage.deps},
+                {out: Entry("") for out in stage.outs},
+            )
+            for stage in pipeline.stages
+        }
+    return _Before(locks, AtRevision(files), None, tuple(one.experiment.name for one in compiled))
+
+
+def _existing(names: Sequence[str]) -> Iterator[Reference]:
+    for name in names:
+        with suppress(Rejected):  # a spec that the revision does not have is new
+            yield named(name)
+
+
+def _link_tracked(folder: Path, here: Path) -> None:
+    """Data that DVC tracks is not in git: where its `.dvc` file is the same as today's, today's data stands for it."""
+    for pointer in folder.rglob("*.dvc"):
+        target = pointer.with_suffix("")
+        now = here / pointer.relative_to(folder)
+        if pointer.is_file() and not target.exists() and now.is_file() and now.read_bytes() == pointer.read_bytes():
+            today = now.with_suffix("")
+            if today.exists():
+                target.symlink_to(today)
