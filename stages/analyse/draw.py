@@ -3,7 +3,7 @@
     python -m stages.analyse.draw runs/<experiment>
 
 Reads analysis/draw.card.json, findings, each run's history and health; writes analysis/figures/<name>.{svg,csv,json} for
-`curves`, `evaluation`, `claims` and `funnel`.
+`curves-<metric>`, `evaluation-<score>`, `claims` and `funnel-<condition>`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def draw(folder: Path) -> None:
     material = _material(experiment, open_card(DrawCard, experiment.draw_card, MODULES))
     written = set()
     for module in (curves, evaluation, claims, funnel):
-        drawing = module.draw(material)
-        for ending, text in (("svg", drawing.svg), ("csv", drawing.csv()), ("json", dump(drawing.figure))):
-            path = experiment.figures / f"{drawing.figure.name}.{ending}"
-            write_text(path, text)
-            written.add(path)
+        for drawing in module.draw(material):
+            for ending, text in (("svg", drawing.svg), ("csv", drawing.csv()), ("json", dump(drawing.figure))):
+                path = experiment.figures / f"{drawing.figure.name}.{ending}"
+                write_text(path, text)
+                written.add(path)
     for old in sorted(set(experiment.figures.iterdir()) - written):
         old.unlink()
 

@@ -1,14 +1,17 @@
 """A small SVG writer: scales, axes, lines, text. No drawing library: its import alone would take longer than all figures.
 
-The pages inline the pictures, so ids and style rules carry the figure's name. Colours are CSS variables with colour-blind-safe
-fallbacks (Okabe and Ito), text is `currentColor`: one file works in light and dark. All text is escaped.
+The pages inline the pictures: ids carry the figure's name, and style rules are the same in every picture and reach no further than
+`.octavo-figure`. Colours are CSS variables with colour-blind-safe fallbacks (Okabe and Ito), text is `currentColor`: one file works
+in light and dark. All text is escaped.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 WIDTH = 440.0
@@ -18,29 +21,32 @@ _CHAR = 0.56
 """Mean width of a character, as a share of the font size."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#B8A800")
 
-_STYLE = """
-{me}{{max-width:36rem;font-family:inherit}}
-{me}{{--pass:var(--octavo-pass,#009E73);--fail:var(--octavo-fail,#D55E00);--none:var(--octavo-unknown,#8a8a8a)}}
-{me} text{{fill:currentColor;font-size:{font}px}}
-{me} .soft{{opacity:.72}} {me} .strong{{font-weight:600}} {me} .end{{text-anchor:end}} {me} .mid{{text-anchor:middle}}
-{me} .grid{{stroke:currentColor;stroke-opacity:.13}} {me} .axis{{stroke:currentColor;stroke-opacity:.45}}
-{me} .mark{{stroke:currentColor;stroke-dasharray:4 3;stroke-width:1.4;stroke-opacity:.8}}
-{me} .cut{{stroke:currentColor;stroke-dasharray:1 3;stroke-opacity:.6}}
-{me} .band{{fill:currentColor;opacity:.09}} {me} .hatch{{fill:url(#{id}-hatch)}}
-{me} .outline{{fill:none;stroke:currentColor;stroke-opacity:.4}}
-{me} .line{{fill:none;stroke:var(--c);stroke-linejoin:round}} {me} .seed{{stroke-width:1;stroke-opacity:.6}} {me} .mean{{stroke-width:2.6}}
-{me} .out{{stroke-dasharray:3 3;stroke-opacity:.7}} {me} .dot{{fill:var(--c)}} {me} .ring{{fill:none;stroke:var(--c);stroke-width:1.4}}
-{me} .bar{{stroke:var(--c);stroke-width:2.6;stroke-linecap:butt}} {me} .fill{{fill:var(--c)}}
-{me} .verdict{{stroke-width:3}} {me} .supported{{stroke:var(--pass);fill:var(--pass)}} {me} .refuted{{stroke:var(--fail);fill:var(--fail)}}
-{me} .inconclusive,{me} .void{{stroke:var(--none);fill:var(--none)}}
-{me} .pass{{fill:var(--pass)}} {me} .fail{{fill:var(--fail)}}
-{me} .inbar{{fill:#fff;font-weight:600;paint-order:stroke;stroke:#000;stroke-opacity:.4;stroke-width:2.5px}}
+_RULES = """
+{max-width:34rem;font-family:inherit;--pass:var(--octavo-pass,#009E73);--fail:var(--octavo-fail,#D55E00);--none:var(--octavo-unknown,#767676)}
+ text{fill:currentColor;font-size:13px}
+ .soft{opacity:.78} .strong{font-weight:600} .end{text-anchor:end} .mid{text-anchor:middle}
+ .grid{stroke:currentColor;stroke-opacity:.13} .axis{stroke:currentColor;stroke-opacity:.45}
+ .mark{stroke:currentColor;stroke-dasharray:4 3;stroke-width:1.4;stroke-opacity:.8}
+ .cut{stroke:currentColor;stroke-dasharray:1 3;stroke-opacity:.6}
+ .band{fill:currentColor;opacity:.09} .outline{fill:none;stroke:currentColor;stroke-opacity:.4}
+ .line{fill:none;stroke:var(--c);stroke-linejoin:round} .seed{stroke-width:1;stroke-opacity:.55} .mean{stroke-width:2.6}
+ .out{stroke-dasharray:3 3;stroke-opacity:.7} .dot{fill:var(--c)} .ring{fill:none;stroke:var(--c);stroke-width:1.4}
+ .bar{stroke:var(--c);stroke-width:2.6;stroke-linecap:butt} .fill{fill:var(--c)} .leader{stroke:var(--c);stroke-width:1;fill:none}
+ .verdict{stroke-width:3} .supported{stroke:var(--pass);fill:var(--pass)} .refuted{stroke:var(--fail);fill:var(--fail)}
+ .inconclusive{stroke:var(--none);fill:var(--none)} .void{stroke:var(--none);fill:var(--none)}
+ .pass{fill:var(--pass)} .fail{fill:var(--fail)}
+ .inbar{fill:#fff;font-weight:600;paint-order:stroke;stroke:#000;stroke-opacity:.4;stroke-width:2.5px}
 """
+_SCOPE = ".octavo-figure"
+_HATCH = (
+    '<defs><pattern id="{id}-hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line x1="0" y1="0" x2="0" y2="6" stroke="currentColor" stroke-opacity=".45" stroke-width="2"/></pattern></defs>\n'
+)
 
 
 def number(value: float) -> str:
-    """A coordinate: at most two decimals, no trailing zeros, no minus zero."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    """A coordinate: one decimal is finer than a screen shows; no trailing zero, no minus zero."""
+    text = f"{value:.1f}".removesuffix(".0")
     return "0" if text in ("-0", "") else text
 
 
@@ -48,6 +54,11 @@ def shown(value: float) -> str:
     """A value as a label: three significant digits, a real minus sign."""
     text = f"{value:.3g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
     return text.replace("-", "\u2212")
+
+
+def share(value: float) -> str:
+    """A share as a label: two decimals, and never a zero for what is more than none."""
+    return "<0.01" if 0 < value < 0.005 else f"{value:.2f}"
 
 
 def text_width(text: str, size: float = FONT) -> float:
@@ -106,14 +117,14 @@ class Picture:
         """A broken line; a single point becomes a short dash, so that it can be seen."""
         if len(points) == 1:
             points = [(points[0][0] - 1.5, points[0][1]), (points[0][0] + 1.5, points[0][1])]
-        path = " ".join(f"{number(x)},{number(y)}" for x, y in points)
         inner = f"<title>{escape(title)}</title>" if title else ""
-        self._parts.append(f'<polyline points="{path}"{_class("line " + kind, colour)}>{inner}</polyline>')
+        self._parts.append(f'<path d="{_path(points)}"{_class("line " + kind, colour)}>{inner}</path>')
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, colour: int | None = None, title: str = "") -> None:
         inner = f"<title>{escape(title)}</title>" if title else ""
         place = f'x="{number(x)}" y="{number(y)}" width="{number(max(0.0, width))}" height="{number(height)}"'
-        self._parts.append(f"<rect {place}{_class(kind, colour)}>{inner}</rect>")
+        filled = f' fill="url(#{self.id}-hatch)"' if kind == "hatch" else ""
+        self._parts.append(f"<rect {place}{_class(kind, colour)}{filled}>{inner}</rect>")
 
     def dot(self, x: float, y: float, radius: float, kind: str, colour: int, title: str = "") -> None:
         inner = f"<title>{escape(title)}</title>" if title else ""
@@ -132,15 +143,25 @@ class Picture:
     def render(self) -> str:
         """The whole file."""
         box = f"0 0 {number(WIDTH)} {number(self.height)}"
-        style = _STYLE.format(me=f"#{self.id}", id=self.id, font=FONT).strip()
-        colours = "".join(f"\n#{self.id} .c{i}{{--c:var(--octavo-c{i},{colour})}}" for i, colour in enumerate(PALETTE, start=1))
-        hatch = (
-            f'<defs><pattern id="{self.id}-hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<line x1="0" y1="0" x2="0" y2="6" stroke="currentColor" stroke-opacity=".45" stroke-width="2"/></pattern></defs>'
-        )
+        hatch = _HATCH.format(id=self.id) if any(" url(" in part or '"url(' in part for part in self._parts) else ""
         head = f'<svg xmlns="http://www.w3.org/2000/svg" id="{self.id}" class="octavo-figure" viewBox="{box}" width="100%" role="img"'
         body = "\n".join(self._parts)
-        return f"{head} aria-label={quoteattr(self.alternative)}>\n<style>{style}{colours}</style>\n{hatch}\n{body}\n</svg>\n"
+        return f"{head} aria-label={quoteattr(self.alternative)}>\n<style>{_style()}</style>\n{hatch}{body}\n</svg>\n"
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """A line as steps from point to point, in tenths that do not drift: a third shorter than absolute places."""
+    tenths = [(round(x * 10), round(y * 10)) for x, y in points]
+    steps = ((x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(tenths))
+    first = f"M{number(tenths[0][0] / 10)} {number(tenths[0][1] / 10)}"
+    return first + "l" + " ".join(f"{number(x / 10)} {number(y / 10)}" for x, y in steps).replace(" -", "-")
+
+
+def _style() -> str:
+    """The rules with their scope before each selector, and the colours of conditions."""
+    scoped = re.sub(r"([^{}\n]*)\{", lambda match: f"{_SCOPE}{match[1].rstrip()}{{", _RULES.strip())
+    colours = "".join(f"\n{_SCOPE} .c{i}{{--c:var(--octavo-c{i},{colour})}}" for i, colour in enumerate(PALETTE, start=1))
+    return scoped + colours
 
 
 def _class(kind: str, colour: int | None) -> str:

@@ -18,8 +18,9 @@ _HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.
 _FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
 
 
-# by the first word of a figure's name: `evaluation` and `evaluation-tests` belong together
+# by the first word of a figure's name: `evaluation-tests` and `evaluation-format` belong together
 _SECTIONS = {"evaluation": "conditions", "funnel": "reward", "claims": "claims"}
+_STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,42 @@ class Picture:
     csv: str
 
 
-def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
-    """Pictures by the section that shows them: `claims`, `conditions`, `reward`, and `curves` for all others."""
+@dataclass(frozen=True)
+class Group:
+    """Pictures of one section; a caption that all of them share is written once."""
+
+    pictures: tuple[Picture, ...]
+
+    @property
+    def caption(self) -> str:
+        captions = {picture.figure.caption for picture in self.pictures}
+        return captions.pop() if len(captions) == 1 else ""
+
+
+def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
+    """Pictures by the section that shows them: `claims`, `conditions`, `reward`, and `curves` for all others.
+
+    They come in the order of the page's card. Pictures that share their style rules carry them once.
+    """
+    card = experiment.card
+    order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
+    order += [f"curves-{name}" for name in card.curves]
+    drawings = sorted(experiment.drawings, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
     found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
-    for drawing in experiment.drawings:
-        section = _SECTIONS.get(drawing.figure.name.split("-")[0], "curves")
-        found[section].append(Picture(drawing.figure, inlined(drawing.svg), drawing.csv.name))
-    return found
+    styles: set[str] = set()
+    for drawing in sorted(drawings, key=lambda d: list(found).index(_section(d.figure.name))):
+        svg = inlined(drawing.svg)
+        style = _STYLE.search(svg)
+        if style and style[0] in styles:
+            svg = Markup(svg.replace(style[0], "", 1))
+        elif style:
+            styles.add(style[0])
+        found[_section(drawing.figure.name)].append(Picture(drawing.figure, svg, drawing.csv.name))
+    return {section: Group(tuple(made)) for section, made in found.items()}
+
+
+def _section(figure: str) -> str:
+    return _SECTIONS.get(figure.split("-")[0], "curves")
 
 
 def inlined(path: Path) -> Markup:

@@ -15,8 +15,8 @@ _CAPTION = (
 )
 
 
-def draw(material: Material) -> Drawing:
-    """One row a claim; rows of one unit share an axis."""
+def draw(material: Material) -> list[Drawing]:
+    """One picture; one row a claim, and rows of one unit share an axis."""
     verdicts = material.findings.verdicts
     alternative = "Verdicts on claims. " + (" ".join(f"{v.claim}: {v.verdict}. {v.why}" for v in verdicts) or "There are no claims.")
     picture = svg.Picture("claims", alternative)
@@ -45,7 +45,7 @@ def draw(material: Material) -> Drawing:
         sources=(material.sources["findings"],),
     )
     columns = ("claim", "verdict", "finding", "unit", "value", "low", "high", "direction", "margin")
-    return Drawing(figure, picture.render(), columns, tuple(rows))
+    return [Drawing(figure, picture.render(), columns, tuple(rows))]
 
 
 def _panel(picture: svg.Picture, unit: str, chosen: list[tuple[Verdict, Finding]], top: float) -> float:

@@ -1,4 +1,4 @@
-"""`curves`: one panel a metric over steps; seeds as thin lines, the mean over the included ones thick."""
+"""`curves-<metric>`: one picture a metric over steps; seeds as thin lines, the mean over the included ones thick."""
 
 from __future__ import annotations
 
@@ -11,80 +11,123 @@ from stages.analyse.figures.drawing import Drawing, Material, Row
 from stages.contracts.analysis_card import RunRef
 from stages.contracts.figure import Figure
 from stages.contracts.history import metric as meaning
+from stages.contracts.metric_words import words
 from stages.contracts.series import stride
 
-_LEFT, _RIGHT, _PLOT = 46.0, 6.0, 118.0
+_LEFT, _PLOT, _NAMES, _ROW = 42.0, 132.0, 104.0, 15.0
 _CAPTION = (
-    "Metrics over training steps, one colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds "
-    "are left out by a health gate or failed. Lines break where nothing was logged, hatching marks steps whose gradient was not finite, "
-    "a dotted vertical line the start of another attempt, a triangle the onset of a collapse."
+    "One colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds are left out by a health "
+    "gate or failed. Lines break where nothing was logged, hatching marks steps whose gradient was not finite, a dotted vertical line "
+    "the start of another attempt, a triangle the onset of a collapse."
 )
+_COLUMNS = ("metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts")
 _Points = list[tuple[int, float]]
 
 
-def draw(material: Material) -> Drawing:
-    """Panels in the card's order of metrics."""
-    card = material.card
-    alternative = _alternative(material)
-    picture = svg.Picture("curves", alternative)
-    y = svg.legend(picture, [condition.name for condition in card.conditions], 0)
-    y = svg.note(picture, "thin: seeds \u00b7 thick: mean of the included seeds \u00b7 dashed: left out", y - 6)
-    rows: list[Row] = []
-    last_step = max([run.target_steps for run in card.runs] + [history.last_step for history in material.histories.values()], default=1)
-    for name in card.curves:
-        y = _panel(picture, material, name, y + 10, last_step, rows)
-    picture.text((svg.WIDTH + _LEFT) / 2, y + 6, "step", "mid soft")
-    picture.height = y + 14
+def draw(material: Material) -> list[Drawing]:
+    """Pictures in the card's order of metrics."""
+    return [_drawing(material, name) for name in material.card.curves]
+
+
+def _drawing(material: Material, name: str) -> Drawing:
+    runs = material.card.runs
+    last_step = max([run.target_steps for run in runs] + [history.last_step for history in material.histories.values()], default=1)
+    alternative = _alternative(material, name)
+    picture = svg.Picture(f"curves-{name}", alternative)
+    rows = _panel(picture, material, name, last_step)
     figure = Figure(
-        name="curves",
-        title="Curves",
+        name=f"curves-{name}",
+        title=_titled(words(name)),
         caption=_CAPTION,
         alternative=alternative,
-        findings=tuple(id_ for name in card.curves for c in card.conditions if material.find(id_ := f"{c.name}/{name}/final")),
-        sources=tuple(material.sources[run.name] for run in card.runs if run.name in material.sources),
+        findings=tuple(id_ for c in material.card.conditions if material.find(id_ := f"{c.name}/{name}/final")),
+        sources=tuple(material.sources[run.name] for run in runs if run.name in material.sources),
     )
-    columns = ("metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts")
-    return Drawing(figure, picture.render(), columns, tuple(rows))
+    return Drawing(figure, picture.render(), _COLUMNS, tuple(rows))
 
 
-def _panel(picture: svg.Picture, material: Material, name: str, top: float, last_step: int, rows: list[Row]) -> float:
-    """One metric. Returns the y below the panel."""
+def _titled(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) -> list[Row]:
+    """Draws the metric and returns the numbers."""
     known = meaning(name)
     unit = known.unit if known else ""
     lines = {run.name: _points(material, run, name) for run in material.card.runs}
-    for run in material.card.runs:
-        rows += _rows(material, run, name, unit)
-    picture.text(0, top + svg.FONT, name, "strong")
-    if unit and unit != name:
-        picture.text(svg.text_width(name) + 14, top + svg.FONT, unit, "soft")
-    above = top + svg.FONT + 15
+    rows: list[Row] = [row for run in material.card.runs for row in _rows(material, run, name, unit)]
+    _title(picture, name, unit)
+    conditions = [condition.name for condition in material.card.conditions]
+    above = svg.FONT + 16.0
+    right = svg.WIDTH - min(_NAMES, 16 + max((svg.text_width(condition) for condition in conditions), default=0.0))
+    if len(conditions) * _ROW > _PLOT:
+        above, right = svg.legend(picture, conditions, svg.FONT + 6) + 8, svg.WIDTH - 6
     below = above + _PLOT
+    picture.height = below + svg.FONT + 8
     low, high, clipped = _domain([value for points in lines.values() for _, value in points], share=bool(known and known.share))
-    across = svg.Scale(1, max(2, last_step), _LEFT, svg.WIDTH - _RIGHT)
-    down = svg.Scale(low, high, below, above)
-    for tick in svg.ticks(low, high, 5):
-        picture.line(_LEFT, down(tick), svg.WIDTH - _RIGHT, down(tick), "grid")
-        picture.text(_LEFT - 6, down(tick) + 4, svg.shown(tick), "end soft")
-    for tick in sorted({1.0, *(t for t in svg.ticks(1, last_step, 6) if t >= 1 and float(t).is_integer())}):
-        if tick == 1 or across(tick) - across(1) > 22:
-            edge = across(tick) > svg.WIDTH - 12
-            picture.text(svg.WIDTH if edge else across(tick), below + svg.FONT + 3, svg.shown(tick), "end soft" if edge else "mid soft")
-    picture.line(_LEFT, below, svg.WIDTH - _RIGHT, below, "axis")
+    across, down = svg.Scale(1, max(2, last_step), _LEFT, right), svg.Scale(low, high, below, above)
+    _axes(picture, across, down, last_step)
     if not any(lines.values()):
-        picture.text((_LEFT + svg.WIDTH) / 2, (above + below) / 2, "not logged", "mid soft")
-        return below + svg.FONT + 12
+        picture.text((_LEFT + right) / 2, (above + below) / 2, "not logged", "mid soft")
+        return rows
     for run in material.card.runs:
         _marks(picture, material, run, name, across, above, below)
         _seed(picture, material, run, lines[run.name], across, down)
-    for condition in material.card.conditions:
-        mean = _mean([lines[run.name] for run in material.card.runs if run.condition == condition.name and material.included(run.name)])
-        rows += [(name, unit, condition.name, "mean", None, step, value, "value", True) for step, value in mean]
+    ends: list[tuple[float, str]] = []
+    for condition in conditions:
+        mine = [run for run in material.card.runs if run.condition == condition]
+        mean = _mean([lines[run.name] for run in mine if material.included(run.name)])
+        rows += [(name, unit, condition, "mean", None, step, value, "value", True) for step, value in mean]
         for piece in _pieces(mean):
             points = [(across(step), down.clipped(value)) for step, value in piece]
-            picture.curve(points, "mean", material.colour(condition.name), f"{condition.name}: mean")
+            picture.curve(points, "mean", material.colour(condition), f"{condition}: mean")
+        last = [value for _, value in mean[-3:]] or [value for run in mine for _, value in lines[run.name][-3:]]
+        if last:
+            ends.append((down.clipped(math.fsum(last) / len(last)), condition))
+    if len(conditions) * _ROW <= _PLOT:
+        _names(picture, material, ends, right, above, below)
     if clipped:
-        picture.text(svg.WIDTH - _RIGHT, top + svg.FONT, "cut at the edge: see the table", "end soft")
-    return below + svg.FONT + 12
+        picture.text(svg.WIDTH, svg.FONT, "cut at the edge: see the table", "end soft")
+    return rows
+
+
+def _title(picture: svg.Picture, name: str, unit: str) -> None:
+    said = _titled(words(name))
+    picture.text(0, svg.FONT, said, "strong")
+    rest = " \u00b7 ".join(
+        part for part in (name if name != words(name) else "", unit if unit not in (name, "share", "norm") else "") if part
+    )
+    if rest:
+        picture.text(svg.text_width(said) * 1.06 + 10, svg.FONT, rest, "soft", 11)
+
+
+def _axes(picture: svg.Picture, across: svg.Scale, down: svg.Scale, last_step: int) -> None:
+    below = down.start
+    for tick in svg.ticks(down.low, down.high, 5):
+        picture.line(across.start, down(tick), across.end, down(tick), "grid")
+        picture.text(across.start - 6, down(tick) + 4, svg.shown(tick), "end soft", 12)
+    wide = svg.text_width(f"step {last_step}", 12)
+    picture.text(across.end, below + svg.FONT + 3, f"step {last_step}", "end soft", 12)
+    for tick in sorted({1.0, *(t for t in svg.ticks(1, last_step, 6) if t >= 1 and float(t).is_integer())}):
+        if across(tick) < across.end - wide - 12 and (tick == 1 or across(tick) - across(1) > 22):
+            picture.text(across(tick), below + svg.FONT + 3, svg.shown(tick), "mid soft", 12)
+    picture.line(across.start, below, across.end, below, "axis")
+
+
+def _names(picture: svg.Picture, material: Material, ends: list[tuple[float, str]], right: float, above: float, below: float) -> None:
+    """Conditions at the ends of their lines, in their order there, pushed apart where they would overlap."""
+    ordered = sorted(ends, key=lambda end: (end[0], material.colour(end[1])))
+    places: list[float] = []
+    for y, _ in ordered:
+        places.append(max(y, places[-1] + _ROW) if places else max(y, above + 4))
+    limit = below - 2
+    for index in range(len(places) - 1, -1, -1):
+        places[index] = min(places[index], limit)
+        limit = places[index] - _ROW
+    for (y, condition), place in zip(ordered, places, strict=True):
+        picture.shape([(right + 1, y), (right + 9, place)], "leader", material.colour(condition))
+        picture.box(right + 9, place - 3.5, 3, 7, "fill", material.colour(condition))
+        picture.text(right + 15, place + 4, svg.shorten(condition, svg.WIDTH - right - 15, 12), "", 12)
 
 
 def _points(material: Material, run: RunRef, name: str) -> _Points:
@@ -184,11 +227,9 @@ def _marks(picture: svg.Picture, material: Material, run: RunRef, name: str, acr
             picture.shape([(x - 5, above - 7), (x + 5, above - 7), (x, above)], "fill", material.colour(run.condition), title)
 
 
-def _alternative(material: Material) -> str:
-    parts = []
-    for name in material.card.curves:
-        means = [(c.name, found.value) for c in material.card.conditions if (found := material.find(f"{c.name}/{name}/final"))]
-        known = ", ".join(f"{condition} {svg.shown(value)}" for condition, value in means if value is not None)
-        if known:
-            parts.append(f"{name} in the final window: {known}")
-    return "Line charts of metrics over training steps. " + (". ".join(parts) + "." if parts else "No values were logged.")
+def _alternative(material: Material, name: str) -> str:
+    means = [(c.name, found.value) for c in material.card.conditions if (found := material.find(f"{c.name}/{name}/final"))]
+    known = ", ".join(f"{condition} {svg.shown(value)}" for condition, value in means if value is not None)
+    logged = any(name in history.columns for history in material.histories.values())
+    shown = f"In the final window: {known}." if known else "" if logged else "It was not logged."
+    return f"Line chart of {words(name)} over training steps. {shown}".strip()

@@ -1,4 +1,4 @@
-"""`evaluation`: the shared evaluation after training; seeds, mean and interval of each condition, the untrained model as reference."""
+"""`evaluation-<score>`: the shared evaluation after training; seeds, mean and interval of each condition, the untrained model beside."""
 
 from __future__ import annotations
 
@@ -7,54 +7,58 @@ from stages.analyse.figures.drawing import Drawing, Material, Row
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding
 
-_ROW, _RIGHT = 34.0, 52.0
+_ROW, _RIGHT = 32.0, 46.0
 _CAPTION = (
     "Share of held-out completions that pass, after training. Dots are seeds (rings: left out), the upright bar is the mean of the "
     "included seeds and the horizontal line its t interval. The dashed line is the untrained model, with its Wilson interval as a band."
 )
+_COLUMNS = ("score", "condition", "run", "seed", "pass_share", "low", "high", "counts", "method")
 
 
-def draw(material: Material) -> Drawing:
-    """One panel a score, one row a condition."""
-    alternative = _alternative(material)
-    picture = svg.Picture("evaluation", alternative)
-    y = 0.0
+def draw(material: Material) -> list[Drawing]:
+    """One picture a score, one row a condition."""
+    return [_drawing(material, score) for score in material.card.evaluation]
+
+
+def _drawing(material: Material, score: str) -> Drawing:
+    alternative = _alternative(material, score)
+    picture = svg.Picture(f"evaluation-{score}", alternative)
     rows: list[Row] = []
     used: list[str] = []
-    left = 12 + max([svg.text_width(svg.shorten(c.name, 130)) for c in material.card.conditions], default=0.0)
-    for score in material.card.evaluation:
-        y = _panel(picture, material, score, y, left, rows, used)
-    if not material.card.evaluation:
-        y = svg.note(picture, "The spec declares no shared evaluation.", y)
-    picture.height = y
+    _panel(picture, material, score, rows, used)
     figure = Figure(
-        name="evaluation",
-        title="Shared evaluation",
+        name=f"evaluation-{score}",
+        title=f"Shared evaluation: {score}",
         caption=_CAPTION,
         alternative=alternative,
         findings=tuple(used),
         sources=(material.sources["findings"],),
     )
-    columns = ("score", "condition", "run", "seed", "pass_share", "low", "high", "counts", "method")
-    return Drawing(figure, picture.render(), columns, tuple(rows))
+    return Drawing(figure, picture.render(), _COLUMNS, tuple(rows))
 
 
-def _panel(picture: svg.Picture, material: Material, score: str, top: float, left: float, rows: list[Row], used: list[str]) -> float:
+def _panel(picture: svg.Picture, material: Material, score: str, rows: list[Row], used: list[str]) -> None:
     name = f"evaluation.{score}.pass_share"
-    picture.text(0, top + svg.FONT + 2, score, "strong")
-    picture.text(svg.text_width(score) + 14, top + svg.FONT + 2, "share that passes", "soft")
-    above = top + svg.FONT + 12
+    left = 12 + max([svg.text_width(svg.shorten(c.name, 130)) for c in material.card.conditions], default=0.0)
+    picture.text(0, svg.FONT, score, "strong")
+    picture.text(svg.text_width(score) * 1.06 + 10, svg.FONT, "share that passes", "soft", 11)
+    above = svg.FONT + 26.0
     below = above + _ROW * len(material.card.conditions)
+    picture.height = below + svg.FONT + 8
     across = svg.Scale(0, 1, left, svg.WIDTH - _RIGHT)
     for tick in (0, 0.25, 0.5, 0.75, 1):
         picture.line(across(tick), above, across(tick), below, "grid")
-        picture.text(across(tick), below + svg.FONT + 4, f"{tick:g}", "mid soft")
+        picture.text(across(tick), below + svg.FONT + 4, f"{tick:g}", "mid soft", 12)
     untrained = material.find(f"untrained/{name}/final")
     if untrained and untrained.value is not None:
         used.append(untrained.id)
         if untrained.low is not None and untrained.high is not None:
             picture.box(across(untrained.low), above, across(untrained.high) - across(untrained.low), below - above, "band")
-        picture.line(across(untrained.value), above, across(untrained.value), below, "mark")
+        at = across(untrained.value)
+        picture.line(at, above - 3, at, below, "mark")
+        label = f"untrained {svg.share(untrained.value)}"
+        half = svg.text_width(label, 12) / 2
+        picture.text(min(max(at, half), svg.WIDTH - half), above - 7, label, "mid soft", 12)
         rows.append((score, None, "untrained", None, untrained.value, untrained.low, untrained.high, None, untrained.method))
     for index, condition in enumerate(material.card.conditions):
         found = material.find(f"{condition.name}/{name}/final")
@@ -63,10 +67,6 @@ def _panel(picture: svg.Picture, material: Material, score: str, top: float, lef
         if found is not None:
             used.append(found.id)
             _row(picture, found, score, middle, across, material.colour(condition.name), rows)
-    bottom = below + svg.FONT + 10
-    if untrained and untrained.value is not None:
-        bottom = svg.note(picture, f"dashed: untrained model, {svg.shown(untrained.value)} \u00b7 rings: seeds left out", bottom - 4)
-    return bottom + 8
 
 
 def _row(picture: svg.Picture, found: Finding, score: str, y: float, across: svg.Scale, colour: int, rows: list[Row]) -> None:
@@ -79,21 +79,18 @@ def _row(picture: svg.Picture, found: Finding, score: str, y: float, across: svg
             words = f"{seed.run}: {svg.shown(seed.value)}" + ("" if seed.included else " (left out)")
             picture.dot(across.clipped(seed.value), y + 8, 3.4, "dot" if seed.included else "ring", colour, words)
     if found.value is None:
-        picture.text(across(0.5), y + 4, "no value", "mid soft")
+        picture.text(svg.WIDTH, y + 4, "none", "end soft")
         return
     picture.line(across(found.value), y - 8, across(found.value), y + 3, "bar", colour)
-    picture.text(svg.WIDTH, y + 4, svg.shown(found.value), "end strong")
+    picture.text(svg.WIDTH, y + 4, svg.share(found.value), "end strong")
 
 
-def _alternative(material: Material) -> str:
-    parts = []
-    for score in material.card.evaluation:
-        name = f"evaluation.{score}.pass_share/final"
-        found = [(who, material.find(f"{who}/{name}")) for who in ("untrained", *(c.name for c in material.card.conditions))]
-        known = [f"{who} {svg.shown(f.value)}" + _interval(f) for who, f in found if f is not None and f.value is not None]
-        parts.append(f"{score}: {', '.join(known)}" if known else f"{score}: no values")
-    return "Share of held-out completions that pass, by condition. " + ". ".join(parts) + "."
+def _alternative(material: Material, score: str) -> str:
+    name = f"evaluation.{score}.pass_share/final"
+    found = [(who, material.find(f"{who}/{name}")) for who in ("untrained", *(c.name for c in material.card.conditions))]
+    known = [f"{who} {svg.share(f.value)}" + _interval(f) for who, f in found if f is not None and f.value is not None]
+    return f"Share of held-out completions that pass {score}, by condition: {', '.join(known) if known else 'no values'}."
 
 
 def _interval(found: Finding) -> str:
-    return "" if found.low is None or found.high is None else f" (interval {svg.shown(found.low)} to {svg.shown(found.high)})"
+    return "" if found.low is None or found.high is None else f" (interval {svg.share(found.low)} to {svg.share(found.high)})"

@@ -1,4 +1,4 @@
-"""`funnel`: what each gate said of the completions, before training (preflight) beside the end of training."""
+"""`funnel-<condition>`: what each gate said of the completions, before training (preflight) beside the end of training."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from stages.analyse import svg
 from stages.analyse.figures.drawing import Drawing, Material, Row
+from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.figure import Figure
 
 _LEFT, _BAR = 58.0, 17.0
 _STAGES = (("preflight", "before"), ("final", "end"))
 _PARTS = ("pass", "fail", "unknown")
 _CAPTION = (
-    "Gates of each reward in order. A bar is all completions: those that passed the gate, failed it, got no known answer, and (empty) "
+    "Gates of the reward in order. A bar is all completions: those that passed the gate, failed it, got no known answer, and (empty) "
     "those that an earlier gate had already decided. Before: preflight, the untrained model. End: the last window of training, included "
     "runs pooled."
 )
+_COLUMNS = ("condition", "gate", "stage", "outcome", "completions", "of", "share_of_all")
 
 
 @dataclass(frozen=True)
@@ -31,44 +33,43 @@ class _Bar:
         return self.counts[part] / self.total
 
 
-def draw(material: Material) -> Drawing:
-    """One block a condition, one pair of bars a gate."""
+def draw(material: Material) -> list[Drawing]:
+    """One picture a condition, one pair of bars a gate."""
+    return [_drawing(material, condition) for condition in material.card.conditions]
+
+
+def _drawing(material: Material, condition: ConditionCard) -> Drawing:
     bars = {
-        (c.name, gate, stage): bar
-        for c in material.card.conditions
-        for gate in c.gates
+        (gate, stage): bar
+        for gate in condition.gates
         for stage, _ in _STAGES
-        if (bar := _bar(material, c.name, gate, stage)) is not None
+        if (bar := _bar(material, condition.name, gate, stage)) is not None
     }
-    alternative = _alternative(bars)
-    picture = svg.Picture("funnel", alternative)
-    y = _legend(picture)
+    alternative = _alternative(condition.name, bars)
+    picture = svg.Picture(f"funnel-{condition.name}", alternative)
+    picture.box(0, 4, 10, 10, "fill", material.colour(condition.name))
+    picture.text(16, svg.FONT, svg.shorten(condition.name, svg.WIDTH - 16), "strong")
+    y = _legend(picture, svg.FONT + 10)
     rows: list[Row] = []
-    for condition in material.card.conditions:
-        picture.line(0, y + svg.FONT - 3, 14, y + svg.FONT - 3, "bar", material.colour(condition.name))
-        picture.text(20, y + svg.FONT + 2, svg.shorten(condition.name, svg.WIDTH - 20), "strong")
-        y += svg.FONT + 10
-        for gate in condition.gates:
-            picture.text(_LEFT, y + svg.FONT, svg.shorten(gate, svg.WIDTH - _LEFT), "soft")
-            y += svg.FONT + 5
-            for stage, label in _STAGES:
-                picture.text(_LEFT - 8, y + _BAR - 4, label, "end soft")
-                bar = bars.get((condition.name, gate, stage))
-                _draw_bar(picture, bar, y)
-                rows += _rows(condition.name, gate, stage, bar)
-                y += _BAR + 3
-            y += 6
-        y += 8
+    for gate in condition.gates:
+        picture.text(_LEFT, y + svg.FONT, svg.shorten(gate, svg.WIDTH - _LEFT), "soft")
+        y += svg.FONT + 5
+        for stage, label in _STAGES:
+            picture.text(_LEFT - 8, y + _BAR - 4, label, "end soft")
+            _draw_bar(picture, bars.get((gate, stage)), y)
+            rows += _rows(condition.name, gate, stage, bars.get((gate, stage)))
+            y += _BAR + 3
+        y += 6
     picture.height = y
     figure = Figure(
-        name="funnel",
-        title="Reward gates",
+        name=f"funnel-{condition.name}",
+        title=f"Gates of {condition.name}",
         caption=_CAPTION,
         alternative=alternative,
         findings=tuple(id_ for bar in bars.values() for id_ in bar.ids),
         sources=(material.sources["findings"],),
     )
-    return Drawing(figure, picture.render(), ("condition", "gate", "stage", "outcome", "completions", "of", "share_of_all"), tuple(rows))
+    return Drawing(figure, picture.render(), _COLUMNS, tuple(rows))
 
 
 def _bar(material: Material, condition: str, gate: str, stage: str) -> _Bar | None:
@@ -99,13 +100,13 @@ def _draw_bar(picture: svg.Picture, bar: _Bar | None, y: float) -> None:
     picture.box(_LEFT, y, width, _BAR, "outline", title=f"reached: {bar.reached} of {bar.total}")
 
 
-def _legend(picture: svg.Picture) -> float:
-    x = 0.0
+def _legend(picture: svg.Picture, top: float) -> float:
+    x = _LEFT
     for part, label in (("pass", "passed"), ("fail", "failed"), ("hatch", "unknown"), ("outline", "not reached")):
-        picture.box(x + 0.5, 2, 14, svg.FONT - 1, part)
-        picture.text(x + 20, svg.FONT, label)
-        x += 20 + svg.text_width(label) + 16
-    return svg.FONT + 14
+        picture.box(x + 0.5, top + 1, 11, 11, part)
+        picture.text(x + 16, top + 11, label, "soft", 12)
+        x += 16 + svg.text_width(label, 12) + 14
+    return top + 20
 
 
 def _rows(condition: str, gate: str, stage: str, bar: _Bar | None) -> list[Row]:
@@ -115,7 +116,7 @@ def _rows(condition: str, gate: str, stage: str, bar: _Bar | None) -> list[Row]:
     return [(condition, gate, stage, part, k, bar.total, k / bar.total) for part, k in counts.items()]
 
 
-def _alternative(bars: dict[tuple[str, str, str], _Bar]) -> str:
+def _alternative(condition: str, bars: dict[tuple[str, str], _Bar]) -> str:
     words = dict(_STAGES)
-    parts = [f"{c}, gate {gate}, {words[stage]}: {bar.share('pass'):.0%} passed" for (c, gate, stage), bar in bars.items()]
-    return "Bars of what each reward gate said of the completions. " + ("; ".join(parts) + "." if parts else "Nothing was counted.")
+    parts = [f"gate {gate}, {words[stage]}: {bar.share('pass'):.0%} passed" for (gate, stage), bar in bars.items()]
+    return f"What the reward gates of {condition} said of the completions. " + ("; ".join(parts) + "." if parts else "Nothing was counted.")
