@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 GATES = "stages.train.rewards"
 DETECTORS = "stages.analyse.detectors"
-_NOT_GATES = {"compose"}
+_NOT_GATES = {"compose", "formula"}
 
 Status = Literal["pass", "fail", "unknown"]
 

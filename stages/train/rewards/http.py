@@ -1,0 +1,164 @@
+"""Gate `http`: a scoring service judges. One POST for a few completions; whatever goes wrong with it is unknown, never a score.
+
+Request: {"completions": [{"text": "...", "truncated": false, "row": {"<column>": ...}}, ...]}. Answer, with status 200:
+{"scores": [0.5, null, ...]}, one a completion, null where the service does not know. Redirects and proxies are not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import math
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.plugin import Answer, Judgement
+
+ATTEMPTS = 2
+"""A request that is refused with 429 or 5xx, or finds nobody, is made once more; one that timed out is not."""
+PAUSE_SECONDS = 0.5
+ANSWER_BYTES = 2**20
+
+
+class Settings(Frozen):
+    """Where the service is, what it is told, how long it may take."""
+
+    url: str = Field(description="Address of the service; http or https, without user name, password or fragment.")
+    timeout: float = Field(10.0, gt=0, le=600, description="Wall time of one request, answer included.", json_schema_extra={"unit": "s"})
+    batch: int = Field(16, ge=1, le=1024, description="Most completions in one request.")
+    columns: tuple[str, ...] = Field((), description="Columns of the data row that are sent along; nothing else of it is.")
+    passes_from: float = Field(1.0, ge=0, le=1, description="Lowest score that passes.")
+
+    @field_validator("url")
+    @classmethod
+    def _plain_web_address(cls, url: str) -> str:
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("the url holds characters that no web address has")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no http or https address")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("the url holds a user name or password; secrets do not belong in a spec")
+        if parts.fragment:
+            raise ValueError("the url has a fragment, which no service would see")
+        if parts.port == 0:
+            raise ValueError("the url has port 0")
+        return url
+
+
+class _Trouble(Exception):
+    """Why a request gave no scores. `again`: worth one more attempt."""
+
+    def __init__(self, reason: str, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
+    """Scores from the service; unknown for time-outs, other statuses than 200, and answers that are not as agreed."""
+    judgements: list[Judgement] = []
+    for start in range(0, len(answers), settings.batch):
+        some = answers[start : start + settings.batch]
+        try:
+            scores = _scores(settings, some)
+        except _Trouble as trouble:
+            judgements += [_unknown(str(trouble))] * len(some)
+        else:
+            judgements += [_judgement(settings, score) for score in scores]
+    return judgements
+
+
+def _judgement(settings: Settings, score: Any) -> Judgement:
+    if score is None:
+        return _unknown("the service does not know")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
+        return _unknown(f"the service gave {str(score)[:80]!r}, which is no score from 0 to 1")
+    return Judgement("pass" if score >= settings.passes_from else "fail", float(score))
+
+
+def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
+    """One score an answer, as the service gave them. Raises _Trouble."""
+    missing = next((name for answer in answers for name in settings.columns if name not in answer.row), None)
+    if missing is not None:
+        raise _Trouble(f"a data row of the request has no column {missing!r}")
+    try:
+        content = json.dumps(
+            {
+                "completions": [
+                    {"text": one.text, "truncated": one.truncated, "row": {name: one.row[name] for name in settings.columns}}
+                    for one in answers
+                ]
+            },
+            allow_nan=False,
+        ).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _Trouble(f"the data row is not JSON: {error}") from None
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            said = _posted(settings, content)
+            break
+        except _Trouble as trouble:
+            if not trouble.again or attempt == ATTEMPTS:
+                raise
+            time.sleep(PAUSE_SECONDS)
+    try:
+        scores = json.loads(said)["scores"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _Trouble('the service did not answer {"scores": [...]}') from None
+    if not isinstance(scores, list) or len(scores) != len(answers):
+        raise _Trouble(f"the service did not give {len(answers)} scores for {len(answers)} completions")
+    return scores
+
+
+def _posted(settings: Settings, content: bytes) -> bytes:
+    """The answer's body. Raises _Trouble. A timer cuts the connection, so a service that sends a byte now and then gains nothing."""
+    parts = urlsplit(settings.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=settings.timeout)
+    late = threading.Event()
+    until = time.monotonic() + settings.timeout
+    try:
+        connection.connect()
+        timer = threading.Timer(max(0.0, until - time.monotonic()), _cut, (connection.sock, late))
+        timer.daemon = True
+        timer.start()
+        try:
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            connection.request("POST", target, content, {"Content-Type": "application/json", "Accept": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read(ANSWER_BYTES + 1)
+        finally:
+            timer.cancel()
+    except TimeoutError:
+        raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        if late.is_set():
+            raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s") from None
+        raise _Trouble(f"the service cannot be reached: {type(error).__name__}: {error}", again=True) from None
+    finally:
+        connection.close()
+    if late.is_set():
+        raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s")
+    if answer.status != 200:
+        raise _Trouble(f"the service answered with status {answer.status}", again=answer.status == 429 or answer.status >= 500)
+    if len(said) > ANSWER_BYTES:
+        raise _Trouble(f"the service answered with more than {ANSWER_BYTES} bytes")
+    return said
+
+
+def _cut(connection: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _unknown(reason: str) -> Judgement:
+    return Judgement("unknown", None, "".join(letter if letter.isprintable() else " " for letter in reason)[:300])

@@ -1,0 +1,130 @@
+"""Gate `python`: a function of the project, its code pinned in the card."""
+
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from stages.contracts.plugin import Answer
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.train.rewards.compose import compose
+from stages.train.rewards.python import Settings, judge
+
+SOURCE = '''
+import sys
+from . import words
+from my_rewards.limits import HIGH
+
+def score(text, row):
+    """What the text says."""
+    row["seen"] = True
+    if text == "exit":
+        sys.exit(1)
+    if text == "raise":
+        return 1 / 0
+    said = {"nan": float("nan"), "none": None, "text": "1", "two": 2, "true": True, "false": False}
+    return said[text] if text in said else words.half(row)
+
+class score_class: ...
+value = 3
+'''
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with the package `my_rewards`; modules of it are forgotten afterwards."""
+    package = tmp_path / "my_rewards"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "tone.py").write_text(SOURCE)
+    (package / "words.py").write_text("def half(row):\n    return row['half']\n")
+    (package / "limits.py").write_text("HIGH = 1\n")
+    (package / "broken.py").write_text("def f(:\n")
+    (package / "uses_broken.py").write_text("import my_rewards.broken\ndef f(text, row): return 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield package
+    for name in [name for name in sys.modules if name.split(".")[0] == "my_rewards"]:
+        del sys.modules[name]
+
+
+def of(settings, *texts):
+    return [(one.status, one.score) for one in judge(settings, [Answer(text, {"half": 0.5}) for text in texts])]
+
+
+def test_scores_and_truth_values(project):
+    settings = Settings(function="my_rewards.tone:score")
+    assert of(settings, "x", "true", "false") == [("fail", 0.5), ("pass", 1.0), ("fail", 0.0)]
+    assert of(Settings(function="my_rewards.tone:score", passes_from=0.5), "x", "false") == [("pass", 0.5), ("fail", 0.0)]
+
+
+def test_whatever_goes_wrong_is_unknown_for_that_answer_alone(project):
+    found = judge(
+        Settings(function="my_rewards.tone:score"),
+        [Answer(text, {"half": 0.5}) for text in ("nan", "raise", "none", "text", "two", "exit", "x")],
+    )
+    assert [one.status for one in found] == ["unknown"] * 6 + ["fail"]
+    assert found[1].reason == "my_rewards.tone:score raised ZeroDivisionError: division by zero"
+    assert "does not know" in found[2].reason and "'2'" in found[4].reason and "SystemExit" in found[5].reason
+
+
+def test_the_function_cannot_change_the_data_row(project):
+    row = {"half": 0.5}
+    judge(Settings(function="my_rewards.tone:score"), [Answer("x", row)])
+    assert row == {"half": 0.5}
+
+
+@pytest.mark.parametrize("changed", ["tone.py", "words.py", "limits.py", "__init__.py"])
+def test_code_that_changed_under_a_card_scores_nothing(project, changed):
+    settings = Settings(function="my_rewards.tone:score")
+    kept = Settings.model_validate(settings.model_dump(mode="json"))
+    assert kept == settings and len(settings.code) == 16
+    with (project / changed).open("a") as stream:
+        stream.write("\nmore = 1\n")
+    assert Settings(function="my_rewards.tone:score").code != settings.code
+    found = judge(kept, [Answer("true", {})])
+    assert found[0].status == "unknown" and "octavo compile" in found[0].reason
+
+
+def test_a_file_that_is_not_imported_does_not_count(project):
+    before = Settings(function="my_rewards.tone:score").code
+    (project / "other.py").write_text("x = 1\n")
+    assert Settings(function="my_rewards.tone:score").code == before
+
+
+def test_settings_of_a_card_hold_the_hash(project):
+    gate = GateCard(name="tone", kind="python", settings=Settings(function="my_rewards.tone:score").model_dump(mode="json"))
+    assert compose(RewardCard(name="r", gates=(gate,))).score([Answer("true", {"half": 0.5})]).rewards == [1.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "my_rewards.tone",
+        "my_rewards.tone:missing",
+        "my_rewards.tone:value",
+        "my_rewards.tone:score_class",
+        "my_rewards.missing:f",
+        "my_rewards.broken:f",
+        "my_rewards.uses_broken:f",
+        "os:system",
+        "os.path:join",
+        "..my_rewards.tone:score",
+        "/etc/passwd:f",
+        "my_rewards/tone:score",
+        ":score",
+        "my_rewards.tone:score:x",
+        "my_rewards.tone:__import__('os')",
+        "",
+    ],
+)
+def test_only_functions_of_the_project(project, function):
+    with pytest.raises(ValidationError):
+        Settings(function=function)
+
+
+def test_an_installed_module_of_the_same_name_is_not_taken_for_ours(project, tmp_path):
+    (tmp_path / "json.py").write_text("def f(text, row):\n    return 1\n")
+    gate = GateCard(name="j", kind="python", settings={"function": "json:f"})
+    (one,) = compose(RewardCard(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
+    assert one.status == "unknown" and "another module 'json' is loaded" in one.reason
