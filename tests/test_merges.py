@@ -1,0 +1,193 @@
+"""Branches that touch different runs, in real git repositories with locks and ledgers that DVC and the contracts wrote."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.attempt import Ended, Started, read_attempts
+
+ROOT = Path(__file__).parents[1]
+JOIN = """\
+import sys
+open("ran.log", "a").write(sys.argv[1] + " ")
+open(sys.argv[1], "w").write("".join(open(name).read() for name in sys.argv[2:]))
+"""
+QUIET = {
+    "DVC_NO_ANALYTICS": "1",
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@b",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@b",
+}
+
+
+def stage(folder, name, *reads):
+    """A stage that joins files, as cheap as a stage can be; it writes its name to a log that nothing depends on."""
+    deps = "".join(f"    - {path}\n" for path in reads)
+    out = f"{folder}/{name}.out".removeprefix("./")
+    return f"  {name}:\n    cmd: python joined.py {out} {' '.join(reads)}\n    deps:\n{deps}    outs:\n    - {out}\n"
+
+
+@pytest.fixture(scope="module")
+def environment():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        for name, value in QUIET.items():
+            patch.setenv(name, value)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, environment):
+    """Two experiments as octavo lays them out: training runs, a page that reads them, a site that reads the pages."""
+    tmp_path = tmp_path_factory.mktemp("base")
+    environment.chdir(tmp_path)
+    (tmp_path / "joined.py").write_text(JOIN)
+    for experiment in ("one", "two"):
+        folder = f"runs/{experiment}"
+        (tmp_path / folder).mkdir(parents=True)
+        for letter in ("a", "b"):
+            (tmp_path / folder / f"{letter}.card").write_text(f"{experiment} {letter}\n")
+        stages = [stage(folder, f"train-{letter}", f"{folder}/{letter}.card") for letter in ("a", "b")]
+        page = stage(folder, "page", f"{folder}/train-a.out", f"{folder}/train-b.out")
+        text = "stages:\n" + "".join([*stages, page])
+        (tmp_path / folder / "dvc.yaml").write_text(text.replace("    cmd:", "    wdir: ../..\n    cmd:"))
+    (tmp_path / "dvc.yaml").write_text("stages:\n" + stage(".", "site", "runs/one/page.out", "runs/two/page.out"))
+    shutil.copyfile(ROOT / ".gitattributes", tmp_path / ".gitattributes")
+    (tmp_path / ".gitignore").write_text("ran.log\n*.out\n")
+    git("init", "-q", "-b", "main")
+    run("dvc", "init", "-q")
+    git("config", "merge.octavo-lock.driver", f"{sys.executable} -m compiler merge-lock %O %A %B %P")
+    repro()
+    commit("base")
+    return tmp_path
+
+
+@pytest.fixture
+def repository(base, tmp_path, monkeypatch, environment):
+    shutil.copytree(base, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*command, code=0):
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == code, f"{command}: {found.stdout}{found.stderr}"
+    return found.stdout + found.stderr
+
+
+def git(*arguments, code=0):
+    return run("git", *arguments, code=code)
+
+
+def commit(message):
+    git("add", "-A")
+    git("commit", "-q", "-m", message)
+
+
+def repro():
+    """Names of the stages that ran."""
+    Path("ran.log").write_text("")
+    run("dvc", "repro")
+    return [Path(name).stem for name in Path("ran.log").read_text().split()]
+
+
+def branch(name, card):
+    """A branch from the base on which one run was trained again with another card."""
+    git("checkout", "-q", "-b", name, "main")
+    run("dvc", "checkout", "-q")
+    Path(card).write_text(f"{Path(card).read_text()}changed on {name}\n")
+    ran = repro()
+    commit(name)
+    return ran
+
+
+def lock_entry(path, name):
+    return Path(path).read_text().split(f"  {name}:\n")[1].split("\n  ")[0]
+
+
+@pytest.mark.parametrize("other", ["runs/one/b.card", "runs/two/a.card"])
+def test_two_branches_that_trained_different_runs_merge_and_only_what_reads_both_runs_again(repository, other):
+    """Two runs of one experiment, and runs of two experiments."""
+    experiment, trained = Path(other).parent.name, f"train-{Path(other).stem}"
+    assert branch("mine", "runs/one/a.card") == ["train-a", "page", "site"]
+    assert branch("theirs", other) == [trained, "page", "site"]
+    theirs = lock_entry(f"runs/{experiment}/dvc.lock", trained)
+    git("checkout", "-q", "mine")
+    mine = lock_entry("runs/one/dvc.lock", "train-a")
+
+    said = git("merge", "--no-edit", "theirs")
+
+    assert "due with the next dvc repro: site" in said
+    assert git("status", "--porcelain") == ""
+    assert lock_entry("runs/one/dvc.lock", "train-a") == mine
+    assert lock_entry(f"runs/{experiment}/dvc.lock", trained) == theirs
+    run("dvc", "checkout", "-q", "--allow-missing")
+    # of the site DVC knows only what it was built from: while the page waits, it is as it was
+    assert list(json.loads(run("dvc", "status", "--json"))) == (["runs/one/dvc.yaml:page"] if experiment == "one" else ["site"])
+    assert repro() == (["page", "site"] if experiment == "one" else ["site"])
+    assert Path("site.out").read_text().count("changed on") == 2
+    assert "up to date" in run("dvc", "status")
+
+
+def test_one_run_trained_on_both_sides_stays_a_conflict_of_its_card(repository):
+    branch("mine", "runs/one/a.card")
+    branch("theirs", "runs/one/a.card")
+    git("checkout", "-q", "mine")
+    assert "CONFLICT (content): Merge conflict in runs/one/a.card" in git("merge", "--no-edit", "theirs", code=1)
+    git("checkout", "-q", "--theirs", "runs/one/a.card")  # a person decides; what was trained with that card is in DVC's run cache
+    assert repro() == []
+    assert Path("site.out").read_text().count("changed on theirs") == 1
+    assert "up to date" in run("dvc", "status")
+
+
+def test_without_the_driver_git_merges_lines(repository):
+    """A clone in which nobody ran `git config`: no error, and never a wrong entry; at worst a conflict to resolve."""
+    git("config", "--unset", "merge.octavo-lock.driver")
+    branch("mine", "runs/one/a.card")
+    branch("theirs", "runs/two/a.card")
+    git("checkout", "-q", "mine")
+    said = git("merge", "--no-edit", "theirs", code=1)
+    assert "CONFLICT (content): Merge conflict in dvc.lock" in said and "runs/one/dvc.lock" not in said
+
+
+def test_ledgers_keep_the_attempts_of_both_sides(repository):
+    ledger = Path("runs/one/train-a/attempts.jsonl")
+    ledger.parent.mkdir()
+
+    def attempt(name, number):
+        lines = [
+            Started(
+                attempt=name,
+                number=number,
+                at="2026-01-01T00:00:00Z",
+                card_id="c",
+                commit=None,
+                host="linux-x86_64-2cpu",
+                devices=("cpu",),
+                versions={},
+                sandbox="none",
+                resumed_from=None,
+            ),
+            Ended(attempt=name, at="2026-01-01T00:00:01Z", outcome="finished", last_step=1, seconds=1.0),
+        ]
+        with ledger.open("a") as file:
+            file.writelines(line.model_dump_json() + "\n" for line in lines)
+
+    attempt("base", 1)
+    commit("ledger")
+    for name in ("mine", "theirs"):
+        git("checkout", "-q", "-b", name, "main")
+        attempt(name, 2)
+        commit(name)
+    git("checkout", "-q", "mine")
+    git("merge", "--no-edit", "theirs")
+    found = read_attempts(ledger)
+    assert sorted(one.started.attempt for one in found) == ["base", "mine", "theirs"]
+    assert [one.state for one in found] == ["finished"] * 3
