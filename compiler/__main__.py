@@ -33,6 +33,10 @@ def _run(options: argparse.Namespace) -> int:
         from compiler import merge_lock
 
         return merge_lock.main(Path(options.base), Path(options.ours), Path(options.theirs), options.path)
+    if options.command == "doctor":  # works where half of octavo's libraries are missing
+        from compiler import doctor
+
+        return doctor.main(options.json)
     from compiler import commands
 
     return commands.run(options)
@@ -73,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     trace = commands.add_parser("trace", help="the way back from a number on a page")
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
     trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
+
+    doctor = commands.add_parser("doctor", help="what the live experiments need and this machine has, with what to type for the rest")
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
 
     merge_lock = commands.add_parser("merge-lock", help="git's merge driver for dvc.lock: %%O %%A %%B %%P")
     for name, what in (("base", "common ancestor"), ("ours", "our version; the merge is written here"), ("theirs", "their version")):
