@@ -65,7 +65,7 @@ def _dumped(part: Any) -> Any:
 
 
 def _reward(of: Experiment, name: str, reward: Reward) -> dict[str, Any]:
-    found = reward.model_dump(mode="json", exclude={"gates", "examples"})
+    found = reward.model_dump(mode="json", by_alias=True, exclude={"gates", "examples"})
     order: list[str] = []
     for index in range(len(reward.gates)):
         entry = of.node("rewards", name, "gates", index)

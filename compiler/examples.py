@@ -8,7 +8,7 @@ from compiler.compile import Compiled
 from compiler.inputs import Inputs
 from compiler.nodes import Node
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.reward_card import ExampleCard, RewardCard
+from stages.contracts.reward_card import ExampleCard
 
 
 def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -24,11 +24,10 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
         checked.add((name, setup.data.path))
         rows = inputs.data(setup.data.path).rows
         examples = tuple(
-            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect)
+            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
             for example in of.spec.rewards[name].examples
         )
-        reward = RewardCard(name=name, gates=tuple(use.card for use in setup.reward.gates), examples=examples)
-        for index, outcome in enumerate(check_examples(reward)):
+        for index, outcome in enumerate(check_examples(setup.reward.card(examples))):
             if not outcome.ok:
                 expect: Node = of.node("rewards", name, "examples", index, "expect")
                 got = "the gates do not know" if outcome.got is None else f"the reward is {outcome.got:g}"

@@ -12,7 +12,7 @@ from compiler.gates import GateUse
 from compiler.layers import overlay
 from compiler.nodes import Node
 from compiler.parse import validated
-from compiler.rewards import Declared, RewardUse, composed, declared_gates, scores
+from compiler.rewards import Declared, Penalties, RewardUse, composed, declared_gates, penalty_cards, scores
 from compiler.spec import Adapter, Condition, TrainData
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.grpo import GrpoSettings
@@ -58,6 +58,7 @@ class Expansion:
     rewards: Declared
     """Gates of each declared reward."""
     scores: tuple[GateUse, ...]
+    penalties: Penalties
     problems: list[Diagnostic] = field(default_factory=list)
 
 
@@ -65,6 +66,7 @@ def expand(of: Experiment) -> Expansion:
     """All setups and runs, in the order of conditions and seeds, and what is wrong with them."""
     problems: list[Diagnostic] = []
     rewards = {name: declared_gates(of, name, problems) for name in of.spec.rewards}
+    penalties = {name: penalty_cards(of, name, uses, problems) for name, uses in rewards.items()}
     setups = []
     sections = _Sections(of, problems)
     for name, condition in of.spec.conditions.items():
@@ -72,12 +74,12 @@ def expand(of: Experiment) -> Expansion:
         train = sections.train.under(node.get("train"))
         data = sections.data.under(node.get("data", "train"))
         adapter = sections.adapter.under(node.get("model", "adapter"))
-        reward = composed(of, name, condition, rewards, problems)
+        reward = composed(of, name, condition, rewards, penalties, problems)
         if train and data and adapter and reward:
             setups.append(Setup(name, condition, node, *train, *data, *adapter, reward))
     seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    return Expansion(tuple(setups), runs, rewards, scores(of, rewards, problems), problems)
+    return Expansion(tuple(setups), runs, rewards, scores(of, rewards, problems), penalties, problems)
 
 
 class _Sections:

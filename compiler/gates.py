@@ -10,11 +10,14 @@ from pydantic import BaseModel
 from compiler.diagnostics import nearest
 from compiler.nodes import Node
 from compiler.parse import validated
+from compiler.spec_rewards import Gate
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
 from stages.contracts.reward_card import GateCard
 
-OWN_KEYS = ("kind", "on_pass", "on_fail")
+OWN_KEYS = ("kind", "on_pass", "on_fail", "weight", "needs")
+DECISIONS = {"on_pass": None, "on_fail": None, "weight": None, "needs": None}
+"""What a gate means for its reward; as a score of its own it means nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +50,11 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
     value, problems = validated(settings_model, settings, f"{where}.{name}")
     if value is None:
         return None, problems
-    on_pass, on_fail = node.get("on_pass"), node.get("on_fail")
-    card = GateCard(
-        name=name,
-        kind=kind.value,
-        settings=value.model_dump(mode="json"),
-        on_pass=_number(on_pass),
-        on_fail=_number(on_fail),
-    )
+    own, _ = validated(Gate, Node({key: inner for key, inner in node.items() if key in OWN_KEYS}, node.place, node.key))
+    if own is None:  # the model of the spec says why
+        return None, []
+    card = GateCard(name=name, settings=value.model_dump(mode="json"), **own.model_dump(include={*OWN_KEYS}))
     return GateUse(card, node), []
-
-
-def _number(node: Node | None) -> float | None:
-    return float(node.value) if node is not None and isinstance(node.value, int | float) else None
 
 
 def shorthand(kind: str, settings: dict[str, Any], node: Node) -> GateUse:

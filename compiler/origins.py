@@ -9,6 +9,7 @@ from compiler.expand import Setup
 from compiler.gates import OWN_KEYS, GateUse
 from compiler.nodes import Node
 from stages.contracts.origin import Origin
+from stages.contracts.reward_card import GateCard
 
 Origins = dict[str, Origin]
 DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")
@@ -39,10 +40,10 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
     """Of gates in a reward or among scores. A gate's own pointer is the place of its block."""
     found: Origins = {}
     for index, use in enumerate(gates):
-        place = f"{pointer}/{index}"
+        place, written = f"{pointer}/{index}", use.card.model_dump()
         found[place] = origin(use.node if use.node.key is None else Node(None, use.node.key, layer=use.node.layer))
         found[f"{place}/name"] = found[place]
-        found |= {f"{place}/{key}": origin(use.node.get(key)) for key in OWN_KEYS}
+        found |= {f"{place}/{key}": origin(use.node.get(key)) for key in OWN_KEYS if key in written or key not in GateCard.LATER}
         if use.node.get("kind") is None:  # a shorthand such as {constant: 0.0}
             found |= {f"{place}/settings/{key}": origin(use.node.get(_WRITTEN_AS.get(key, key))) for key in use.card.settings}
             found[f"{place}/kind"] = origin(use.node)
@@ -71,6 +72,11 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
     found["/reward/combine"] = origin(source.get("combine") if source else None)
     found["/reward/unknown_limit"] = origin(source.get("unknown", "limit") if source else None)
     found |= of_gates("/reward/gates", reward.gates)
+    for key in ("penalties", "curriculum"):
+        for index in range(len(getattr(reward, key))):
+            found[f"/reward/{key}/{index}"] = origin(source.get(key, index) if source else None)
+    if reward.cap is not None:
+        found["/reward/cap"] = origin(source.get("cap") if source else None)
     found["/device"] = origin(resources.get("gpus") if resources else None)
     found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
     return found

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from compiler.diagnostics import nearest, sentence
 from compiler.nodes import Node
-from compiler.units import EXAMPLES, arms, converted, unit_of
+from compiler.units import EXAMPLES, arms, converted, keys, unit_of
 from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -77,7 +77,7 @@ def _diagnostic(error: ErrorDetails, model: type[BaseModel], node: Node, where: 
     named = ".".join([where, *map(str, parts)] if where else map(str, parts))
     parent = ".".join([where, *map(str, parts[:-1])] if where else map(str, parts[:-1]))
     if kind == "extra_forbidden":
-        known = [name for inner in _models_at(model, location[:-1]) for name in inner.model_fields]
+        known = [name for inner in _models_at(model, location[:-1]) for name in keys(inner)]
         return unknown_key(str(parts[-1]), known, found.key or found.place, parent)
     if kind == "missing":
         return _missing(str(parts[-1]), parent, model, location, found)
@@ -114,7 +114,7 @@ def _diagnostic(error: ErrorDetails, model: type[BaseModel], node: Node, where: 
 def _missing(key: str, parent: str, model: type[BaseModel], location: Sequence[int | str], found: Node) -> Diagnostic:
     removed = found.value.get(key) if isinstance(found.value, dict) else None
     inside = f" in `{parent}`" if parent else ""
-    fields = next((inner.model_fields for inner in _models_at(model, location[:-1]) if key in inner.model_fields), {})
+    fields = next((keys(inner) for inner in _models_at(model, location[:-1]) if key in keys(inner)), {})
     description = fields[key].description if key in fields else None
     return Diagnostic(
         "E202",
@@ -232,8 +232,8 @@ def _step(annotation: Any, part: int | str) -> Iterator[Any]:
         return
     for arm in arms(annotation):
         if isinstance(arm, type) and issubclass(arm, BaseModel):
-            if part in arm.model_fields:
-                yield arm.model_fields[str(part)].annotation
+            if part in keys(arm):
+                yield keys(arm)[str(part)].annotation
         elif get_origin(arm) is dict:
             yield get_args(arm)[1]
         elif get_origin(arm) is tuple:
@@ -250,7 +250,7 @@ def _tagged(annotation: Any, tag: str) -> Iterator[Any]:
 
 def _unit_at(model: type[BaseModel], location: Sequence[int | str]) -> str | None:
     for parent in _models_at(model, location[:-1]):
-        field = parent.model_fields.get(str(location[-1])) if location else None
+        field = keys(parent).get(str(location[-1])) if location else None
         if field is not None and (unit := unit_of(field)):
             return unit
     return None

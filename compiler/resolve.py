@@ -10,10 +10,10 @@ from compiler import origins as places
 from compiler.difference import differences, shown
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
+from compiler.gates import DECISIONS
 from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.nodes import Node
-from compiler.rewards import RewardUse
 from stages.contracts.analysis_card import (
     ClaimCard,
     ConcludeCard,
@@ -32,7 +32,7 @@ from stages.contracts.origin import Origin
 from stages.contracts.page_card import ChangeWords, ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward_card import ExampleCard, GateCard
 from stages.contracts.run_card import TrainCard
 
 CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
@@ -98,7 +98,7 @@ class _Resolver:
             null_control=setup.condition.role == "null_control",
             model=self._model(setup),
             data=self._data(setup),
-            reward=_reward(setup.reward),
+            reward=setup.reward.card(),
             train=setup.train,
             device=self.device,
             versions=self.inputs.versions(),
@@ -125,7 +125,7 @@ class _Resolver:
         return PreflightCondition(
             name=setup.name,
             null_control=setup.condition.role == "null_control",
-            reward=_reward(setup.reward, self._examples(setup)),
+            reward=setup.reward.card(self._examples(setup)),
             data=self._data(setup),
             num_generations=setup.train.num_generations,
             max_completion_length=setup.train.max_completion_length,
@@ -282,7 +282,7 @@ class _Resolver:
             return ()
         rows = self.inputs.data(setup.data.path).rows
         return tuple(
-            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect)
+            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
             for example in self.spec.rewards[declared].examples
         )
 
@@ -295,19 +295,9 @@ class _Resolver:
         return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])
 
 
-def _reward(use: RewardUse, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
-    return RewardCard(
-        name=use.name,
-        gates=tuple(gate.card for gate in use.gates),
-        invert=use.invert,
-        unknown_limit=use.unknown_limit,
-        examples=examples,
-    )
-
-
 def _score(gate: GateCard) -> GateCard:
     """A gate as a score of its own: what it would decide in a reward does not matter."""
-    return gate.model_copy(update={"on_pass": None, "on_fail": None})
+    return gate.model_copy(update=DECISIONS)
 
 
 def _health_gate(name: str, rule: Any) -> HealthGate:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from compiler.conditions import Unreadable, condition
 from compiler.diagnostics import nearest
 from compiler.experiment import Experiment
-from compiler.gates import GateUse, gate_use, shorthand
+from compiler.gates import DECISIONS, GateUse, gate_use, shorthand
 from compiler.nodes import Node
 from compiler.spec import Condition
 from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
-from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.reward_card import ExampleCard, PenaltyCard, PhaseCard, RewardCard
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
+Penalties = dict[str, tuple[PenaltyCard, ...] | None]
+"""Penalties of each declared reward; None when one of its gates or conditions is wrong."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,24 @@ class RewardUse:
     """The condition's `reward`."""
     source: Node | None
     """The declared reward's block."""
+    combine: Literal["first_decides", "weighted"] = "first_decides"
+    penalties: tuple[PenaltyCard, ...] = ()
+    curriculum: tuple[PhaseCard, ...] = ()
+    cap: float | None = None
+
+    def card(self, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
+        """The reward as stages receive it."""
+        return RewardCard(
+            name=self.name,
+            combine=self.combine,
+            gates=tuple(gate.card for gate in self.gates),
+            invert=self.invert,
+            unknown_limit=self.unknown_limit,
+            examples=examples,
+            penalties=self.penalties,
+            curriculum=self.curriculum,
+            cap=self.cap,
+        )
 
 
 def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
@@ -42,9 +66,11 @@ def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> t
     return tuple(uses)
 
 
-def composed(of: Experiment, condition_name: str, condition: Condition, rewards: Declared, problems: list[Diagnostic]) -> RewardUse | None:
+def composed(
+    of: Experiment, condition_name: str, its: Condition, rewards: Declared, penalties: Penalties, problems: list[Diagnostic]
+) -> RewardUse | None:
     node = of.node("conditions", condition_name, "reward")
-    use = condition.reward
+    use = its.reward
     if isinstance(use, ConstantReward):
         gate = shorthand("constant", {"score": use.constant}, node)
         return RewardUse(f"constant({use.constant:g})", None, (gate,), False, 0.05, node, None)
@@ -67,11 +93,58 @@ def composed(of: Experiment, condition_name: str, condition: Condition, rewards:
         )
         return None
     reward: Reward = of.spec.rewards[declared]
-    if len(rewards[declared]) != len(reward.gates):
+    after, phases = penalties[declared], curriculum(reward)
+    if after is None or phases is None:  # or its gates are wrong
         return None
     invert = isinstance(use, Inverted)
-    name = f"invert({declared})" if invert else declared
-    return RewardUse(name, declared, rewards[declared], invert, reward.unknown.limit, node, of.node("rewards", declared))
+    return RewardUse(
+        f"invert({declared})" if invert else declared,
+        declared,
+        rewards[declared],
+        invert,
+        reward.unknown.limit,
+        node,
+        of.node("rewards", declared),
+        reward.combine,
+        after,
+        phases,
+        reward.cap,
+    )
+
+
+def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[PenaltyCard, ...] | None:
+    """Penalties of a declared reward with their conditions read; None, with E350 or E351, when one cannot be read."""
+    reward = of.spec.rewards[name]
+    if len(uses) != len(reward.gates):
+        return None  # its gates are wrong, and conditions ask for gates
+    kinds = {use.card.name: use.card.kind for use in uses}
+    cards = []
+    for index, entry in enumerate(reward.penalties):
+        penalty_name, penalty = next(iter(entry.items()))
+        try:
+            when = condition(penalty.when, kinds)
+        except Unreadable as error:
+            node = of.node("rewards", name, "penalties", index, penalty_name, "when")
+            lines = of.document.lines if node.place.file == of.document.file else []
+            place = within(node.place, penalty.when, error.start, error.length, lines)
+            problems.append(Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place))
+        else:
+            cards.append(PenaltyCard(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
+    return tuple(cards) if len(cards) == len(reward.penalties) else None
+
+
+def curriculum(reward: Reward) -> tuple[PhaseCard, ...] | None:
+    """Phases; None when one begins after the end, which a rule says."""
+    if any(phase.begins >= 1 for phase in reward.curriculum):
+        return None
+    return tuple(PhaseCard(from_share=phase.begins, weights=dict(phase.weights)) for phase in reward.curriculum)
+
+
+def within(place: Place, text: str, start: int, length: int, lines: Sequence[str]) -> Place:
+    """The place of some characters of a text; of the whole text when it is not written as it is meant."""
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    at = line.find(text, place.column - 1)
+    return Place(place.file, place.line, at + start + 1, max(1, length)) if at >= 0 else place
 
 
 def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
@@ -94,7 +167,7 @@ def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tup
 
 def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagnostic], complete: bool) -> GateUse | None:
     found = {reward: use for reward, uses in rewards.items() for use in uses if use.card.name == name}
-    cards = {use.card.model_copy(update={"on_pass": None, "on_fail": None}).model_dump_json() for use in found.values()}
+    cards = {use.card.model_copy(update=DECISIONS).model_dump_json() for use in found.values()}
     if len(cards) == 1:
         return next(iter(found.values()))
     if not found and not complete:

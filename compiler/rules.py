@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler import rules_claims, rules_data, rules_family, rules_health, rules_names, rules_rewards, rules_training
+from compiler import rules_claims, rules_data, rules_family, rules_health, rules_names, rules_rewards, rules_training, rules_weights
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
@@ -12,6 +12,7 @@ RULES = (
     *rules_names.RULES,
     *rules_training.RULES,
     *rules_rewards.RULES,
+    *rules_weights.RULES,
     *rules_data.RULES,
     *rules_health.RULES,
     *rules_claims.RULES,

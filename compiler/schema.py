@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
 from compiler.spec import Adapter, Spec, TrainData
 from compiler.units import EXAMPLES
@@ -43,7 +44,9 @@ def schema() -> str:
         "$ref": "#/$defs/TrainOverride",
     }
     definitions["Profile"] = _optional({key: value for key, value in copy.deepcopy(spec).items() if key != "title"})
-    definitions["Profile"]["properties"].pop("profiles")
+    for key in NOT_IN_A_PROFILE:
+        definitions["Profile"]["properties"].pop(key)
+    _required_alone(spec)
     spec["properties"]["profiles"]["additionalProperties"] = {"$ref": "#/$defs/Profile"}
     found = {
         "$schema": DRAFT,
@@ -52,6 +55,13 @@ def schema() -> str:
         "$defs": definitions,
     }
     return canonical_json(_with_units(found))
+
+
+def _required_alone(spec: dict[str, Any]) -> None:
+    """What a shared block or a parent may say need not stand in the spec itself."""
+    elsewhere = [{"required": ["use"]}, {"required": ["parent"]}]
+    spec["if"], spec["else"] = {"anyOf": elsewhere}, {"required": spec["required"]}
+    spec["required"] = ["title"]
 
 
 def _section(holder: dict[str, Any], key: str, name: str, definitions: dict[str, Any], section: dict[str, Any]) -> None:

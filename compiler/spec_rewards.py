@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from compiler.names import Slug, fault
 from compiler.spec_part import Part
+
+Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
 
 
 class Gate(BaseModel):
@@ -18,21 +20,60 @@ class Gate(BaseModel):
     kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
     on_pass: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate passes; not given: go on to the next gate.")
     on_fail: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate fails; not given: go on to the next gate.")
+    weight: float | None = Field(
+        None, ge=0, le=1, json_schema_extra={"unit": "share"}, description="For `combine: weighted`: share of its score in the reward."
+    )
+    needs: Slug | None = Field(
+        None, description="For `combine: weighted`: an earlier gate that must pass, or this one is not asked and counts 0."
+    )
 
 
-def _one_gate(entry: dict[str, Gate]) -> dict[str, Gate]:
-    if len(entry) != 1:
+def _one_gate(entry: Any) -> Any:
+    return _one(entry, "a gate", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")
+
+
+def _one_penalty(entry: Any) -> Any:
+    return _one(entry, "a penalty", "penalties apply in order, so each is an entry of its own", "- runaway: {when: truncated, set: 0.0}")
+
+
+def _one(entry: Any, what: str, why: str, fix: str) -> Any:
+    """Before its parts are looked at: without a name, each setting would be taken for one."""
+    if isinstance(entry, dict) and len(entry) != 1:
         names = ", ".join(f"`{name}`" for name in entry) or "none"
-        raise fault(
-            "E210",
-            f"a gate is one name with its settings, here: {names}",
-            "gates decide in order, so each is an entry of its own",
-            "- tests: {kind: ...}",
-        )
+        raise fault("E210", f"{what} is one name with its settings, here: {names}", why, fix)
     return entry
 
 
-NamedGate = Annotated[dict[Slug, Gate], AfterValidator(_one_gate)]
+NamedGate = Annotated[dict[Slug, Gate], BeforeValidator(_one_gate)]
+
+
+class Penalty(Part):
+    """What becomes of the reward when a condition holds: exactly one of `set` and `factor`."""
+
+    when: str = Field(
+        min_length=1,
+        description="Words `truncated`, `empty`, `<gate>.pass`, `<gate>.fail`, `<gate>.not_reached`, `<gate>.<mark>`, and, or, not.",
+    )
+    set: float | None = Field(None, ge=0, le=1, description="The reward becomes this.")
+    factor: float | None = Field(None, ge=0, le=1, description="The reward is multiplied by this.")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Penalty:
+        if (self.set is None) == (self.factor is None):
+            raise fault("E209", "a penalty has exactly one of `set` and `factor`", "each means something else", "set: 0.0")
+        return self
+
+
+NamedPenalty = Annotated[dict[Slug, Penalty], BeforeValidator(_one_penalty)]
+
+
+class Phase(Part):
+    """Weights of all gates from a share of training on, up to the next phase; before the first one the gates' own weights hold."""
+
+    begins: float = Field(
+        alias="from", ge=0, json_schema_extra={"unit": "share"}, description="Share of the run's steps after which the phase begins."
+    )
+    weights: dict[Slug, Weight] = Field(description="Weight of every gate; they sum to 1.")
 
 
 class Example(Part):
@@ -42,6 +83,7 @@ class Example(Part):
     row: str = Field(description="`id` of the row in the training data that it answers.")
     expect: float = Field(description="The reward it must get.")
     because: str = Field("", description="Why, in a few words.")
+    truncated: bool = Field(False, description="Score it as a completion that was cut at the length limit.")
 
 
 class Unknown(Part):
@@ -59,11 +101,18 @@ class Unknown(Part):
 class Reward(Part):
     """A reward: gates in order."""
 
-    combine: Literal["first_decides"] = Field("first_decides", description="The first gate that decides ends the way.")
+    combine: Literal["first_decides", "weighted"] = Field(
+        "first_decides", description="first_decides: the first gate that decides ends the way. weighted: the sum of weight times score."
+    )
     gates: tuple[NamedGate, ...] = Field(min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
     examples: tuple[Example, ...] = Field(
         (), description="Completions with the reward they must get; run before training and by `octavo check --rewards`."
     )
+    penalties: tuple[NamedPenalty, ...] = Field(
+        (), description="What is taken off afterwards, in order, each `name: {when: ..., set: 0.0}`."
+    )
+    curriculum: tuple[Phase, ...] = Field((), description="For `combine: weighted`: other weights from a share of training on.")
+    cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 
 

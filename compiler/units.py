@@ -48,14 +48,24 @@ def converted(annotation: Any, value: Any, unit: str | None = None) -> Any:
     if isinstance(value, dict):
         model = _model(annotation, value)
         if model is not None:
-            fields = model.model_fields
+            fields = keys(model)
             return {k: converted(fields[k].annotation, v, unit_of(fields[k])) if k in fields else v for k, v in value.items()}
         inner = _inner(annotation, dict)
-        return value if inner is None else {key: converted(inner, item) for key, item in value.items()}
+        return value if inner is None else {key: converted(inner, item, _unit_inside(inner)) for key, item in value.items()}
     if isinstance(value, list):
         inner = _inner(annotation, tuple)
         return value if inner is None else [converted(inner, item, unit) for item in value]
     return value
+
+
+def keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields of a model by the key that a spec writes: `from` is no name in Python."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _unit_inside(annotation: Any) -> str | None:
+    """The unit of values of a map, such as weights by gate."""
+    return next((unit for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, FieldInfo) and (unit := unit_of(mark))), None)
 
 
 def arms(annotation: Any) -> list[Any]:
@@ -70,7 +80,7 @@ def arms(annotation: Any) -> list[Any]:
 def _model(annotation: Any, value: dict[str, Any]) -> type[BaseModel] | None:
     """The model that a map is meant for: of a union, the one that knows most of its keys."""
     models = [arm for arm in arms(annotation) if isinstance(arm, type) and issubclass(arm, BaseModel)]
-    return max(models, key=lambda model: len(value.keys() & model.model_fields.keys()), default=None)
+    return max(models, key=lambda model: len(value.keys() & keys(model).keys()), default=None)
 
 
 def _inner(annotation: Any, container: type) -> Any:

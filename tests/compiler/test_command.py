@@ -148,7 +148,9 @@ def test_schema(capsys):
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["required"] == ["title", "question", "model", "data", "train", "seeds", "conditions"]
+    assert schema["required"] == ["title"], "the rest may stand in a shared block or in the parent"
+    assert schema["if"] == {"anyOf": [{"required": ["use"]}, {"required": ["parent"]}]}
+    assert schema["else"]["required"] == ["title", "question", "model", "data", "train", "seeds", "conditions"]
     assert schema["additionalProperties"] is False
     definitions = schema["$defs"]
 
@@ -175,6 +177,9 @@ def test_schema(capsys):
     assert [option["type"] for option in timeout["anyOf"]] == ["number", "string"]
     assert "required" not in definitions["TrainOverride"] and "learning_rate" in definitions["TrainOverride"]["properties"]
     assert "required" not in definitions["Profile"]
+    assert not {"use", "parent", "changes", "hypothesis", "profiles"} & set(definitions["Profile"]["properties"])
+    assert set(definitions["Phase"]["properties"]) == {"from", "weights"}
+    assert [form["type"] for form in definitions["Phase"]["properties"]["weights"]["additionalProperties"]["anyOf"]] == ["number", "string"]
 
 
 def test_a_reader_that_goes_away_is_no_error(work):

@@ -41,6 +41,14 @@ def test_small(name, work, files, update_golden):
     compare(case, {path: text for path, text in every.items() if not re.search(left_out, path)}, update_golden)
 
 
+def test_weighted(work, files, update_golden):
+    """A weighted reward with needs, a penalty and a curriculum: the cards of one seed and of the stages that score."""
+    made = files((GOLDEN / "weighted" / "spec.yaml").read_text(encoding="utf-8")).files
+    compare(
+        "weighted", {path: text for path, text in made.items() if re.search(r"-s1/|preflight\.card|evaluate\.card", path)}, update_golden
+    )
+
+
 def test_quickstart(monkeypatch, update_golden):
     """Of the real quickstart: the pipeline, the first seed of each condition, and the cards of stages that run once."""
     monkeypatch.chdir(ROOT)

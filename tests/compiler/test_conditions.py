@@ -1,0 +1,82 @@
+"""Conditions of penalties: what they mean is held against Python's own reading of the same words."""
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler.conditions import MAX_CHARS, Unreadable, condition, outcomes
+from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.reward_card import AllCard, AnyCard, SignalCard, StatusCard
+from stages.train.rewards.combine.penalties import holds
+
+KINDS = {"format": "format", "tests": "python_tests"}
+WORDS = ["truncated", "empty", "format.pass", "format.fail", "format.not_reached", "tests.pass", "tests.fail", "tests.not_reached"]
+TEXTS = st.recursive(
+    st.sampled_from(WORDS),
+    lambda inner: st.one_of(
+        inner.map(lambda one: f"not {one}" if " " not in one or one.startswith("(") else f"not ({one})"),
+        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(" ".join),
+        inner.map(lambda one: f"({one})"),
+    ),
+    max_leaves=8,
+)
+
+
+def said(status: str) -> Judgement | None:
+    return None if status == "not_reached" else Judgement("pass" if status == "pass" else "fail", 1.0)
+
+
+@given(TEXTS)
+def test_conditions_mean_what_they_say(text):
+    try:
+        found = condition(text, KINDS)
+    except Unreadable as error:
+        assert len(text) > MAX_CHARS or "deep" in error.what
+        return
+    seen = set()
+    for truncated, empty, first, second in product(
+        [True, False], [True, False], ["pass", "fail", "not_reached"], ["pass", "fail", "not_reached"]
+    ):
+        names = {"truncated": truncated, "empty": empty}
+        names |= {f"format_{status}": first == status for status in ("pass", "fail", "not_reached")}
+        names |= {f"tests_{status}": second == status for status in ("pass", "fail", "not_reached")}
+        expected = eval(re.sub(r"\.", "_", text), {}, names)
+        answer = Answer("" if empty else "x", {}, truncated=truncated)
+        assert holds(found, answer, {"format": said(first), "tests": said(second)}) is expected
+        seen.add(expected)
+    assert outcomes(found) == seen
+
+
+def test_the_example_of_the_contract():
+    found = condition("truncated and not tests.pass", KINDS)
+    assert found == AllCard(all=(SignalCard(signal="truncated"), StatusCard(gate="tests", status="pass", holds=False)))
+    assert condition("not (truncated and not tests.pass)", KINDS) == AnyCard(
+        any=(SignalCard(signal="truncated", holds=False), StatusCard(gate="tests", status="pass"))
+    )
+
+
+def test_and_binds_closer_than_or():
+    assert condition("empty or truncated and tests.pass", KINDS) == condition("empty or (truncated and tests.pass)", KINDS)
+
+
+@given(st.text(max_size=60) | st.lists(st.sampled_from([*WORDS, "and", "or", "not", "(", ")", "x.y", "&"]), max_size=60).map(" ".join))
+def test_any_text_is_read_or_refused_at_a_place_inside_it(text):
+    try:
+        condition(text, KINDS)
+    except Unreadable as error:
+        assert error.code in ("E350", "E351") and error.what and error.why and error.fix
+        assert 0 <= error.start <= len(text) and error.length >= 1
+
+
+@pytest.mark.parametrize("text", ["(" * 400, "not " * 120, "(" * 200 + ")" * 200, "empty " * 90, "x" * 100_000])
+def test_depth_and_length_are_refused_before_anything_recurses(text):
+    with pytest.raises(Unreadable):
+        condition(text, KINDS)
+
+
+def test_many_gates_are_not_tried_for_ever():
+    kinds = {f"gate{number}": "format" for number in range(40)}
+    assert outcomes(condition(" and ".join(f"gate{number}.pass" for number in range(30)), kinds)) == {True, False}

@@ -1,0 +1,119 @@
+"""Weighted rewards: from the spec to a card that the reward engine takes, and the borders of the rules."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler.diagnostics import Rejected
+from stages.contracts.reward_card import PhaseCard
+from stages.train.rewards.combine.sound import check
+
+SPEC = (Path(__file__).parents[1] / "golden" / "weighted" / "spec.yaml").read_text(encoding="utf-8")
+
+
+def codes(compiled, text, name="example") -> list[str]:
+    try:
+        return [found.code for found in compiled(text, name).warnings]
+    except Rejected as rejected:
+        return [found.code for found in rejected.diagnostics]
+
+
+def test_the_card_says_what_the_spec_says_and_the_engine_takes_it(compiled):
+    card = compiled(SPEC).cards.train["shaped"].reward
+    check(card)
+    assert card.combine == "weighted"
+    assert [(gate.name, gate.weight, gate.needs) for gate in card.gates] == [("format", 0.2, None), ("tests", 0.8, "format")]
+    assert card.curriculum == (
+        PhaseCard(from_share=0.0, weights={"format": 0.5, "tests": 0.5}),
+        PhaseCard(from_share=0.5, weights={"format": 0.2, "tests": 0.8}),
+    )
+    assert [(penalty.name, penalty.set, penalty.factor) for penalty in card.penalties] == [("runaway", None, 0.3)]
+
+
+def test_scores_of_the_evaluation_have_no_weight(compiled):
+    scores = compiled(SPEC).cards.single["analysis/evaluate.card.json"].scores
+    assert [(score.weight, score.needs) for score in scores] == [(None, None)]
+
+
+def test_examples_go_to_preflight_with_their_length(compiled):
+    text = SPEC.replace("row: row-3, expect: 0.0}", "row: row-3, expect: 0.0, truncated: true}")
+    conditions = compiled(text).cards.single["preflight/preflight.card.json"].conditions
+    assert [example.truncated for example in conditions[0].reward.examples] == [False, True]
+
+
+def test_origins_of_weights_phases_and_penalties(compiled):
+    one = compiled(SPEC)
+    lines = one.experiment.document.lines
+    for pointer, text in [
+        ("/reward/gates/1/weight", "80%"),
+        ("/reward/gates/1/needs", "format"),
+        ("/reward/penalties/0", "runaway"),
+        ("/reward/curriculum/1", "{from: 50%"),
+    ]:
+        found = one.cards.train_origins["shaped"][pointer]
+        assert lines[found.line - 1][found.column - 1 :].startswith(text), pointer
+    assert "/reward/gates/0/weight" not in one.cards.train_origins["zero"]
+
+
+def test_inverting_a_weighted_reward(compiled):
+    text = SPEC.replace("conditions:\n", "conditions:\n  turned: {reward: {invert: shaped}, role: control}\n")
+    card = compiled(text).cards.train["turned"].reward
+    check(card)
+    assert (card.invert, card.combine, len(card.curriculum)) == (True, "weighted", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("weight: 80%", "weight: 0.8"), []),
+        (("weight: 80%", "weight: 0.8000000001"), []),
+        (("weight: 80%", "weight: 0.80001"), ["E346"]),
+        (("from: 50%", "from: 91%"), []),
+        (("from: 50%", "from: 92%"), ["E352"]),
+        (("from: 50%", "from: 100%"), ["E352"]),
+        (("from: 50%", "from: -1%"), ["E208"]),
+        (("    penalties:", "    cap: 50%\n    penalties:"), ["E203"]),
+        (("    penalties:", "    cap: 0.5\n    penalties:"), []),
+        (("factor: 0.3", "set: 0"), []),
+        (("factor: 0.3", "factor: 2"), ["E205"]),
+        (("when: truncated and not tests.pass", "when: yes"), ["E351"]),
+        (("when: truncated and not tests.pass", "when: true"), ["E203"]),
+        ((", needs: format", ""), []),
+    ],
+)
+def test_borders(compiled, change, expected):
+    assert SPEC.count(change[0]) == 1
+    assert codes(compiled, SPEC.replace(*change)) == expected
+
+
+def test_a_profile_may_be_too_short_for_its_phases(compiled):
+    text = SPEC.replace("from: 50%", "from: 80%")
+    assert codes(compiled, text, "example@smoke") == []
+
+
+def test_a_penalty_of_a_reward_that_nobody_uses_is_read_too(compiled):
+    text = SPEC.replace("shaped: {reward: shaped, role: treatment}", "shaped: {reward: {random: uniform}, role: treatment}")
+    assert "E351" in codes(compiled, text.replace("not tests.pass", "not tests.pas"))
+
+
+def test_penalties_and_caps_go_with_both_ways_to_combine(compiled, spec):
+    text = spec.replace(
+        "    unknown: {limit: 5%}", "    unknown: {limit: 5%}\n    cap: 0.9\n    penalties: [{long: {when: truncated, set: 0}}]"
+    )
+    card = compiled(text).cards.train["shaped"].reward
+    check(card)
+    assert (card.combine, card.cap, card.penalties[0].set) == ("first_decides", 0.9, 0.0)
+
+
+def test_a_child_changes_a_weight_by_its_name(compiled, work):
+    (work / "specs/child.yaml").write_text(
+        "title: Less format\nparent: example\nhypothesis: Worse.\n"
+        "changes: {rewards.shaped.gates.format.weight: 10%, rewards.shaped.gates.tests.weight: 90%}\n"
+    )
+    compiled(SPEC)
+    from compiler.compile import compile_all
+    from compiler.inputs import Inputs
+    from compiler.pipeline import named
+
+    one = compile_all([named("child")], Inputs())[0]
+    assert [gate.weight for gate in one.cards.train["shaped"].reward.gates] == [0.1, 0.9]
