@@ -105,10 +105,18 @@ def classify(error: BaseException) -> tuple[FailureClass, str]:
     if name == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out_of_memory", f"{name}: {error}"
     if isinstance(error, OSError) and error.errno is not None:
-        return "disk", f"{error.strerror}: {error.filename}"
+        return "disk", f"{error.strerror}: {error.filename or '(no file named)'}"
+    if _full():  # safetensors and torch raise their own kinds when the disk is full
+        return "disk", f"the disk that holds {CHECKPOINTS} is full ({name})"
     if isinstance(error, StageError):
         return "data", error.what
     return "bug", f"{name}: {error}"
+
+
+def _full() -> bool:
+    folder = CHECKPOINTS if CHECKPOINTS.exists() else Path()
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < 1 << 20
 
 
 def _now() -> str:

@@ -68,7 +68,11 @@ def _append(path: Path, entry: Mapping[str, Any]) -> None:
         end = os.lseek(handle, 0, os.SEEK_END)
         if end and os.pread(handle, 1, end - 1) != b"\n":  # a line torn by a kill: close it, so that ours stands alone
             data = b"\n" + data
-        os.write(handle, data)
+        while data:
+            data = data[os.write(handle, data) :]
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         os.close(handle)
 

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +78,12 @@ def test_a_second_process_cannot_hold_the_run(run):
 )
 def test_failures_are_classed_by_evidence(error, failure):
     assert classify(error)[0] == failure
+
+
+def test_a_full_disk_is_seen_on_the_disk_and_not_in_words(run, monkeypatch):
+    assert classify(RuntimeError("I/O error"))[0] == "bug"
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_bavail=3, f_frsize=4096))
+    assert classify(RuntimeError("I/O error")) == ("disk", "the disk that holds .cache/checkpoints is full (RuntimeError)")
 
 
 def checkpoint(folder, step, missing=None, state=None):
