@@ -15,7 +15,7 @@ from compiler.plan_files import Cache, Files
 from compiler.plan_lock import Entry, Lock, Locked
 
 State = Literal["runs", "may_run", "restored", "stays"]
-CauseKind = Literal["new", "command", "changed", "missing", "output_changed", "output_missing", "not_in_cache", "upstream"]
+CauseKind = Literal["new", "command", "added", "changed", "missing", "output_changed", "output_missing", "not_in_cache", "upstream"]
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,16 @@ class Decider:
         found = []
         for dep in stage.deps:
             entry = locked.deps.get(dep)
+            if entry is None:  # whatever it will hold, nothing was recorded of it
+                found.append(Cause("added", dep))
+                continue
             if dep in self.producer:
                 if self.known[self.producer[dep]].address in upstream:
                     continue
                 if self.cache is None:  # another revision: what stages write is not in git
                     continue
                 if dep in self.restored:
-                    if entry is None or entry.md5 != self.restored[dep]:
+                    if entry.md5 != self.restored[dep]:
                         found.append(Cause("changed", dep))
                     continue
             change = self.files.against(dep, entry)

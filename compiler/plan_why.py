@@ -43,10 +43,17 @@ class Why:
     def reasons(self, decision: Decision) -> tuple[Reason, ...]:
         """All reasons of a stage, in the order of its causes."""
         changed = {cause.path for cause in decision.causes if cause.kind == "changed"}
-        return tuple(reason for cause in decision.causes for reason in self._of(decision, cause, changed))
+        added = [sentence(cause.path) for cause in decision.causes if cause.kind == "added"]
+        found = [reason for cause in decision.causes for reason in self._of(decision, cause, changed)]
+        if added:
+            more = f" and {len(added) - 1} more" if len(added) > 1 else ""
+            found.append(Reason(kind="file", says=f"also reads {added[0]}{more} now", path=added[0]))
+        return tuple(found)
 
     def _of(self, decision: Decision, cause: Cause, changed: set[str]) -> Iterator[Reason]:
         path, name = cause.path, sentence(cause.path)
+        if cause.kind == "added":
+            return
         if cause.kind == "new":
             yield Reason(kind="new", says="never run")
         elif cause.kind == "command":
@@ -74,8 +81,7 @@ class Why:
         text = self.past.text(path, entry) if entry else None
         old, new = _object(text), _object(self.files.text(path))
         if old is None or new is None:
-            gone = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
-            says = f"also reads {sentence(path)} now" if entry is None else gone
+            says = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
             yield Reason(kind="card", says=says, path=path)
             return
         origins = dict(self.origins(path))
@@ -105,10 +111,8 @@ class Why:
         entry = decision.locked.deps.get(path) if decision.locked else None
         kind: Any = "data" if path in _data_paths(self._new_card(decision)) else "file"
         name = sentence(path)
-        if entry is None:
-            return Reason(kind=kind, says=f"also reads {name} now", path=path)
         names = []
-        if entry.md5.endswith(".dir") and (before := self.past.listing(path, entry)):
+        if entry and entry.md5.endswith(".dir") and (before := self.past.listing(path, entry)):
             after = self.files.listing(path)
             names = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)]
         if path.endswith("origins.json"):

@@ -1,0 +1,187 @@
+"""`octavo plan` against DVC: what it says runs is what `dvc status` calls changed and what `dvc repro` then starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from plan_project import commit, compiles, edit, inside, lay_out, planned, repro, states, status
+
+SPEC = "specs/example.yaml"
+ALL = {f"{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)}
+SHAPED = {"shaped-s1", "shaped-s2", "shaped-s3"}
+TRAIN = "runs/example/dvc.yaml:train-"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which everything is up to date and committed."""
+    root = tmp_path_factory.mktemp("plan") / "project"
+    lay_out(root)
+    with inside(root) as patch:
+        compiles()
+        assert len(repro(patch)) == 15
+        commit(root, "ran")
+    return root
+
+
+@pytest.fixture
+def work(ran: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """A copy of it as the working directory."""
+    shutil.copytree(ran, tmp_path / "project", symlinks=True)
+    with inside(tmp_path / "project") as patch:
+        yield patch
+
+
+def spec(old: str, new: str, count: int = 1) -> Callable[[], None]:
+    return lambda: edit(SPEC, old, new, count)
+
+
+def other(path: str, old: str, new: str) -> Callable[[], None]:
+    return lambda: edit(path, old, new)
+
+
+def touch() -> None:
+    os.utime("data/train.jsonl", (1, 1))
+
+
+def delete(*paths: str) -> Callable[[], None]:
+    def run() -> None:
+        for path in paths:
+            shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+
+    return run
+
+
+def by_hand() -> None:
+    Path("runs/example/zero-s2/health.json").write_text("mine\n")
+
+
+def forget(path: str) -> Callable[[], None]:
+    """Delete what DVC's cache holds of a file, and the file."""
+
+    def run() -> None:
+        from compiler.plan_files import Files
+
+        md5 = Files(Path(), {}).md5(path)
+        assert md5
+        Path(f".dvc/cache/files/md5/{md5[:2]}/{md5[2:]}").unlink()
+        delete(path)()
+
+    return run
+
+
+def retry() -> None:
+    edit("runs/example/shaped-s1/retry.json", "null", '"shaped-s1-a1"')
+
+
+def no_lock() -> None:
+    Path("runs/example/dvc.lock").unlink()
+
+
+GATE = "stages/train/rewards/format.py"
+EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
+    # what is edited: (how, runs that certainly train, other stages that certainly run)
+    "nothing": (lambda: None, set(), set()),
+    "comment at the end": (lambda: Path(SPEC).write_text(Path(SPEC).read_text() + "# words\n"), set(), set()),
+    "comment at the top": (spec("title:", "# words\ntitle:"), set(), {"page"}),
+    "title": (spec("teach right", "teach only right"), set(), {"page"}),
+    "claim's words": (spec("says: The shaped", "says: A shaped"), set(), {"page"}),
+    "claim's margin": (spec("above: 0.05", "above: 0.10"), set(), {"conclude", "page"}),
+    "prose": (other("specs/example.md", "think", "believe"), set(), {"page"}),
+    "prose deleted": (delete("specs/example.md"), set(), {"page"}),
+    "learning rate of one condition": (
+        spec("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}"),
+        {"zero-s1", "zero-s2", "zero-s3"},
+        {"page"},
+    ),
+    "a setting spelled out as its default": (spec("save_steps: 4", "save_steps: 4\n  top_p: 1.0"), set(), {"page"}),
+    "new seed": (
+        spec("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]"),
+        {"shaped-s4", "zero-s4"},
+        {"evaluate", "screen", "conclude", "draw", "page", "complete"},
+    ),
+    "removed seed": (lambda: fewer_seeds(), set(), {"evaluate", "screen", "conclude", "draw", "page"}),
+    "new condition": (
+        spec("  zero: {", "  half: {reward: {constant: 0.5}, role: control}\n  zero: {"),
+        {"half-s1", "half-s2", "half-s3"},
+        {"preflight", "evaluate", "screen", "conclude", "draw", "page", "complete"},
+    ),
+    "a row of the training data": (other("data/train.jsonl", '"row-2"', '"row-two"'), ALL, {"preflight"}),
+    "data touched": (touch, set(), set()),
+    "a row of the evaluation data": (other("data/heldout.jsonl", '"row-22"', '"row-b"'), set(), {"evaluate"}),
+    "rows of the evaluation": (spec("rows: 4", "rows: 3"), set(), {"evaluate", "page"}),
+    "samples of the evaluation": (spec("samples: 2", "samples: 3"), set(), {"evaluate", "page"}),
+    "health bound": (spec("below: 50%", "below: 40%"), set(), {"screen"}),
+    "preflight bound": (spec("preflight: {completions: 16}", "preflight: {completions: 32}"), set(), {"preflight", "page"}),
+    "a reward's example": (spec('"import os", row: row-3', '"import sys", row: row-3'), set(), {"preflight", "page"}),
+    "base model": (other("specs/_models/tiny.yaml", "max_steps: 2", "max_steps: 3"), ALL, {"pretrain", "preflight", "evaluate"}),
+    "version of a library": (other("constraints.txt", "trl==1.16.0", "trl==1.16.1"), ALL, {"pretrain"}),
+    "code of one condition's gate": (other(GATE, "def judge(", "LATER = 1\n\n\ndef judge("), SHAPED, {"preflight"}),
+    "comment in a stage": (other("stages/train/grpo.py", "from __future__", "# words\nfrom __future__"), set(), set()),
+    "docstring of a stage": (lambda: docstring(), set(), set()),
+    "code of analysis": (lambda: append("stages/analyse/conclude.py", "LATER = 1\n"), set(), {"conclude", "page"}),
+    "page template": (lambda: append(template(), "<!-- later -->\n"), set(), {"page", "site"}),
+    "site": (other("site/docs/index.md", "Site", "Our site"), set(), {"site"}),
+    "deleted output of analysis": (delete("runs/example/zero-s2/health.json"), set(), set()),
+    "deleted output of training": (delete("runs/example/zero-s2/adapter"), set(), set()),
+    "output edited by hand": (by_hand, set(), set()),
+    "output deleted and gone from the cache": (forget("runs/example/zero-s2/history.parquet"), {"zero-s2"}, set()),
+    "retry due": (retry, {"shaped-s1"}, set()),
+    "lock lost": (no_lock, set(), set()),
+    "profile instead": (lambda: Path("specs/pipeline.yaml").write_text("- example@smoke\n"), {"shaped-s1", "zero-s1"}, set()),
+}
+
+
+def fewer_seeds() -> None:
+    """Without its claim, which needs three."""
+    edit(SPEC, "seeds: [1, 2, 3]", "seeds: [1, 2]")
+    text = Path(SPEC).read_text()
+    Path(SPEC).write_text(text[: text.index("claims:")] + text[text.index("profiles:") :])
+
+
+def docstring() -> None:
+    text = Path("stages/train/grpo.py").read_text()
+    assert text.startswith('"""')
+    Path("stages/train/grpo.py").write_text(text.replace('"""', '"""Other words. ', 1))
+
+
+def append(path: str, text: str) -> None:
+    with open(path, "a") as stream:
+        stream.write(text)
+
+
+def template() -> str:
+    return min(map(str, Path("stages/publish/templates").glob("*.j2")))
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_the_plan_is_what_dvc_does(work: pytest.MonkeyPatch, what: str) -> None:
+    how, training, others = EDITS[what]
+    how()
+
+    found = planned()
+
+    of = states(found)
+    certain = {stage for stage, state in of.items() if state == "runs"}
+    back = {stage for stage, state in of.items() if state == "restored"}
+    possible = {stage for stage, state in of.items() if state == "may_run"}
+    assert {stage.run or stage.stage for stage in found.training} - {"pretrain"} == training
+    assert others <= {stage.rpartition(":")[2] for stage in certain}
+    if not training and not others:
+        assert not certain
+
+    compiles()
+    changed = status()
+    assert certain | back <= changed
+    assert back or changed - certain <= possible, "dvc status also names stages that read what DVC is about to put back"
+    if not possible & changed and not back:
+        assert changed == certain | back
+
+    started = repro(work)
+    assert certain <= started
+    assert started <= certain | possible
+    assert set(states(planned()).values()) == {"stays"}, "after dvc repro nothing is left to plan"
