@@ -1,8 +1,14 @@
-"""JSON Schema (draft 2020-12) of specs, made from the models; gates and sections that conditions override included."""
+"""JSON Schema (draft 2020-12) of specs for editors, made from the models.
+
+Parts that layers merge (profiles, conditions, shared blocks, parents) exist twice: as an experiment writes them, and as
+`...Override`, where a layer may leave out every key and `null` removes one. Entries of lists are never merged, so they are whole.
+What an experiment that stands alone must say is one block of requirements beside the parts.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,102 +16,179 @@ from pydantic.json_schema import models_json_schema
 
 from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
+from compiler.schema_words import worded
 from compiler.spec import Adapter, Spec, TrainData
-from compiler.units import EXAMPLES
 from stages.contracts.artifact import canonical_json
 from stages.contracts.grpo import GrpoSettings
 from stages.contracts.plugin import GATES, kinds
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_PATTERNS = {
-    "s": r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h|d)$",
-    "B": r"^[0-9]+(\.[0-9]+)?\s*([KMGT]i?)?B$",
-    "share": r"^[0-9]+(\.[0-9]+)?\s*%$",
-}
+_REF = "#/$defs/"
+_SLUG = {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 64}
+_ONE_NAME = ("Gate", "Penalty")
+"""Entries of lists that are one name with its settings."""
+
+Schema = dict[str, Any]
 
 
 def schema() -> str:
     """The schema as canonical JSON."""
-    gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
-    models: list[type[BaseModel]] = [Spec, GrpoSettings, Adapter, TrainData, *gates.values()]
-    references, top = models_json_schema([(model, "validation") for model in models], title="octavo spec")
-    found = {"$schema": DRAFT, **top}
-    definitions = found["$defs"]
-    named = {model: references[(model, "validation")]["$ref"].rpartition("/")[2] for model in models}
-    spec = definitions.pop(named[Spec])
-    definitions["Gate"] = {"oneOf": [_gate(kind, definitions[named[model]], definitions["Gate"]) for kind, model in gates.items()]}
-    for model in gates.values():
-        definitions.pop(named[model])
-    _section(spec, "train", "TrainOverride", definitions, definitions.pop(named[GrpoSettings]))
-    _section(definitions["ConditionModel"], "adapter", "AdapterOverride", definitions, definitions[named[Adapter]])
-    _section(definitions["ConditionData"], "train", "TrainDataOverride", definitions, definitions[named[TrainData]])
-    definitions["Condition"]["properties"]["train"] = {
-        **_described(definitions["Condition"]["properties"]["train"]),
-        "$ref": "#/$defs/TrainOverride",
-    }
-    definitions["Profile"] = _optional({key: value for key, value in copy.deepcopy(spec).items() if key != "title"})
+    return canonical_json(built())
+
+
+def built() -> Schema:
+    """The schema, keys in the order in which specs are written."""
+    definitions = _models()
+    needed = _requirements(definitions["Spec"], definitions)
+    needed["properties"].pop("train", None)  # conditions may give what it lacks
+    merged = _merged("Spec", definitions)
+    overrides = {_over(name): _override(definitions[name], merged) for name in merged}
+    for name in merged:
+        definitions[name].pop("required", None)
+    spec = definitions.pop("Spec")
+    profile = overrides.pop(_over("Spec"))
     for key in NOT_IN_A_PROFILE:
-        definitions["Profile"]["properties"].pop(key)
-    _required_alone(spec)
-    spec["properties"]["profiles"]["additionalProperties"] = {"$ref": "#/$defs/Profile"}
+        profile["properties"].pop(key, None)
+    profile["description"] = "Keys of the spec that differ in this profile; `null` removes a key, lists replace."
+    spec["properties"]["profiles"]["additionalProperties"] = {"$ref": f"{_REF}Profile"}
     found = {
         "$schema": DRAFT,
+        **spec,
         "title": "octavo spec",
-        **{key: value for key, value in spec.items() if key != "title"},
-        "$defs": definitions,
+        "required": ["title"],
+        "$defs": _used({**definitions, **overrides, "Profile": profile}, spec),
     }
-    return canonical_json(_with_units(found))
+    beside = {"if": {"anyOf": [{"required": ["use"]}, {"required": ["parent"]}]}, "else": needed}
+    return {**worded(found), **beside}
 
 
-def _required_alone(spec: dict[str, Any]) -> None:
-    """What a shared block or a parent may say need not stand in the spec itself."""
-    elsewhere = [{"required": ["use"]}, {"required": ["parent"]}]
-    spec["if"], spec["else"] = {"anyOf": elsewhere}, {"required": spec["required"]}
-    spec["required"] = ["title"]
+def _models() -> dict[str, Schema]:
+    """Definitions by name, every model's own; free maps replaced by the sections that they hold; gates by kind."""
+    gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
+    models: list[type[BaseModel]] = [Spec, GrpoSettings, Adapter, TrainData, *gates.values()]
+    references, top = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
+    definitions: dict[str, Schema] = top["$defs"]
+    named = {model: references[(model, "validation")]["$ref"].removeprefix(_REF) for model in models}
+    definitions["Train"] = definitions.pop(named[GrpoSettings])
+    definitions["Gate"] = _gates({kind: definitions.pop(named[model]) for kind, model in gates.items()}, definitions["Gate"])
+    for holder, key, section in (
+        ("Spec", "train", "Train"),
+        ("Condition", "train", _over("Train")),
+        ("ConditionData", "train", _over("TrainData")),
+        ("ConditionModel", "adapter", _over("Adapter")),
+    ):
+        old = definitions[holder]["properties"][key]
+        definitions[holder]["properties"][key] = {"description": old["description"], "$ref": _REF + section}
+    for definition in definitions.values():
+        for value in definition.get("properties", {}).values():
+            if "$ref" in value and "description" not in value:  # pydantic leaves out what the part says of itself
+                value["description"] = definitions[value["$ref"].removeprefix(_REF)].get("description", "")
+    for part in _parts(list(definitions.values())):
+        values = part.get("additionalProperties")
+        if isinstance(values, dict) and values.get("$ref", "").removeprefix(_REF) in _ONE_NAME:
+            part.update(minProperties=1, maxProperties=1, propertyNames=_SLUG)
+    for key in ("rewards", "conditions", "profiles"):
+        definitions["Spec"]["properties"][key]["propertyNames"] = _SLUG
+    return definitions
 
 
-def _section(holder: dict[str, Any], key: str, name: str, definitions: dict[str, Any], section: dict[str, Any]) -> None:
-    """A free map of a model becomes the section it overrides, with no key required."""
-    definitions[name] = _optional(copy.deepcopy(section))
-    holder["properties"][key] = {**_described(holder["properties"][key]), "$ref": f"#/$defs/{name}"}
-
-
-def _described(part: dict[str, Any]) -> dict[str, Any]:
-    return {"description": part["description"]} if "description" in part else {}
-
-
-def _optional(section: dict[str, Any]) -> dict[str, Any]:
-    section.pop("required", None)
-    return section
-
-
-def _gate(kind: str, settings: dict[str, Any], gate: dict[str, Any]) -> dict[str, Any]:
-    own = {**gate["properties"], "kind": {"const": kind, "description": gate["properties"]["kind"]["description"]}}
+def _gates(settings: dict[str, Schema], gate: Schema) -> Schema:
+    """One form a kind, told apart by `kind`; the list of kinds stands first, so that a wrong one is named at its own place."""
+    described = gate["properties"]["kind"]["description"]
+    forms = [
+        {
+            "type": "object",
+            "title": kind,
+            "description": own.get("description", ""),
+            "properties": {**gate["properties"], "kind": {"const": kind, "description": described}, **own.get("properties", {})},
+            "required": ["kind", *own.get("required", [])],
+            "additionalProperties": False,
+        }
+        for kind, own in settings.items()
+    ]
     return {
         "type": "object",
-        "title": kind,
-        "description": settings.get("description", ""),
-        "properties": {**own, **settings.get("properties", {})},
-        "required": ["kind", *settings.get("required", [])],
-        "additionalProperties": False,
+        "description": gate.get("description", ""),
+        "properties": {"kind": {"enum": list(settings), "description": described}},
+        "required": ["kind"],
+        "oneOf": forms,
     }
 
 
-def _with_units(part: Any) -> Any:
-    """Every number with a unit may also be written as text with it; internal marks are taken out."""
-    if isinstance(part, list):
-        return [_with_units(item) for item in part]
-    if not isinstance(part, dict):
-        return part
-    found = {key: _with_units(value) for key, value in part.items()}
-    unit = found.get("unit")
-    if isinstance(unit, str) and ("type" in found or "anyOf" in found):
-        found.pop("unit")
-        found.pop("source", None)
-        if unit in _PATTERNS:
-            kept = {key: found.pop(key) for key in ("description", "default", "title") if key in found}
-            found = {
-                **kept,
-                "anyOf": [found, {"type": "string", "pattern": _PATTERNS[unit], "description": f"With unit: {EXAMPLES[unit]}."}],
-            }
+def _merged(name: str, definitions: dict[str, Schema]) -> list[str]:
+    """Definitions that are reached from `name` without passing a list or a choice of forms: what layers merge key by key."""
+    found, waiting = [], [name]
+    while waiting:
+        current = waiting.pop()
+        if current not in found and current in definitions and "oneOf" not in definitions[current]:
+            found.append(current)
+            for value in definitions[current].get("properties", {}).values():
+                inner = value.get("additionalProperties", value)
+                reference = _reference(inner if isinstance(inner, dict) else value)
+                waiting += [reference.removesuffix("Override")] if reference else []
+    return sorted(found)
+
+
+def _reference(value: Schema) -> str | None:
+    """The one definition that a property's value is, `null` aside."""
+    options = [option["$ref"] for option in [value, *value.get("anyOf", [])] if "$ref" in option]
+    return options[0].removeprefix(_REF) if len(options) == 1 else None
+
+
+def _override(definition: Schema, merged: list[str]) -> Schema:
+    """A copy with no key required, `null` allowed, and overrides inside."""
+    changed = copy.deepcopy(definition)
+    changed.pop("required", None)
+    for key, value in changed.get("properties", {}).items():
+        for part in (value, value.get("additionalProperties"), *value.get("anyOf", [])):
+            if isinstance(part, dict) and part.get("$ref", "").removeprefix(_REF) in merged:
+                part["$ref"] = _over(part["$ref"])
+        if isinstance(value.get("additionalProperties"), dict):
+            value["additionalProperties"] = {"anyOf": [value["additionalProperties"], {"type": "null"}]}
+        kept = {name: value.pop(name) for name in ("description", "default") if name in value}
+        options = value.pop("anyOf") if set(value) <= {"anyOf", "title"} and "anyOf" in value else [value]
+        changed["properties"][key] = {**kept, "anyOf": [*(option for option in options if option.get("type") != "null"), {"type": "null"}]}
+    return changed
+
+
+def _requirements(definition: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Only what is required of an object and of the objects below it."""
+    inner: dict[str, Schema] = {}
+    for key, value in definition.get("properties", {}).items():
+        each = value.get("additionalProperties")
+        below = _reference(each if isinstance(each, dict) else value)
+        if below is None or below not in definitions or "oneOf" in definitions[below]:
+            continue
+        needed = _requirements(definitions[below], definitions)
+        if needed:
+            inner[key] = {"additionalProperties": needed} if isinstance(each, dict) else needed
+    return {key: value for key, value in (("required", definition.get("required")), ("properties", inner)) if value}
+
+
+def _used(definitions: dict[str, Schema], spec: Schema) -> dict[str, Schema]:
+    """Only definitions that something refers to."""
+    found: dict[str, Schema] = {}
+    waiting = [spec]
+    while waiting:
+        for part in list(_parts(waiting.pop())):
+            name = part.get("$ref", "").removeprefix(_REF)
+            if name and name not in found:
+                found[name] = definitions[name]
+                waiting.append(definitions[name])
     return found
+
+
+def _over(name: str) -> str:
+    return f"{name}Override"
+
+
+def _parts(value: Any) -> Iterator[Schema]:
+    """Every object of a schema, at any depth."""
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref", ""), str):
+            yield value
+        for inner in value.values():
+            yield from _parts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _parts(inner)
