@@ -28,6 +28,7 @@ def claims_at_risk(
     rules = {claim.id: claim for claim in card.claims}
     by_name = {stage.stage: stage for stage in stages}
     trains = {stage.run: stage.state for stage in by_name.values() if stage.run}
+    swapped = {stage.run for stage in by_name.values() if stage.state == "restored" and any(why.kind != "output" for why in stage.reasons)}
     conditions = {run.name: run.condition for run in card.runs}
     found = []
     for claim in dict.fromkeys((*verdicts, *(old_rules or {}))):
@@ -39,6 +40,7 @@ def claims_at_risk(
             sides = {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
             mine = [run for run, condition in conditions.items() if condition in sides]
             why += _listed([run for run in mine if trains.get(run) == "runs" and run not in set(new)], "trains again", "train again")
+            why += _listed([run for run in mine if run in swapped], "is put back as it was earlier", "are put back as they were earlier")
             why += _listed([run for run in mine if run in set(new)], "is new", "are new")
             why += _listed([run for run in removed if run.rpartition("-s")[0] in sides], "is no longer a run", "are no longer runs")
             before = (old_rules or {}).get(claim)

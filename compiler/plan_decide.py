@@ -15,7 +15,9 @@ from compiler.plan_files import Cache, Files
 from compiler.plan_lock import Entry, Lock, Locked
 
 State = Literal["runs", "may_run", "restored", "stays"]
-CauseKind = Literal["new", "command", "added", "changed", "missing", "output_changed", "output_missing", "not_in_cache", "upstream"]
+CauseKind = Literal[
+    "new", "command", "added", "changed", "missing", "output_added", "output_changed", "output_missing", "not_in_cache", "upstream"
+]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Decider:
             if self.cache is not None:
                 causes += self._outputs(stage, locked, self.cache)
             else:
-                causes += [Cause("output_missing", out) for out in stage.outs if out not in locked.outs]
+                causes += [Cause("output_added", out) for out in stage.outs if out not in locked.outs]
         state: State = "runs" if causes else "may_run" if soft else "stays"
         if state == "runs" and not soft and self.cache is not None and (found := self._remembered(stage, record, causes, self.cache)):
             state = "restored"
@@ -120,7 +122,10 @@ class Decider:
         found = []
         for out in stage.outs:
             entry = locked.outs.get(out)
-            if entry is not None and stage.cache and not cache.holds(entry.md5):
+            if entry is None:
+                found.append(Cause("output_added", out))
+                continue
+            if stage.cache and not cache.holds(entry.md5):
                 found.append(Cause("not_in_cache", out))
                 continue
             change = self.files.against(out, entry)

@@ -59,7 +59,7 @@ _LINE = re.compile(
     r"|    cmd: (?P<cmd>[A-Za-z0-9_][A-Za-z0-9._/@ -]*)"
     r"|    (?P<side>deps|outs):"
     r"|    - path: (?P<path>[A-Za-z0-9_][A-Za-z0-9._/@-]*)"
-    r"|      md5: (?P<md5>[0-9a-f]{32}(?:\.dir)?)"
+    r"|      md5: (?P<quote>'?)(?P<md5>[0-9a-f]{32}(?:\.dir)?)(?P=quote)"
     r"|      size: (?P<size>[0-9]+)"
     r"|      (?:hash: md5|nfiles: [0-9]+|isexec: true)"
     r"|schema: '2\.0'|stages:"

@@ -24,9 +24,13 @@ class Difference:
     pointer: str
     old: str | None
     new: str | None
+    members: str = ""
+    """Of lists of names: what came and went, in words."""
 
     @property
     def says(self) -> str:
+        if self.members:
+            return f"{self.key}: {self.members}"
         if self.old is None:
             return f"{self.key} {self.new} (new)" if len(self.new or "") < 40 else f"{self.key} is new"
         if self.new is None:
@@ -51,7 +55,7 @@ def differences(old: Any, new: Any, key: str = "", pointer: str = "") -> Iterato
             yield Difference(f"order of {key}", pointer, ", ".join(before)[:CUT], ", ".join(after)[:CUT])
         return
     if old is _ABSENT or new is _ABSENT or old != new or type(old) is not type(new):
-        yield Difference(key, pointer, _shown(old, key), _shown(new, key))
+        yield Difference(key, pointer, _shown(old, key), _shown(new, key), _members(old, new))
 
 
 def nearest(origins: dict[str, Origin], pointer: str) -> str | None:
@@ -62,6 +66,17 @@ def nearest(origins: dict[str, Origin], pointer: str) -> str | None:
             return str(found) if found.file else None
         pointer = pointer.rpartition("/")[0]
     return None
+
+
+def _members(old: Any, new: Any) -> str:
+    """`new a, b; gone c` of two lists of names; empty for other values and for a changed order."""
+    if not all(isinstance(value, list) and value and all(isinstance(item, str) for item in value) for value in (old, new)):
+        return ""
+    parts = []
+    for word, names in (("new", [item for item in new if item not in set(old)]), ("gone", [item for item in old if item not in set(new)])):
+        if names:
+            parts.append(f"{word} {', '.join(map(sentence, names[:4]))}{f' and {len(names) - 4} more' if len(names) > 4 else ''}")
+    return "; ".join(parts)
 
 
 def _labelled(value: Any) -> dict[str, tuple[int, Any]] | None:

@@ -15,13 +15,24 @@ from compiler.plan_lock import Entry
 from compiler.plan_values import differences, nearest
 from stages.contracts.layout import RunFolder
 from stages.contracts.origin import Origin
-from stages.contracts.plan import Reason
+from stages.contracts.plan import Reason, ReasonKind
 from stages.contracts.plugin import DETECTORS, GATES
 
 CARD = ".card.json"
 RETRY = RunFolder(Path()).retry.name
 SHOWN = 3
 """So many names of a folder's changed files are told."""
+
+
+_SAYS: dict[str, tuple[ReasonKind, str]] = {
+    "new": ("new", "new: no earlier run to compare with"),
+    "upstream": ("upstream", "reads what {1} writes"),
+    "missing": ("missing", "{0} is missing"),
+    "output_missing": ("output", "its output {1} is missing"),
+    "output_changed": ("output", "its output {1} is not what it wrote"),
+    "not_in_cache": ("output", "its output {1} is not in DVC's cache"),
+}
+"""Words of a cause; {0} is its path, {1} the end of it."""
 
 
 class Past(Protocol):
@@ -41,34 +52,35 @@ class Why:
         self.files, self.past, self.code, self.origins = files, past, code, origins
 
     def reasons(self, decision: Decision) -> tuple[Reason, ...]:
-        """All reasons of a stage, in the order of its causes."""
+        """All reasons of a stage, in the order of its causes. What comes in hundreds, such as files of new runs, is one reason."""
+        found: list[Reason] = []
+        together: dict[str, list[str]] = {}
         changed = {cause.path for cause in decision.causes if cause.kind == "changed"}
-        added = [sentence(cause.path) for cause in decision.causes if cause.kind == "added"]
-        found = [reason for cause in decision.causes for reason in self._of(decision, cause, changed)]
-        if added:
-            more = f" and {len(added) - 1} more" if len(added) > 1 else ""
-            found.append(Reason(kind="file", says=f"also reads {added[0]}{more} now", path=added[0]))
+        own = _own_card(decision)
+        for cause in decision.causes:
+            if cause.kind == "added":
+                together.setdefault("also reads {} now", []).append(cause.path)
+            elif cause.kind == "output_added":
+                together.setdefault("also writes {} now", []).append(cause.path)
+            elif cause.kind == "changed" and cause.path.endswith(CARD) and cause.path != own:
+                together.setdefault("reads {}, changed", []).append(cause.path)
+            else:
+                found += self._of(decision, cause, changed)
+        for words, paths in together.items():
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            kind: ReasonKind = "output" if "writes" in words else "file"
+            found.append(Reason(kind=kind, says=words.format(f"{sentence(paths[0])}{more}"), path=paths[0]))
         return tuple(found)
 
     def _of(self, decision: Decision, cause: Cause, changed: set[str]) -> Iterator[Reason]:
         path, name = cause.path, sentence(cause.path)
-        if cause.kind == "added":
-            return
-        if cause.kind == "new":
-            yield Reason(kind="new", says="never run")
+        says = _SAYS.get(cause.kind)
+        if says is not None:
+            kind, words = says
+            yield Reason(kind=kind, says=words.format(name, _short(name)), path=path or None)
         elif cause.kind == "command":
             old, new = sentence(decision.locked.cmd if decision.locked else ""), command(decision.stage)
             yield Reason(kind="command", says=f"command `{old[:80]}` -> `{new[:80]}`", old=old, new=new)
-        elif cause.kind == "upstream":
-            yield Reason(kind="upstream", says=f"reads what {name.rpartition(':')[2]} writes", path=path)
-        elif cause.kind == "missing":
-            yield Reason(kind="missing", says=f"{name} is missing", path=path)
-        elif cause.kind == "output_missing":
-            yield Reason(kind="output", says=f"its output {_short(name)} is missing", path=path)
-        elif cause.kind == "output_changed":
-            yield Reason(kind="output", says=f"its output {_short(name)} is not what it wrote", path=path)
-        elif cause.kind == "not_in_cache":
-            yield Reason(kind="output", says=f"its output {_short(name)} is not in DVC's cache", path=path)
         elif path.endswith(CARD):
             yield from self._card(decision, path, changed)
         elif path.rpartition("/")[2] == RETRY:
@@ -109,7 +121,7 @@ class Why:
 
     def _file(self, decision: Decision, path: str) -> Reason:
         entry = decision.locked.deps.get(path) if decision.locked else None
-        kind: Any = "data" if path in _data_paths(self._new_card(decision)) else "file"
+        kind: ReasonKind = "data" if path in _data_paths(self._new_card(decision)) else "file"
         name = sentence(path)
         names = []
         if entry and entry.md5.endswith(".dir") and (before := self.past.listing(path, entry)):
@@ -121,8 +133,13 @@ class Why:
         return Reason(kind=kind, says=f"{name} changed{': ' if names else ''}{', '.join(map(sentence, names[:SHOWN]))}{more}", path=path)
 
     def _new_card(self, decision: Decision) -> dict[str, Any]:
-        card = next((dep for dep in decision.stage.deps if dep.endswith(CARD)), None)
+        card = _own_card(decision)
         return _object(self.files.text(card)) or {} if card else {}
+
+
+def _own_card(decision: Decision) -> str | None:
+    """The card that the stage is run with: the first that it reads. The page shows others too."""
+    return next((dep for dep in decision.stage.deps if dep.endswith(CARD)), None)
 
 
 def plugins(card: Any, detector: bool = False) -> list[str]:
@@ -162,4 +179,4 @@ def _object(text: str | None) -> dict[str, Any] | None:
 
 
 def _short(path: str) -> str:
-    return path.rpartition("/")[2]
+    return path.rpartition("/")[2].rpartition(":")[2]

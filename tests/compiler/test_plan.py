@@ -1,0 +1,364 @@
+"""What a plan says: reasons with places and functions, cost, claims, other revisions, and its three forms."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from plan_project import commit, compiles, edit, git, inside, lay_out, ledger, planned, repro, states
+
+from compiler.__main__ import main
+from compiler.diagnostics import Rejected
+from compiler.plan_code import changed_definitions
+from compiler.plan_files import Files
+from compiler.plan_lock import Entry, Locked, parse_lock, read_lock
+from compiler.plan_markdown import LIMIT, MARKER, markdown
+from compiler.plan_text import text
+from compiler.plan_values import differences
+from stages.contracts.artifact import canonical_json, read, write_text
+from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
+
+SPEC = "specs/example.yaml"
+LR = ("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which everything is up to date and committed."""
+    root = tmp_path_factory.mktemp("plan") / "project"
+    lay_out(root)
+    with inside(root) as patch:
+        compiles()
+        repro(patch)
+        commit(root, "ran")
+    return root
+
+
+@pytest.fixture
+def work(ran: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """A copy of it as the working directory."""
+    shutil.copytree(ran, tmp_path / "project", symlinks=True)
+    with inside(tmp_path / "project") as patch:
+        yield patch
+
+
+def reasons(found: Plan, stage: str) -> list[tuple[str, str]]:
+    """(kind, words with their place) of a stage's own reasons."""
+    (one,) = [one for one in found.stages if one.stage == stage]
+    return [(reason.kind, f"{reason.says} {reason.place or ''}".strip()) for reason in one.reasons if reason.kind != "upstream"]
+
+
+def test_the_key_its_values_and_its_place(work):
+    edit(SPEC, *LR)
+    found = planned()
+    expected = [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
+    assert reasons(found, "train-zero-s1") == expected
+    assert reasons(found, "train-shaped-s1") == []
+    compiles()  # the new card lies on disk now, the old one in git
+    assert reasons(planned(), "train-zero-s1") == expected
+
+
+def test_without_the_older_card_the_plan_says_so(work):
+    edit(SPEC, *LR)
+    compiles()
+    shutil.rmtree(".git")
+    ((kind, says),) = reasons(planned(), "train-zero-s1")
+    assert kind == "card" and "neither on disk nor in git" in says
+
+
+def test_the_function_that_changed(work):
+    path = Path("stages/train/rewards/format.py")
+    path.write_text("# words\n" + path.read_text().replace("-> list[Judgement]:\n", "-> list[Judgement]:\n    later = 1  # words\n", 1))
+    found = planned()
+    for run in ("shaped-s1", "shaped-s3"):
+        assert reasons(found, f"train-{run}") == [("code", "code stages/train/rewards/format.py: judge")]
+    assert reasons(found, "train-zero-s1") == []
+
+
+def test_data_is_named_once(work):
+    edit("data/heldout.jsonl", "row-22", "row-b")
+    assert reasons(planned(), "evaluate") == [("data", "data/heldout.jsonl changed")]
+
+
+def test_a_folder_names_the_files(work):
+    (Path("site/docs") / "more.md").write_text("# More\n")
+    assert reasons(planned(base="main"), "site") == [("file", "site changed: docs/more.md")]
+    assert reasons(planned(), "site") == [("file", "site changed")], "DVC keeps no list of a folder that no stage writes"
+
+
+def test_a_retry_names_the_attempt(work):
+    edit("runs/example/shaped-s1/retry.json", "null", '"shaped-s1-a1"')
+    assert reasons(planned(), "train-shaped-s1") == [("retry", "a retry is due after attempt shaped-s1-a1")]
+
+
+def test_what_was_made_before_is_put_back_and_costs_nothing(work):
+    edit(SPEC, *LR)
+    compiles()
+    repro(work)
+    edit(SPEC, *reversed(LR))
+    found = planned()
+    trains = {stage.run: stage.state for stage in found.stages if stage.run}
+    assert {run for run, state in trains.items() if state == "restored"} == {"zero-s1", "zero-s2", "zero-s3"}
+    assert found.training == () and found.experiments[0].cost.runs == 0
+    (claim,) = found.experiments[0].claims
+    assert "zero-s1, zero-s2, zero-s3 are put back as they were earlier" in claim.why
+    compiles()
+    assert not {stage for stage in repro(work) if "train-" in stage}
+
+
+def test_new_and_removed_runs(work):
+    edit(SPEC, "seeds: [1, 2, 3]", "seeds: [1, 2, 4]")
+    (found,) = planned().experiments
+    assert found.new_runs == ("shaped-s4", "zero-s4")
+    assert found.removed_runs == ("shaped-s3", "zero-s3")
+    (claim,) = found.claims
+    assert (claim.claim, claim.verdict) == ("shaped-teaches", "supported")
+    assert claim.why[:2] == ("shaped-s4, zero-s4 are new", "shaped-s3, zero-s3 are no longer runs")
+    assert "runs: new shaped-s4, zero-s4; gone shaped-s3, zero-s3" in [says for _, says in reasons(planned(), "evaluate")]
+
+
+def test_a_claim_is_at_risk_through_its_own_conditions_and_rule_only(work):
+    edit(SPEC, "  zero: {", "  half: {reward: {constant: 0.5}, role: control, train: {learning_rate: 1e-4}}\n  zero: {")
+    compiles()
+    repro(work)
+    edit(SPEC, "learning_rate: 1e-4", "learning_rate: 2e-4")
+    assert [claim.claim for claim in planned().experiments[0].claims] == []
+    edit(SPEC, "above: 0.05", "above: 0.5")
+    assert planned().experiments[0].claims[0].why == ("its rule changes",)
+
+
+def test_a_title_puts_no_claim_at_risk_and_changes_the_page(work):
+    edit(SPEC, "teach right", "teach only right")
+    (found,) = planned().experiments
+    assert found.claims == () and found.page == "changes"
+    assert reasons(planned(), "page")[0][1].endswith("specs/example.yaml:1:8")
+
+
+def test_cost_comes_from_this_experiments_finished_attempts(work):
+    ledger(Path("runs/example/shaped-s1/attempts.jsonl"), seconds=9999.0, outcome="failed")
+    ledger(Path("runs/example/shaped-s1/attempts.jsonl"), seconds=9999.0, devices=("NVIDIA H100",))
+    edit(SPEC, *LR)
+    # three runs of 12 steps; finished attempts took 2, 1 and 1 seconds a step in either condition
+    hours = 36 / 3600
+    assert planned().experiments[0].cost == Cost(
+        unit="CPU-hours", runs=3, basis="attempts", attempts=6, median=round(hours, 6), low=round(hours, 6), high=round(2 * hours, 6)
+    )
+
+
+def test_cost_without_history_is_what_the_spec_declares_or_unknown(work):
+    for path in Path("runs").glob("*/*/attempts.jsonl"):
+        path.unlink()
+    edit(SPEC, *LR)
+    assert planned().experiments[0].cost == Cost(unit="CPU-hours", runs=3, basis="no history")
+    edit(SPEC, "preflight:", "resources: {gpus: 1, hours: 5.5}\n\npreflight:")
+    assert planned().experiments[0].cost == Cost(unit="GPU-hours", runs=6, basis="resources", median=33.0)
+
+
+def test_another_revision_needs_no_outputs(work):
+    """As in CI, where nothing that DVC keeps is there."""
+    edit(SPEC, *LR)
+    edit("stages/train/rewards/format.py", "def judge(", "LATER = 1\n\n\ndef judge(")
+    commit(Path(), "edited")
+    for path in ("runs", ".dvc/cache"):
+        shutil.rmtree(path)
+    found = planned(base="HEAD~1")
+    assert found.base == git(Path(), "rev-parse", "HEAD~1").strip() and found.base_name == "HEAD~1"
+    assert {stage.run for stage in found.training} == {f"{name}-s{seed}" for name in ("shaped", "zero") for seed in (1, 2, 3)}
+    assert reasons(found, "train-zero-s1") == [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
+    assert reasons(found, "train-shaped-s1") == [("code", "code stages/train/rewards/format.py: top level")]
+    assert found.experiments[0].new_runs == () and found.experiments[0].cost.basis == "no history"
+    assert states(found)["runs/example/dvc.yaml:evaluate"] == "may_run"
+    assert found.experiments[0].claims[0].verdict is None
+    assert set(states(planned(base="HEAD")).values()) == {"stays"}
+    assert not Path("runs").exists(), "a plan writes nothing"
+
+
+def test_another_revision_without_the_spec(work):
+    shutil.copy(SPEC, "specs/second.yaml")
+    Path("specs/pipeline.yaml").write_text("- second\n")
+    found = planned(base="main")
+    assert [one.name for one in found.experiments] == ["second"] and len(found.experiments[0].new_runs) == 6
+    assert found.removed_experiments == ("example",)
+    assert {stage.state for stage in found.experiments[0].stages} == {"runs"} and found.experiments[0].page == "new"
+    assert [one.name for one in planned("second", base="main").experiments] == ["second"]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "--output=x", "main:specs", "", "HEAD^{tree}"])
+def test_an_unknown_revision(work, name):
+    with pytest.raises(Rejected, match="E391"):
+        planned(base=name)
+    assert not Path("x").exists()
+
+
+def test_a_broken_spec_is_shown_as_check_shows_it(work, capsys):
+    edit(SPEC, "max_steps: 12", "max_stepz: 12")
+    assert main(["plan"]) == 1
+    said = capsys.readouterr()
+    assert "did you mean `max_steps`" in said.err and said.out == ""
+
+
+def test_exit_codes(work, capsys):
+    assert main(["plan", "--exit-code"]) == 0
+    assert "Nothing certainly runs" in capsys.readouterr().out
+    edit(SPEC, "teach right", "teach only right")
+    assert main(["plan", "--exit-code"]) == 0
+    edit(SPEC, *LR)
+    assert main(["plan"]) == 0
+    assert main(["plan", "--exit-code"]) == 4
+
+
+def test_json_is_the_contract(work, capsys):
+    edit(SPEC, *LR)
+    assert main(["plan", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert said == canonical_json(json.loads(said))
+    write_text(Path("plan.json"), said)
+    assert read(Plan, Path("plan.json")) == planned()
+
+
+def test_text_puts_equal_reasons_together(work):
+    edit(SPEC, *LR)
+    lines = [line.strip() for line in text(planned()).splitlines()]
+    assert lines[0] == "4 stages run, 3 of them train, compared with what is on disk."
+    assert "3 of 6 runs train again, 3 stay" in lines
+    assert "cost: 0.01 CPU-hours (range 0.01 to 0.02; from 6 finished attempts of this experiment)" in lines
+    where = lines.index("train-zero-s1, train-zero-s2, train-zero-s3")
+    assert lines[where + 1].split("   ") == ["train.learning_rate 0.001 -> 0.002", "specs/example.yaml:37:78"]
+    assert "shaped-teaches (supported): zero-s1, zero-s2, zero-s3 train again" in lines
+
+
+NASTY = "](http://x.test) <script>alert(1)</script> @admin #12 `code` ![i](x) | </details> <!-- --> &amp; **b** \x1b[31m www.x.test"
+
+
+def of_reasons(*said: str, count: int = 1) -> Plan:
+    stages = tuple(
+        StagePlan(pipeline="p", stage=f"train-r-s{number}", run=f"r-s{number}", trains=True, state="runs", reasons=tuple(
+            Reason(kind="card", says=f"{number} {words}") for words in said
+        ))
+        for number in range(count)
+    )  # fmt: skip
+    one = ExperimentPlan(
+        name="e", spec=NASTY, stages=stages, removed_runs=(NASTY,), page="changes", cost=Cost(unit="CPU-hours", runs=1, basis="no history")
+    )
+    return Plan(base=None, experiments=(one,), shared=())
+
+
+def test_markdown_acts_on_nothing_that_others_wrote():
+    made = markdown(of_reasons(NASTY))
+    assert made.startswith(MARKER + "\n") and made.count("<!--") == 1
+    assert set(re.findall(r"<[^>]*>", made.removeprefix(MARKER))) == {
+        "<details>",
+        "<summary>",
+        "</summary>",
+        "</details>",
+        "<code>",
+        "</code>",
+    }
+    for forbidden in ("](", "@admin", "`", "![", "\x1b", "www.", "http:"):
+        assert forbidden not in made
+    assert not re.search(r"(?<!&)#12", made)
+    assert all(line.count("|") in (0, 11) for line in made.splitlines())
+
+
+def test_markdown_is_cut_and_says_so():
+    made = markdown(of_reasons(*["word " * 20] * 5, count=2000))
+    assert 50_000 < len(made) <= LIMIT
+    assert made.count("<details>") == made.count("</details>") == 1
+    shown = made.count("- train-r-s")
+    hidden = re.search(r"(\d+) more lines do not fit", made)
+    assert hidden and shown * 6 + int(hidden[1]) >= 2000 * 6
+
+
+def test_markdown_of_a_small_plan_is_whole(work):
+    edit(SPEC, *LR)
+    made = markdown(planned())
+    assert "| <code>example</code> | 3 | 0 | 0 | 0 | 3 | 0 |" in made
+    assert "more lines" not in made and "learning&#95;rate 0&#46;001 -&#62; 0&#46;002" in made
+
+
+def test_our_reader_of_locks_is_yaml(work):
+    from ruamel.yaml import YAML
+
+    for path in sorted(Path().rglob("dvc.lock")):
+        content = YAML(typ="safe").load(path.read_text())["stages"]
+        found = read_lock(path)
+        assert list(found) == list(content)
+        for name, record in content.items():
+            expected = [{entry["path"]: Entry(entry["md5"], entry["size"]) for entry in record.get(side, ())} for side in ("deps", "outs")]
+            assert found[name] == Locked(record["cmd"], *expected)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "stages:\n  a:\n    cmd: python -m x runs/one\n      runs/two\n    deps:\n    - path: f\n      md5: {0}\n      size: 3\n",
+        "stages: {{a: {{cmd: python -m x runs/one runs/two, deps: [{{path: f, md5: '{0}', size: 3}}]}}}}\n",
+        "stages:\n  a:\n    cmd: 'python -m x runs/one runs/two'\n    deps:\n    - path: f\n      size: 3\n      md5: {0}\n",
+    ],
+)
+def test_locks_of_other_shapes(shape):
+    assert parse_lock(shape.format("ab" * 16)) == {"a": Locked("python -m x runs/one runs/two", {"f": Entry("ab" * 16, 3)})}
+
+
+@pytest.mark.parametrize("broken", ["stages: [\n", "- a\n", "stages: 3\n"])
+def test_a_broken_lock_is_no_lock(work, broken):
+    with pytest.raises(ValueError):
+        parse_lock(broken)
+    Path("runs/example/dvc.lock").write_text(broken)
+    assert states(planned())["runs/example/dvc.yaml:train-zero-s1"] in ("runs", "restored")
+
+
+def test_folders_are_hashed_as_dvc_does(work):
+    (Path("site/docs") / "z \u00e9.md").write_text("z\n")
+    (Path("site/docs") / "empty").mkdir()
+    Path("site/.dvcignore-not").write_text("x\n")
+    from dvc.repo import Repo
+
+    with Repo(".") as repo:
+        (stage,) = [stage for stage in repo.index.stages if stage.addressing == "site"]
+        (dep,) = [dep for dep in stage.deps if dep.def_path == "site"]
+        expected = dep.get_hash().value
+    assert Files(Path(), {}).md5("site") == expected
+
+
+def test_ignored_files_do_not_count(work):
+    Path(".dvcignore").write_text("# words\n*.tmp\nsite/drafts/\n")
+    before = Files(Path(), {}).md5("site")
+    Path("site/x.tmp").write_text("x")
+    Path("site/drafts").mkdir()
+    Path("site/drafts/a.md").write_text("a")
+    assert Files(Path(), {}).md5("site") == before
+    Path("site/x.txt").write_text("x")
+    assert Files(Path(), {}).md5("site") != before
+
+
+def test_entries_with_names_are_compared_by_name():
+    old = {"runs": [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]}
+    new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
+    found = [(difference.says, difference.pointer) for difference in differences(old, new)]
+    assert found == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]
+
+
+OLD = "A = 1\n\ndef f():\n    return 1\n\nclass C:\n    x: int = 1\n    def m(self):\n        return 2\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "names"),
+    [
+        ({}, []),
+        ({"return 1": "return (1)  # words", "class C:": 'class C:\n    "Words."', "def f():": 'def f():\n    "Words."'}, []),
+        ({"A = 1": "A = 2"}, ["top level"]),
+        ({"return 1": "return 1.0", "return 2": "return 3"}, ["f", "C.m"]),
+        ({"x: int = 1": "x: int = 2"}, ["C"]),
+        ({"def f": "def g"}, ["g", "f"]),
+    ],
+)
+def test_changed_definitions(edits, names):
+    new = OLD
+    for before, after in edits.items():
+        new = new.replace(before, after)
+    assert changed_definitions(OLD, new) == names
