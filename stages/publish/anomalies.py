@@ -10,6 +10,14 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
 
 SEVERITIES = ("severe", "warning", "info")
+_PHRASES = {
+    "nonfinite": "values stop being finite",
+    "zero_signal": "groups lose their reward signal",
+    "collapse": "no group has a signal for many steps",
+    "spikes": "the gradient spikes",
+    "truncation": "completions run into the length limit",
+    "atoms": "one partial score is earned very often",
+}
 _MARKS = {"severe": "▲", "warning": "△", "info": "○"}
 
 
@@ -47,6 +55,13 @@ class Anomaly:
         runs = len({s.run for s in self.seen})
         name = self.detector.replace("_", " ")
         return f"{name[:1].upper()}{name[1:]} in {self.condition}: {runs} of {plural(self.runs_of_condition, 'run')}"
+
+    @property
+    def phrase(self) -> str:
+        """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
+        what = _PHRASES.get(self.detector, self.detector.replace("_", " "))
+        where = f"{len({s.run for s in self.seen})} of {plural(self.runs_of_condition, 'run')}"
+        return f"{what} in {where}" + (f" ({self.onsets})" if self.onsets else "")
 
 
 @dataclass(frozen=True)

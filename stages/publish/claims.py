@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
 from stages.contracts.analysis_card import ClaimCard
 from stages.contracts.finding import Finding, SeedValue, Verdict
+from stages.contracts.metric_words import words
 from stages.contracts.origin import Origin
 from stages.publish import numbers
+from stages.publish.committed import RuleDate, against_data, rule_dates
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text
 from stages.publish.text import shown
@@ -25,6 +28,8 @@ class ClaimView:
     says: str
     verdict: str
     why: str
+    short: str
+    """What the summary adds to a verdict that decides nothing."""
     rule: str
     fact: Markup | None
     level: str
@@ -33,6 +38,10 @@ class ClaimView:
     values: dict[str, str]
     with_all: str
     place: Origin | None
+    written: str
+    """When the rule was committed, against the first data."""
+    late: bool
+    """The rule is younger than the first data."""
 
     @property
     def word(self) -> str:
@@ -51,11 +60,12 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
     """One view a claim of the page's card, in the spec's order."""
     rules = {claim.id: claim for claim in experiment.conclude.claims} if experiment.conclude else {}
     views = []
-    for words in experiment.card.claims:
-        verdict = experiment.verdicts.get(words.id)
+    dates = rule_dates(Path(experiment.card.spec), {id_: place.line for id_, place in experiment.origins.claims.items() if place.line})
+    for said in experiment.card.claims:
+        verdict = experiment.verdicts.get(said.id)
         if verdict is None:
             verdict = Verdict(
-                claim=words.id,
+                claim=said.id,
                 verdict="void",
                 why="The findings hold no verdict of this claim.",
                 finding=None,
@@ -63,35 +73,66 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
                 margin=0.0,
             )
         finding = experiment.findings.get(verdict.finding) if verdict.finding else None
-        views.append(_view(experiment, facts, words.id, words.says, verdict, finding, rules.get(words.id)))
+        views.append(_view(experiment, facts, said.id, said.says, verdict, finding, rules.get(said.id), dates.get(said.id)))
     return tuple(views)
 
 
 def _view(
-    experiment: ExperimentFiles, facts: Facts, claim: str, says: str, verdict: Verdict, finding: Finding | None, rule: ClaimCard | None
+    experiment: ExperimentFiles,
+    facts: Facts,
+    claim: str,
+    says: str,
+    verdict: Verdict,
+    finding: Finding | None,
+    rule: ClaimCard | None,
+    date: RuleDate | None,
 ) -> ClaimView:
+    seeds = finding.seeds if finding else _sides(experiment, rule)
+    unit = finding.unit if finding else "share"
+    digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
+    written, late = against_data(date, first_data(experiment, rule))
     return ClaimView(
         id=claim,
         says=says,
         verdict=verdict.verdict,
-        why=_why(verdict, finding),
+        why=_why(verdict, finding, listed=any(not seed.included and seed.why for seed in seeds)),
+        short=_short(verdict),
         rule=rule_words(rule) if rule else "",
         fact=facts.interval(finding) if finding else None,
         level=numbers.percent(finding.level) if finding and finding.level else "",
         bar=interval_bar(finding, verdict) if finding else None,
-        seeds=finding.seeds if finding else (),
-        values={seed.run: numbers.number(seed.value, finding.unit) for seed in finding.seeds} if finding else {},
+        seeds=seeds,
+        values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},
         with_all=_with_all(finding),
         place=experiment.origins.claims.get(claim),
+        written=written,
+        late=late,
     )
+
+
+def _sides(experiment: ExperimentFiles, rule: ClaimCard | None) -> tuple[SeedValue, ...]:
+    """The seeds that a claim without a number would have compared."""
+    if rule is None:
+        return ()
+    sides = [rule.contrast.condition, rule.contrast.against] if rule.contrast else [rule.condition or ""]
+    found = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in sides)
+    return tuple(seed for finding in found if finding for seed in finding.seeds)
+
+
+def first_data(experiment: ExperimentFiles, rule: ClaimCard | None) -> str | None:
+    """When the first attempt of any run that the claim compares began; None before there is one."""
+    sides = {rule.contrast.condition, rule.contrast.against} if rule and rule.contrast else {rule.condition} if rule else set()
+    runs = [run for run in experiment.runs if not sides or run.ref.condition in sides]
+    return min((attempt.started.at for run in runs for attempt in run.attempts), default=None)
 
 
 def rule_words(rule: ClaimCard) -> str:
     """The rule as it was written before the data, in words."""
-    what = f"{rule.statistic} {rule.metric}"
+    what = f"{words(rule.metric)} (`{rule.metric}`), {rule.statistic}"
     of = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
     health = ", healthy runs only" if rule.included_only else ", all runs"
-    return f"{what}, {of}, {rule.direction} {numbers.setting(rule.margin)}, {numbers.plural(rule.seeds, 'seed')} a condition{health}"
+    margin = numbers.setting(rule.margin).replace("-", numbers.MINUS)
+    return f"{what}, {of}, {rule.direction} {margin}, {numbers.plural(rule.seeds, 'seed')} a condition{health}"
 
 
 def _with_all(finding: Finding | None) -> str:
@@ -101,10 +142,23 @@ def _with_all(finding: Finding | None) -> str:
     return numbers.number(finding.with_all, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
 
 
-def _why(verdict: Verdict, finding: Finding | None) -> str:
-    """Where the interval lies, in one sentence; of a void claim the analysis's own words."""
+def _short(verdict: Verdict) -> str:
+    if verdict.verdict == "void":
+        return f"Not decided: {_cause(verdict)}"
+    if verdict.verdict == "inconclusive" and verdict.seeds_needed is not None:
+        return f"About {numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide."
+    return ""
+
+
+def _cause(verdict: Verdict) -> str:
+    """Why a claim is void, without the runs' reasons in brackets."""
+    return verdict.why.removeprefix("Void: ").split(" (", 1)[0].rstrip(".") + "."
+
+
+def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
+    """Where the interval lies, in one sentence; of a void claim the analysis's words, briefly where the runs' reasons are `listed`."""
     if verdict.verdict == "void" or finding is None:
-        return verdict.why.removeprefix("Void: ")
+        return f"Not decided: {_cause(verdict)}" if listed else verdict.why.removeprefix("Void: ")
     margin = f"the margin {numbers.setting(verdict.margin).replace('-', numbers.MINUS)}"
     if verdict.verdict == "supported":
         return f"The whole interval lies {verdict.direction} {margin}."

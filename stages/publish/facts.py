@@ -67,6 +67,8 @@ class Facts:
 def interval_text(finding: Finding, *, decimals: int | None = None) -> str:
     """`+0.36 [+0.30, +0.42]`: a finding's value and interval as text; changes carry their sign."""
     signed = finding.statistic in numbers.SIGNED
+    if finding.low is None or finding.high is None:
+        return numbers.number(finding.value, finding.unit, decimals=decimals, signed=signed)
     return numbers.interval(finding.value, finding.low, finding.high, decimals=decimals, signed=signed)
 
 

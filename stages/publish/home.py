@@ -49,10 +49,8 @@ def _entry(summary: PageSummary) -> Entry:
 
 
 def newest(found: list[Entry]) -> list[tuple[PageSummary, ClaimLine, str]]:
-    """(experiment, claim, mark) of the claims with a number, newest data first; profiles decide nothing and are left out."""
-    lines = [
-        (e.summary, claim, MARKS[claim.verdict]) for e in found if not e.summary.profile for claim in e.summary.claims if claim.printed
-    ]
+    """(experiment, claim, mark) of the decided and undecided claims, newest data first; profiles decide nothing and are left out."""
+    lines = [(e.summary, claim, MARKS[claim.verdict]) for e in found if not e.summary.profile for claim in e.summary.claims]
     return lines[:_NEWEST]
 
 

@@ -71,12 +71,16 @@ def _pinned(experiment: ExperimentFiles) -> tuple[Pinned, ...]:
 
 
 def _codes(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
-    """(stage, code hash), each pair once."""
-    found = {("train", run.card.code_hash): None for run in experiment.runs if run.card}
+    """(stage, code hash); training of conditions with different gates has different code."""
+    trained: dict[str, dict[str, None]] = {}
+    for run in experiment.runs:
+        if run.card:
+            trained.setdefault(run.card.code_hash, {})[run.ref.condition] = None
+    every = len(trained) == 1
+    found = [("train" if every else f"train, {numbers.listed(list(conditions))}", code) for code, conditions in trained.items()]
     if experiment.conclude:
-        found[("conclude", experiment.conclude.code_hash)] = None
-    found[("page", experiment.card.code_hash)] = None
-    return tuple(found)
+        found.append(("conclude", experiment.conclude.code_hash))
+    return (*found, ("page", experiment.card.code_hash))
 
 
 def _statistics(card: ConcludeCard | None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -36,16 +37,33 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
     return least
 
 
+_Spread = tuple[float | None, float | None, float | None]
+
+
+def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
+    """Digits for all numbers (value, low, high) of a column: those of the cell that needs most, but no more than `most`."""
+    return min(most, max((decimals_for(*cell) for cell in cells if cell[0] is not None), default=2))
+
+
+def agreed_column(rows: Iterable[_Spread]) -> int:
+    """Digits for the columns initial, final and change of a table: the fewest with which every printed change follows, if any do."""
+    known = [row for row in rows if None not in row]
+    start = column_decimals((value, None, None) for row in known for value in row)
+    agreed = (digits for digits in range(start, _MOST + 1) if all(_adds_up(row, digits) for row in known))
+    return next(agreed, start)
+
+
 def agreed_decimals(initial: float | None, final: float | None, change: float | None) -> int:
     """Digits with which the printed change is the printed final minus the printed initial, where four digits allow it."""
     start = max(decimals_for(value) for value in (initial, final, change))
     if initial is None or final is None or change is None:
         return start
-    for decimals in range(start, _MOST + 1):
-        first, last, moved = (Decimal(fixed(x, decimals).replace(MINUS, "-").replace("\u202f", "")) for x in (initial, final, change))
-        if last - first == moved:
-            return decimals
-    return start
+    return next((digits for digits in range(start, _MOST + 1) if _adds_up((initial, final, change), digits)), start)
+
+
+def _adds_up(row: _Spread, decimals: int) -> bool:
+    first, last, moved = (Decimal(fixed(x or 0.0, decimals).replace(MINUS, "-").replace("\u202f", "")) for x in row)
+    return last - first == moved
 
 
 def number(value: float | None, unit: str = "", *, decimals: int | None = None, signed: bool = False) -> str:
@@ -102,6 +120,19 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 run`, `3 runs`."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def counted(count: int) -> str:
+    """`three`, and figures from thirteen on."""
+    return _WORDS[count] if count < len(_WORDS) else str(count)
+
+
+def listed(parts: list[str]) -> str:
+    """`a, b and c`."""
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] if parts else ""
 
 
 def duration(seconds: float) -> str:

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.finding import Finding
 from stages.contracts.health import Detection
 from stages.publish import numbers
+from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.text import shown
 
+_MOVED = ("initial", "final", "change")
 ROLES = {"treatment": "treatment", "control": "control", "null_control": "null control"}
 
 
 @dataclass(frozen=True)
 class Movement:
-    """A metric's first and last window and its change, with digits that add up."""
+    """A metric's first and last window and its change."""
 
     initial: Markup
     final: Markup
@@ -51,7 +52,9 @@ class SeedRow:
     steps: Markup
     included: bool
     reasons: tuple[str, ...]
-    reward_moved: Movement
+    initial: Markup
+    final: Markup
+    """Of the run's own training reward."""
     evaluated: tuple[Markup, ...]
     zero_signal: Markup
     truncated: Markup
@@ -60,8 +63,16 @@ class SeedRow:
     attempts: int
 
 
+def untrained_row(experiment: ExperimentFiles, facts: Facts) -> tuple[Markup, ...]:
+    """The base model on the shared evaluation, with the digits of the conditions below it."""
+    digits = _evaluation_digits(experiment, facts, [c.name for c in experiment.card.conditions])
+    return _evaluated(experiment, facts, "untrained", digits, bounds=True)
+
+
 def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[ConditionRow, ...]:
-    """One row a condition, in the spec's order."""
+    """One row a condition, in the spec's order. Numbers of one column have the same number of digits."""
+    names = [condition.name for condition in experiment.card.conditions]
+    moved, digits = _movement_digits(facts, names), _evaluation_digits(experiment, facts, names)
     rows = []
     for colour, condition in enumerate(experiment.card.conditions):
         runs = experiment.of_condition(condition.name)
@@ -75,21 +86,28 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
                 runs=len(runs),
                 included=sum(run.included for run in runs),
                 counted=facts.counted(facts.find(condition.name, "runs", "included")),
-                reward_moved=movement(facts, condition.name, "reward"),
-                evaluated=tuple(facts.interval(found) for found in evaluation(experiment, facts, condition.name)),
-                zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share")),
-                truncated=facts.value(facts.find(condition.name, "truncated", "final", "share")),
+                reward_moved=movement(facts, condition.name, "reward", moved),
+                evaluated=_evaluated(experiment, facts, condition.name, digits, bounds=True),
+                zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share"), decimals=2),
+                truncated=facts.value(facts.find(condition.name, "truncated", "final", "share"), decimals=2),
             )
         )
     return tuple(rows)
 
 
-def seed_rows(experiment: ExperimentFiles, facts: Facts, condition: ConditionCard) -> tuple[SeedRow, ...]:
-    """One row a run of the condition, in the order of its seeds."""
-    return tuple(_seed_row(experiment, facts, run) for run in experiment.of_condition(condition.name))
+def seed_rows(experiment: ExperimentFiles, facts: Facts) -> dict[str, tuple[SeedRow, ...]]:
+    """By condition one row a run, in the order of its seeds. Numbers of one column have the same number of digits."""
+    names = [run.ref.name for run in experiment.runs]
+    ends = [found for name in names for statistic in ("initial", "final") if (found := facts.find(name, "reward", statistic))]
+    rewards = numbers.column_decimals((found.value, None, None) for found in ends)
+    digits = _evaluation_digits(experiment, facts, names)
+    return {
+        condition.name: tuple(_seed_row(experiment, facts, run, rewards, digits) for run in experiment.of_condition(condition.name))
+        for condition in experiment.card.conditions
+    }
 
 
-def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles) -> SeedRow:
+def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards: int, digits: tuple[int, ...]) -> SeedRow:
     health, name = run.health, run.ref.name
     detections = health.detections if health else ()
     done = facts.find(name, "steps", "done")
@@ -101,11 +119,12 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles) -> SeedR
         failure=(run.outcome.failure or "") if run.outcome else "",
         steps=steps,
         included=run.included,
-        reasons=health.reasons if health else ("no health was measured",),
-        reward_moved=movement(facts, name, "reward"),
-        evaluated=tuple(facts.value(found) for found in evaluation(experiment, facts, name)),
-        zero_signal=facts.value(facts.find(name, "zero_signal_share", "final", "share")),
-        truncated=facts.value(facts.find(name, "truncated", "final", "share")),
+        reasons=left_out(run),
+        initial=facts.value(facts.find(name, "reward", "initial"), decimals=rewards),
+        final=facts.value(facts.find(name, "reward", "final"), decimals=rewards),
+        evaluated=_evaluated(experiment, facts, name, digits, bounds=False),
+        zero_signal=facts.value(facts.find(name, "zero_signal_share", "final", "share"), decimals=2),
+        truncated=facts.value(facts.find(name, "truncated", "final", "share"), decimals=2),
         nonfinite=_nonfinite(detections),
         collapse=_collapse(detections),
         attempts=len(run.attempts),
@@ -117,16 +136,32 @@ def _done(run: RunFiles) -> int | str:
     return numbers.NONE if done is None else done
 
 
-def movement(facts: Facts, subject: str, metric: str) -> Movement:
-    """Initial, final and change of a metric, printed so that the printed change follows from the printed numbers."""
-    initial, final, change = (facts.find(subject, metric, statistic) for statistic in ("initial", "final", "change"))
-    digits = numbers.agreed_decimals(*(found.value if found else None for found in (initial, final, change)))
-    return Movement(*(facts.value(found, decimals=digits) for found in (initial, final, change)))
+def movement(facts: Facts, subject: str, metric: str, decimals: int) -> Movement:
+    """Initial, final and change of a metric."""
+    return Movement(*(facts.value(facts.find(subject, metric, statistic), decimals=decimals) for statistic in _MOVED))
+
+
+def _movement_digits(facts: Facts, subjects: list[str]) -> int:
+    found = [[facts.find(subject, "reward", statistic) for statistic in _MOVED] for subject in subjects]
+    initial, final, change = range(3)
+    values = [[number.value if number else None for number in row] for row in found]
+    return numbers.agreed_column((row[initial], row[final], row[change]) for row in values)
 
 
 def evaluation(experiment: ExperimentFiles, facts: Facts, subject: str) -> tuple[Finding | None, ...]:
     """The shared evaluation's pass shares, one a score."""
     return tuple(facts.find(subject, f"evaluation.{name}.pass_share", "final", "share") for name in experiment.card.evaluation)
+
+
+def _evaluation_digits(experiment: ExperimentFiles, facts: Facts, subjects: list[str]) -> tuple[int, ...]:
+    columns = zip(*(evaluation(experiment, facts, subject) for subject in subjects), strict=True)
+    return tuple(numbers.column_decimals((found.value, found.low, found.high) for found in column if found) for column in columns)
+
+
+def _evaluated(experiment: ExperimentFiles, facts: Facts, subject: str, digits: tuple[int, ...], *, bounds: bool) -> tuple[Markup, ...]:
+    write = facts.interval if bounds else facts.value
+    found = evaluation(experiment, facts, subject)
+    return tuple(write(finding, decimals=decimals) for finding, decimals in zip(found, digits or (2,) * len(found), strict=True))
 
 
 def _nonfinite(detections: tuple[Detection, ...]) -> str:

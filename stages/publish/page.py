@@ -24,7 +24,7 @@ from stages.publish.examples import examples
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.methods import methods
-from stages.publish.passports import passport, passport_json
+from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.pictures import pictures
 from stages.publish.prose import render_prose
 from stages.publish.render import render
@@ -58,9 +58,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "bullets": bullets,
         "claims": claims,
         "claims_tested": experiment.conclusions.claims_tested,
-        "untrained": [facts.interval(found) for found in overview.evaluation(experiment, facts, "untrained")],
+        "untrained": overview.untrained_row(experiment, facts),
         "conditions": overview.condition_rows(experiment, facts),
-        "seeds": {c.name: overview.seed_rows(experiment, facts, c) for c in experiment.card.conditions},
+        "seeds": overview.seed_rows(experiment, facts),
         "drawn": pictures(experiment),
         "rewards": reward.reward_views(experiment, facts),
         "sandbox": experiment.preflight.sandbox if experiment.preflight else "",
@@ -79,7 +79,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     }
     used = facts.used
     values["passports"] = [passport(experiment, finding) for finding in used.values()]
-    warnings = len(banners) + sum(bullet.tone == "warn" for bullet in bullets)
+    values["records"] = records(experiment, used.values())
+    values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
+    warnings = len(banners) + sum(anomaly.severity != "info" for anomaly in seen)
     files = {
         "index.md": render("experiment.md.j2", **values),
         "summary.json": dump(summary.page_summary(experiment, claims, warnings)),

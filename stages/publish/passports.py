@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contracts.finding import Finding
+from stages.contracts.finding import Finding, SeedValue, Source
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
@@ -14,23 +15,33 @@ from stages.publish.text import slug
 
 @dataclass(frozen=True)
 class SeedLine:
+    anchor: str
     run: str
-    seed: int
     value: str
     included: bool
     why: str
-    attempts: str
 
 
 @dataclass(frozen=True)
 class FileLine:
+    name: str
     path: str
     sha256: str
     attempt: str
 
 
 @dataclass(frozen=True)
+class Behind:
+    """Files that a number was computed from, and the runs (anchor, name) that have them; no runs when the seeds name them."""
+
+    files: str
+    runs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Passport:
+    """What is particular to one number; what it shares with others is in the records of its runs."""
+
     anchor: str
     id: str
     value: str
@@ -38,28 +49,36 @@ class Passport:
     says: str
     facts: tuple[tuple[str, str], ...]
     """Name and text of what describes the number, a line each."""
-    pins: tuple[tuple[str, str], ...]
-    """Name and text of the cards, code and commit behind it."""
     seeds: tuple[SeedLine, ...]
-    files: tuple[FileLine, ...]
+    behind: tuple[Behind, ...]
     spec: tuple[str, ...]
-    command: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """Attempts, card, code and files of a run, written once for all numbers that rest on it."""
+
+    anchor: str
+    name: str
+    pins: tuple[tuple[str, str], ...]
+    files: tuple[FileLine, ...]
+
+
+_NO_RUN = "other files"
 
 
 def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     """A finding's passport."""
-    runs = experiment.runs_of_subject(finding.subject)
-    lines = [("reason", finding.reason), ("statistic", finding.statistic), ("window", finding.window), ("how", finding.method)]
-    if finding.level is not None and finding.low is not None:
-        lines.append(("level", numbers.percent(finding.level)))
-    if finding.k is not None:
-        lines.append(("counted", f"{finding.k} of {finding.n}"))
-    elif finding.n is not None:
-        lines.append(("n", str(finding.n)))
+    level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
+    counted = f"{finding.k} of {finding.n}" if finding.k is not None else f"n {finding.n}" if finding.n is not None else ""
+    lines = [("reason", finding.reason), ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part))]
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
-    pins = [("cards", ", ".join(_card_ids(runs))), ("analysis card", experiment.conclusions.card_id)]
-    pins += [("code", ", ".join(sorted({run.card.code_hash for run in runs if run.card}))), ("commit", ", ".join(commits(runs)))]
+    digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
+
+    def value(seed: SeedValue) -> str:
+        return numbers.number(seed.value, finding.unit, decimals=digits)
+
     return Passport(
         anchor=slug(finding.id),
         id=finding.id,
@@ -67,30 +86,64 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         unit=finding.unit,
         says=finding.says,
         facts=tuple((name, text) for name, text in lines if text),
-        pins=tuple((name, text) for name, text in pins if text),
-        seeds=tuple(_seed(experiment, finding, index) for index in range(len(finding.seeds))),
-        files=tuple(FileLine(source.path, source.sha256, source.attempt or "") for source in finding.sources),
-        spec=spec_places(experiment, finding),
-        command=recompute(experiment),
+        seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, seed.why) for seed in finding.seeds),
+        behind=_behind(experiment, finding),
+        spec=_claims(experiment, finding),
     )
 
 
-def _seed(experiment: ExperimentFiles, finding: Finding, index: int) -> SeedLine:
-    seed = finding.seeds[index]
-    run = experiment.by_name.get(seed.run)
-    states = [attempt.state for attempt in run.attempts] if run else []
-    return SeedLine(
-        run=seed.run,
-        seed=seed.seed,
-        value=numbers.number(seed.value, finding.unit),
-        included=seed.included,
-        why=seed.why,
-        attempts=", ".join(states) if states else numbers.NONE,
+def _behind(experiment: ExperimentFiles, finding: Finding) -> tuple[Behind, ...]:
+    files: dict[str, list[str]] = {run.ref.name: [] for run in experiment.runs_of_subject(finding.subject)}
+    for source in finding.sources:
+        run, name = _owner(experiment, source)
+        files.setdefault(run, []).append(name)
+    groups: dict[str, list[str]] = {}
+    for run, names in files.items():
+        groups.setdefault(", ".join(names), []).append(run)
+    seeds = {seed.run for seed in finding.seeds}
+    return tuple(
+        Behind(names, () if set(runs) == seeds else tuple((_anchor(run), run) for run in runs)) for names, runs in groups.items() if names
     )
 
 
-def _card_ids(runs: tuple[RunFiles, ...]) -> list[str]:
-    return sorted({run.outcome.card_id for run in runs if run.outcome})
+def _owner(experiment: ExperimentFiles, source: Source) -> tuple[str, str]:
+    """(run or `other files`, the file's name within it)."""
+    for run in experiment.runs:
+        folder = f"{run.folder.root.as_posix()}/"
+        if source.path.startswith(folder):
+            return run.ref.name, source.path.removeprefix(folder)
+    return _NO_RUN, source.path
+
+
+def _anchor(run: str) -> str:
+    return "behind-" + run.replace(" ", "-")
+
+
+def records(experiment: ExperimentFiles, used: Iterable[Finding]) -> tuple[Record, ...]:
+    """What the passports of `used` refer to, in the order of runs."""
+    files: dict[str, dict[str, FileLine]] = {run.ref.name: {} for run in experiment.runs}
+    for finding in used:
+        for source in finding.sources:
+            run, name = _owner(experiment, source)
+            files.setdefault(run, {})[name] = FileLine(name, source.path, source.sha256, source.attempt or "")
+    made = [
+        Record(_anchor(run.ref.name), run.ref.name, _pins(experiment, run), tuple(files[run.ref.name].values())) for run in experiment.runs
+    ]
+    if _NO_RUN in files:
+        made.append(Record(_anchor(_NO_RUN), _NO_RUN, (), tuple(files[_NO_RUN].values())))
+    return tuple(made)
+
+
+def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], ...]:
+    place = experiment.origins.conditions.get(run.ref.condition)
+    pins = (
+        ("attempts", ", ".join(f"{attempt.started.attempt} {attempt.state}" for attempt in run.attempts) or "none"),
+        ("card", run.outcome.card_id if run.outcome else ""),
+        ("code", run.card.code_hash if run.card else ""),
+        ("commit", ", ".join(commits((run,)))),
+        ("spec", f"{place} condition {run.ref.condition}" if place else ""),
+    )
+    return tuple((name, text) for name, text in pins if text)
 
 
 def commits(runs: tuple[RunFiles, ...]) -> list[str]:
@@ -105,15 +158,19 @@ def commits(runs: tuple[RunFiles, ...]) -> list[str]:
 
 def spec_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
     """Where the spec asks for this number: claims that rest on it, and the conditions it is about."""
-    places = [
-        f"{experiment.origins.claims[verdict.claim]} claim {verdict.claim}"
-        for verdict in experiment.conclusions.verdicts
-        if verdict.finding == finding.id and verdict.claim in experiment.origins.claims
-    ]
+    places = list(_claims(experiment, finding))
     for name in dict.fromkeys(run.ref.condition for run in experiment.runs_of_subject(finding.subject)):
         if name in experiment.origins.conditions:
             places.append(f"{experiment.origins.conditions[name]} condition {name}")
     return tuple(places)
+
+
+def _claims(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
+    return tuple(
+        f"{experiment.origins.claims[verdict.claim]} claim {verdict.claim}"
+        for verdict in experiment.conclusions.verdicts
+        if verdict.finding == finding.id and verdict.claim in experiment.origins.claims
+    )
 
 
 def recompute(experiment: ExperimentFiles) -> str:

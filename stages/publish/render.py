@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 
 from stages.publish import numbers
+from stages.publish.exclusions import plain
 from stages.publish.text import shown, slug, spoken
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -24,13 +25,17 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(slug=slug, spoken=spoken, plural=_plural)
+    made.filters.update(slug=slug, spoken=spoken, plural=_plural, plainly=_plainly)
     return made
 
 
 def render(template: str, **values: Any) -> str:
     """A template filled in."""
     return environment().get_template(template).render(**values)
+
+
+def _plainly(reasons: str) -> str:
+    return "; ".join(plain(reason) for reason in reasons.split("; "))
 
 
 def _plural(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The first lines of a page: the answer that the verdicts give, banners, badges, and plain sentences with warnings first."""
+"""The first lines of a page: the answer that the verdicts give, banners, badges, and plain sentences: verdicts, then warnings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from stages.contracts.artifact import Artifact, Frozen
-from stages.publish.anomalies import Anomaly
+from stages.publish import numbers
+from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
+from stages.publish.exclusions import causes
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.ledger import Completion
-from stages.publish.numbers import plural
+from stages.publish.numbers import counted, listed, plural
 from stages.publish.text import shown, spoken
 
 
@@ -62,19 +64,16 @@ class Bullet:
 
 
 def answer(claims: tuple[ClaimView, ...]) -> str:
-    """`2 claims: 1 supported, 1 void.`, in the order supported, refuted, inconclusive, void."""
+    """`Of three declared claims, one is supported and two are void.`, in the order supported, refuted, inconclusive, void."""
     if not claims:
         return "No claim was declared, so nothing is decided."
     counts = Counter(claim.verdict for claim in claims)
-    if len(claims) == 1:
-        return f"The one declared claim is {WORDS[claims[0].verdict].lower()}."
-    parts = [f"{counts[verdict]} {WORDS[verdict].lower()}" for verdict in ORDER if counts[verdict]]
-    parts[0] = parts[0].replace(" ", " is " if parts[0].startswith("1 ") else " are ", 1)
-    return f"Of {len(claims)} declared claims, " + _listed(parts) + "."
-
-
-def _listed(parts: list[str]) -> str:
-    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    if len(counts) == 1:
+        word = WORDS[claims[0].verdict].lower()
+        all_of_them = {1: "The one declared claim is", 2: "Both declared claims are"}
+        return f"{all_of_them.get(len(claims), f'All {counted(len(claims))} declared claims are')} {word}."
+    parts = [f"{counted(n)} {'is' if n == 1 else 'are'} {WORDS[verdict].lower()}" for verdict in ORDER if (n := counts[verdict])]
+    return f"Of {counted(len(claims))} declared claims, {listed(parts)}."
 
 
 def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
@@ -95,8 +94,7 @@ def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
             found.append(Banner("hole", f"{title}: {len(names)} of {len(experiment.runs)}", ", ".join(words)))
     gated = [run for run in experiment.runs if run.state == "finished" and not run.included]
     if gated:
-        words = [f"{run.ref.name}: {'; '.join(run.health.reasons) if run.health else 'no health was measured'}" for run in gated]
-        found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", ". ".join(words)))
+        found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", causes(gated)))
     return tuple(found)
 
 
@@ -131,8 +129,8 @@ def bullets(
     seen: tuple[Anomaly, ...],
     rates: tuple[Completion, ...],
 ) -> tuple[Bullet, ...]:
-    """Plain sentences: warnings, then verdicts, then movements on the shared evaluation, then attempts."""
-    lines = [*_preflight(experiment), *_anomalies(seen), *_verdicts(claims), *_movements(experiment, facts)]
+    """Plain sentences: verdicts, then warnings, then movements on the shared evaluation, then attempts."""
+    lines = [*_verdicts(claims), *_preflight(experiment), *_warnings(experiment, seen), *_movements(experiment, facts)]
     if rates:
         total = rates[-1]
         rest = shown(f"attempts finished; Wilson 95% interval of the share {total.bounds}.")
@@ -157,19 +155,38 @@ def _preflight(experiment: ExperimentFiles) -> list[Bullet]:
     ]
 
 
-def _anomalies(seen: tuple[Anomaly, ...]) -> list[Bullet]:
-    return [
-        Bullet("warn", shown(f"{a.heading}{f', {a.onsets}' if a.onsets else ''}. {a.seen[0].signal.says}"))
-        for a in seen
-        if a.severity != "info"
-    ]
+_MOST_WARNINGS = 5
+_MORE = Markup('{} <a href="#anomalies">{}</a>.')
+
+
+def _warnings(experiment: ExperimentFiles, seen: tuple[Anomaly, ...]) -> list[Bullet]:
+    """One line a condition that has warnings, the severe ones first; the rest is under Anomalies."""
+    warned = [anomaly for anomaly in seen if anomaly.severity != "info"]
+    names = [c.name for c in experiment.card.conditions if any(a.condition == c.name for a in warned)]
+    names.sort(key=lambda name: min(SEVERITIES.index(a.severity) for a in warned if a.condition == name))
+    lines = []
+    for name in names[:_MOST_WARNINGS]:
+        mine = [anomaly for anomaly in warned if anomaly.condition == name]
+        tone = "severe" if any(anomaly.severity == "severe" for anomaly in mine) else "warn"
+        phrases = dict.fromkeys(anomaly.phrase for anomaly in mine)
+        said = Markup("<strong>{}</strong> {}.").format(shown(f"{name}:"), shown("; ".join(phrases)))
+        lines.append(Bullet(tone, _MORE.format(said, "Evidence") if name == names[0] else said))
+    if len(names) > _MOST_WARNINGS:
+        rest = shown(f"{plural(len(names) - _MOST_WARNINGS, 'more condition')} with warnings:")
+        lines.append(Bullet("warn", _MORE.format(rest, "Anomalies")))
+    return lines
+
+
+_VERDICT = Markup('<strong>{}:</strong> <a class="quiet" href="#{}">{}</a>{}')
 
 
 def _verdicts(claims: tuple[ClaimView, ...]) -> list[Bullet]:
     lines = []
     for claim in claims:
-        number = Markup(" {}.").format(claim.fact) if claim.fact else Markup("")
-        lines.append(Bullet(claim.verdict, Markup("<strong>{}</strong> {}{}").format(shown(f"{claim.word}:"), spoken(claim.says), number)))
+        number = Markup(" {}").format(claim.fact) if claim.fact else Markup("")
+        rest = Markup(" {}").format(spoken(claim.short)) if claim.short else Markup("")
+        anchor = shown(f"claim-{claim.id}")
+        lines.append(Bullet(claim.verdict, _VERDICT.format(shown(claim.word), anchor, spoken(claim.says), number + rest)))
     return lines
 
 
@@ -181,8 +198,12 @@ def _movements(experiment: ExperimentFiles, facts: Facts) -> list[Bullet]:
         after = [(c.name, facts.find(c.name, metric, "final", "share")) for c in experiment.card.conditions]
         known = [(condition, finding) for condition, finding in after if finding and finding.value is not None]
         if before and known:
-            parts = Markup(", ").join(Markup("{} {}").format(shown(c), facts.interval(f)) for c, f in known)
-            text = Markup("Shared evaluation, {}: untrained {}; after training {}.").format(shown(name), facts.value(before), parts)
+            digits = numbers.column_decimals((f.value, f.low, f.high) for _, f in known)
+            parts = Markup(", ").join(Markup("{} {}").format(shown(c), facts.interval(f, decimals=digits)) for c, f in known)
+            first = facts.value(before, decimals=digits)
+            none = [condition for condition, finding in after if not finding or finding.value is None]
+            rest = shown(f"; of {listed(none)} no run counts" if none else "")
+            text = Markup("Shared evaluation, {}: untrained {}; after training {}{}.").format(shown(name), first, parts, rest)
             lines.append(Bullet("plain", text))
     return lines
 

@@ -1,6 +1,7 @@
 """Untrusted text on a page: shown letter by letter, never read as HTML, Markdown, attributes or a template.
 
-Everything but letters, digits and a few harmless marks becomes a numeric character reference. A browser shows the same text;
+Everything but letters, digits and a few harmless marks becomes a numeric character reference; `-` and `_` are harmless between
+letters or digits only. A browser shows the same text;
 Markdown, attribute lists, emoji names, `{{ }}` and table pipes find nothing to read. Marks that cannot be seen are named.
 """
 
@@ -11,7 +12,7 @@ import unicodedata
 
 from markupsafe import Markup
 
-_PLAIN = re.compile(r"[^A-Za-z0-9 ,.\u00a1-\U0010ffff]")
+_PLAIN = re.compile(r"(?![A-Za-z0-9 ,./\u00a1-\U0010ffff]|(?<=[A-Za-z0-9])[-_](?=[A-Za-z0-9]))[\s\S]")
 
 
 def shown(value: object) -> Markup:
@@ -45,5 +46,5 @@ def _named(letter: str) -> str:
 
 
 def slug(finding: str) -> str:
-    """A finding id as an HTML id. `/` never occurs inside a part of an id, so different ids stay different."""
-    return "passport-" + re.sub(r"[^A-Za-z0-9_.-]", "--", finding)
+    """A finding id as an HTML id; marks that could end an attribute or an address become `--`."""
+    return "passport-" + re.sub(r"[^A-Za-z0-9_./-]", "--", finding)

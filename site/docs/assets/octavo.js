@@ -5,6 +5,22 @@
 
   const entry = (fact) => document.getElementById(decodeURIComponent(fact.hash.slice(1)));
 
+  const body = (source) => {
+    const made = document.createElement("div");
+    made.className = "body";
+    for (const part of [...source.children].slice(1)) made.append(part.cloneNode(true));
+    return made;
+  };
+
+  // Records of the runs that a passport names: the same words as at the end of the page, closed until someone asks.
+  const behind = (source) => [...source.querySelectorAll("a.ref")].map((link) => {
+    const record = entry(link);
+    const copy = record ? record.cloneNode(true) : document.createElement("span");
+    copy.removeAttribute("id");
+    copy.open = false;
+    return copy;
+  });
+
   const close = (back) => {
     if (!open) return;
     const { fact, box } = open;
@@ -45,7 +61,7 @@
     id.addEventListener("click", () => { source.open = true; close(false); });
     const inside = document.createElement("div");
     inside.className = "oct";
-    inside.append(head, id, source.querySelector(".body").cloneNode(true));
+    inside.append(head, id, body(source), ...behind(source));
     box.append(inside);
     document.body.append(box);
     place(box, fact);
@@ -92,9 +108,14 @@
 
   const reveal = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.matches("details.passport")) target.open = true;
+    if (target && target.matches("details.passport, details.record")) target.open = true;
   };
+  // How old data are depends on the reader's day, so no page holds it.
+  document.querySelectorAll("time[data-age]").forEach((time) => {
+    const days = Math.floor((Date.now() - Date.parse(time.dateTime)) / 86400000);
+    if (days >= 0) time.append(days === 0 ? " (today)" : days === 1 ? " (yesterday)" : ` (${days} days ago)`);
+  });
   addEventListener("hashchange", reveal);
-  addEventListener("beforeprint", () => document.querySelectorAll(".oct details:not(.passport)").forEach((part) => { part.open = true; }));
+  addEventListener("beforeprint", () => document.querySelectorAll(".oct details:not(.passport):not(.record)").forEach((part) => { part.open = true; }));
   reveal();
 })();

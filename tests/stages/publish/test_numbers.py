@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.publish import numbers
-from stages.publish.numbers import agreed_decimals, fixed, interval, number, setting
+from stages.publish.numbers import agreed_column, agreed_decimals, column_decimals, counted, fixed, interval, listed, number, setting
 
 M = numbers.MINUS
 
@@ -52,6 +52,25 @@ def test_with_four_digits_the_change_always_follows(first: int, last: int) -> No
         return round(float(fixed(value, digits).replace(M, "-")), 6)
 
     assert round(printed(final) - printed(initial), 6) == printed(final - initial)
+
+
+def test_a_column_takes_the_digits_of_the_cell_that_needs_most_but_not_more_than_three() -> None:
+    assert column_decimals([(0.73, 0.71, 0.76), (0.967, 0.957, 0.977)]) == 2
+    assert column_decimals([(0.73, 0.71, 0.76), (0.967, 0.963, 0.971)]) == 3
+    assert column_decimals([(0.74, None, None), (0.0039, None, None)]) == 3
+    assert column_decimals([(None, None, None)]) == 2
+    assert column_decimals([(120.4, 100.0, 140.0), (118.0, 100.0, 136.0)]) == 0
+
+
+def test_a_column_of_changes_has_the_fewest_digits_with_which_all_of_them_follow() -> None:
+    assert agreed_column([(0.62, 0.87, 0.25), (0.5, 0.4, -0.1)]) == 2
+    assert agreed_column([(0.6249, 0.8751, 0.2502), (0.5, 0.4, -0.1)]) == 3
+    assert agreed_column([(0.5, None, None)]) == 2
+
+
+def test_few_things_are_counted_in_words() -> None:
+    assert [counted(n) for n in (0, 1, 12, 13)] == ["no", "one", "twelve", "13"]
+    assert [listed(parts) for parts in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_a_rounded_zero_has_no_sign_and_small_numbers_have_an_exponent() -> None:

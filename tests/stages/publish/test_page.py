@@ -7,6 +7,7 @@ import pytest
 from example_experiment import FAILED, GATED, HOSTILE, build
 from markupsafe import Markup
 
+from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, read, write
 from stages.contracts.diagnostic import StageError
 from stages.contracts.finding import Findings
@@ -41,7 +42,7 @@ def test_every_number_that_is_a_link_has_a_passport_on_the_page(project: Path) -
 
 def test_numbers_on_the_page_are_those_of_the_findings(project: Path) -> None:
     text = written(build(project))
-    claim = text.split('id="claim-shaped&#45;teaches"')[1].split("</article>")[0]
+    claim = text.split('id="claim-shaped-teaches"')[1].split("</article>")[0]
     assert "+0.36 [+0.30, +0.42] 95% interval" in words(claim)
     assert "The whole interval lies above the margin 0.05." in words(claim)
     assert "specs/quickstart.yaml:10:5" in words(claim)
@@ -49,13 +50,75 @@ def test_numbers_on_the_page_are_those_of_the_findings(project: Path) -> None:
 
 def test_every_verdict_is_a_word_and_the_first_line_counts_them(project: Path) -> None:
     text = words(written(build(project)))
-    assert "Of 4 declared claims, 1 is supported, 1 refuted, 1 inconclusive and 1 void." in text
+    assert "Of four declared claims, one is supported, one is refuted, one is inconclusive and one is void." in text
     assert "The claim needs 3 healthy seeds in each condition; inverted has 2." in text
     assert "no number the data do not give one" in text
     assert (
         "These seeds could have shown a distance of 0.031 from it (80% power). At the observed spread, 14 seeds a condition would decide."
         in text
     )
+
+
+def test_the_summary_begins_with_a_line_a_claim_and_warnings_follow(project: Path) -> None:
+    text = written(build(project)).split("## Summary")[1].split("## Claims")[0]
+    lines = [words(line) for line in text.splitlines() if line.startswith("<li")]
+    assert [line.split(":")[0].strip() for line in lines[:4]] == ["Supported", "Refuted", "Void", "Inconclusive"]
+    assert "+0.36 [+0.30, +0.42]" in lines[0] and "−0.28 [−0.37, −0.19]" in lines[1]
+    assert lines[2].strip().endswith("Not decided: The claim needs 3 healthy seeds in each condition; inverted has 2.")
+    assert lines[3].strip().endswith("About 14 seeds a condition would decide.")
+    assert lines[4].strip() == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
+    assert lines[5].strip() == "inverted: values stop being finite in 1 of 3 runs (step 41). Evidence ."
+    assert lines[6].strip() == "shaped: reward atoms in 3 of 3 runs (step 1)."
+    assert "Shared evaluation, format: untrained 0.981 ; after training shaped 0.990 [0.985, 0.995]" in lines[7]
+
+
+def test_a_void_claim_shows_the_seeds_it_would_have_compared(project: Path) -> None:
+    folder = build(project)
+    path = ExperimentFolder(folder).conclude_card
+    card = read(ConcludeCard, path)
+    metric = {"metric": "evaluation.tests.pass_share"}
+    claims = [claim.model_copy(update=metric if claim.id == "inverted-lengthens" else {}) for claim in card.claims]
+    write(path, card.model_copy(update={"claims": tuple(claims)}))
+    claim = words(written(folder).split('id="claim-inverted-lengthens"')[1].split("</article>")[0])
+    assert "no number the data do not give one" in claim
+    assert "Seeds in inverted-s1 " in claim and "Seeds out inverted-s3 0.015 not finite from step 41" in claim
+
+
+def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
+    text = written(build(project))
+    for section in ("## Conditions", "## Seeds"):
+        table = text.split(section)[1].split("</table>")[0]
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr") if "<td" in row and "because" not in row]
+        columns: dict[int, set[int]] = {}
+        for row in rows:
+            for index, cell in enumerate(row):
+                for number in re.findall(r"[0-9]+[.]([0-9]+)", words(cell)):
+                    columns.setdefault(index, set()).add(len(number))
+        assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (section, columns)
+
+
+def test_a_rule_without_git_is_not_said_to_be_older_than_the_data(project: Path) -> None:
+    claim = words(written(build(project)).split('id="claim-shaped-teaches"')[1].split("</article>")[0])
+    assert "Rule written unknown: not in a git repository, so it is not known to be older than the first data of 2026-11-27 10:03" in claim
+
+
+def test_what_numbers_share_is_written_once(project: Path) -> None:
+    folder = build(project)
+    text = written(folder)
+    health = read(Findings, ExperimentFolder(folder).findings).findings
+    source = next(source for found in health if found.id == "shaped-s1/reward/final" for source in found.sources)
+    assert text.count(source.sha256) == 1
+    passport = text.split('id="passport-shaped-s1/reward/final"')[1].split("</details>")[0]
+    assert 'href="#behind-shaped-s1"' in passport and "history.parquet" in passport
+    record = text.split('<details class="record" id="behind-shaped-s1"')[1].split("</details>")[0]
+    assert source.sha256 in record
+    assert "shaped-s1-1 finished" in words(record) and "specs/quickstart.yaml:14:3 condition shaped" in words(record)
+
+
+def test_a_page_is_light(project: Path) -> None:
+    """Of an experiment with four conditions and three seeds, without hostile text: the numbers, their passports and no more."""
+    text = written(build(project, hostile="x"))
+    assert len(text.encode()) < 200_000
 
 
 def test_holes_are_on_the_first_screen(project: Path) -> None:
@@ -75,7 +138,7 @@ def test_a_profile_says_that_it_is_no_evidence(project: Path) -> None:
 
 def test_a_missing_value_is_a_dash_with_its_reason_and_never_a_zero(project: Path) -> None:
     text = written(build(project))
-    row = text.split('aria-label="Seeds of random"')[1].split("</table>")[0]
+    row = text.split('<tbody id="seeds-random">')[1].split("</tbody>")[0]
     assert 'title="training failed at step 31&#58; no final window">–</a>' in row
 
 

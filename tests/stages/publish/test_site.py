@@ -29,10 +29,12 @@ def test_the_site_holds_home_experiments_guide_and_reference(built: Path) -> Non
 
 def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
     home = (built / "build/site/index.html").read_text(encoding="utf-8")
-    assert home.count('class="card') == 2 and home.index("quickstart&#64;smoke") > home.index("10 of 12 runs count")
+    assert home.count('class="card') == 2 and home.index("quickstart&#64;smoke") > home.index("<b>10 of 12</b> runs count")
     assert "1 supported" in home and "1 not finished" in home
     newest = home.split('id="newest-findings"')[1]
     assert 'href="experiments/quickstart/index.html#claim-shaped-teaches"' in html.unescape(newest)
+    assert "no number" in newest  # a void claim is news too
+    assert '<time datetime="2026-11-27T11:59:48Z" data-age>2026-11-27</time>' in html.unescape(home)
     assert "smoke" not in newest.split("</ul>")[0]  # a profile decides nothing
 
 

@@ -16,6 +16,11 @@ def test_text_that_markdown_html_or_a_template_would_read_becomes_references() -
     assert shown("a|b\n") == "a&#124;b&#10;"
 
 
+def test_a_dash_or_an_underscore_inside_a_word_stays_and_nowhere_else() -> None:
+    assert shown("shaped-s1 pass_share runs/a-b") == "shaped-s1 pass_share runs/a-b"
+    assert shown("- x --> __init__ a--b") == "&#45; x &#45;&#45;&#62; &#95;&#95;init&#95;&#95; a&#45;&#45;b"
+
+
 def test_marks_that_cannot_be_seen_are_named() -> None:
     assert visible("a\u202eb\x00c\u200d\u2066\ud800") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200D⟩⟨U+2066⟩⟨U+D800⟩"
     assert visible("tab\tand\nline") == "tab\tand\nline"
@@ -37,7 +42,7 @@ def test_in_a_heading_it_is_still_the_same_text(text: str) -> None:
 
 
 def test_different_ids_have_different_anchors() -> None:
-    assert slug("shaped/evaluation.tests.pass_share/final") == "passport-shaped--evaluation.tests.pass_share--final"
+    assert slug("shaped/evaluation.tests.pass_share/final") == "passport-shaped/evaluation.tests.pass_share/final"
     assert slug("a/b") != slug("a.b")
 
 
