@@ -1,0 +1,247 @@
+"""Workflows and hooks: least rights, nothing untrusted in a command, and their scripts do what they say."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pre_commit.clientlib import load_manifest
+from ruamel.yaml import YAML
+
+from compiler.__main__ import _parser, main
+from compiler.plan_markdown import MARKER
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".github" / "workflows"
+WORKFLOWS = {path.name: YAML(typ="safe").load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
+JOBS = [(name, job) for name, workflow in WORKFLOWS.items() for job in workflow["jobs"]]
+PULL = WORKFLOWS["pull-request.yml"]["jobs"]
+
+
+def steps(workflow, job):
+    return WORKFLOWS[workflow]["jobs"][job]["steps"]
+
+
+def step(job, name):
+    (found,) = [one for one in PULL[job]["steps"] if one.get("name") == name]
+    return found
+
+
+def test_actionlint():
+    """CI on GitHub runs it from its own image; here it runs where it is installed."""
+    if shutil.which("actionlint") is None:
+        pytest.skip("actionlint is not installed")
+    found = subprocess.run(["actionlint", *map(str, FOLDER.glob("*.yml"))], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_rights_are_least():
+    for name, workflow in WORKFLOWS.items():
+        assert workflow["permissions"] in ({}, {"contents": "read"}), name
+    rights = {job: one["permissions"] for job, one in PULL.items()}
+    read = {"contents": "read"}
+    assert rights == {
+        "workflows": read,
+        "check": read,
+        "plan": read,
+        "comment": {"pull-requests": "write"},
+        "publish": {"pages": "write", "id-token": "write"},
+    }
+
+
+@pytest.mark.parametrize("job", [job for job, one in PULL.items() if "write" in one["permissions"].values()])
+def test_no_code_of_a_pull_request_runs_where_something_can_be_written(job):
+    used = [one.get("uses", "") for one in PULL[job]["steps"]]
+    assert not any(name.startswith(("actions/checkout", "docker:")) for name in used)
+    commands = [line.split()[0] for one in PULL[job]["steps"] for line in one.get("run", "").splitlines() if line.strip()]
+    assert not {"python", "octavo", "dvc", "pip", "bash", "sh"} & set(commands)
+
+
+def test_secrets_and_dangerous_triggers_are_not_used():
+    for path in FOLDER.glob("*.yml"):
+        text = path.read_text(encoding="utf-8")
+        assert "secrets." not in text and "pull_request_target" not in text and "workflow_run" not in text
+    for job in PULL.values():
+        for one in job["steps"]:
+            if one.get("uses", "").startswith("actions/checkout"):
+                assert one["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize(("workflow", "job"), JOBS)
+def test_commands_hold_no_expressions_and_are_bash(workflow, job):
+    for one in steps(workflow, job):
+        if "run" in one:
+            assert "${{" not in one["run"]
+            assert subprocess.run(["bash", "-n"], input=one["run"], text=True).returncode == 0
+
+
+@pytest.mark.parametrize(("workflow", "job"), JOBS)
+def test_actions_are_pinned_and_time_is_limited(workflow, job):
+    assert WORKFLOWS[workflow]["jobs"][job]["timeout-minutes"] <= 90
+    for one in steps(workflow, job):
+        if "uses" in one:
+            assert re.fullmatch(r"actions/[a-z-]+@v\d+|docker://rhysd/actionlint:\d+\.\d+\.\d+", one["uses"])
+
+
+def test_commands_of_octavo_exist():
+    typed = [line for job in PULL.values() for one in job["steps"] for line in re.findall(r"\boctavo [a-z][^;|&>\n]*", one.get("run", ""))]
+    for command in typed:
+        _parser().parse_args(shlex.split(command)[1:])
+    assert {command.split()[1] for command in typed} == {"doctor", "check", "compile", "plan"}
+
+
+def test_the_plan_and_the_comment_agree_on_the_marker():
+    assert f'startswith("{MARKER}")' in step("comment", "One comment that is kept up to date")["run"]
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """Commands from outside, that write down how they were called; `octavo` and git are real."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+
+    def tool(name, prints="", code=0):
+        path = folder / name
+        path.write_text(f"#!/bin/bash\necho \"{name} $*\" >> '{tmp_path}/called'\nprintf '{prints}'\nexit {code}\n")
+        path.chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    tool.called = lambda: (tmp_path / "called").read_text().splitlines() if (tmp_path / "called").exists() else []
+    return tool
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository with two experiments, one of which has no profile `smoke`; the first commit is the base."""
+    home = tmp_path / "project"
+    shutil.copytree(ROOT / "tests/compiler/project", home)
+    monkeypatch.chdir(home)
+    text = (home / "specs/example.yaml").read_text()
+    (home / "specs/plain.yaml").write_text(text.partition("\nprofiles:")[0] + "\n")
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-q", "-m", "base")
+    monkeypatch.setenv("BASE", git("rev-parse", "HEAD").strip())
+    return home
+
+
+def git(*arguments):
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def run(script):
+    return subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True)
+
+
+def smoke():
+    git("add", "-A")
+    git("commit", "-q", "-m", "change")
+    return run(step("check", "Smoke profiles of touched experiments")["run"])
+
+
+TRIED = ["dvc repro runs/example@smoke/dvc.yaml", "python -m stages.publish.complete runs/example@smoke"]
+
+
+def touch(path, text="# more\n"):
+    with Path(path).open("a") as file:
+        file.write(text)
+
+
+def test_a_touched_spec_is_tried(project, tools):
+    tools("dvc"), tools("python")
+    touch("specs/example.yaml")
+    found = smoke()
+    assert found.returncode == 0, found.stderr
+    assert tools.called() == TRIED
+    assert Path("runs/example@smoke/dvc.yaml").exists()
+
+
+@pytest.mark.parametrize("path", ["data/train.jsonl", "specs/_models/tiny.yaml", "constraints.txt"])
+def test_what_all_read_touches_what_is_live(project, tools, path):
+    tools("dvc"), tools("python")
+    touch(path, "\n")
+    assert smoke().returncode == 0
+    assert tools.called() == TRIED
+
+
+def test_no_profile_smoke_is_no_error(project, tools):
+    tools("dvc"), tools("python")
+    touch("specs/plain.yaml")
+    found = smoke()
+    assert found.returncode == 0 and "plain has no profile smoke" in found.stdout
+    assert tools.called() == []
+
+
+def test_names_of_files_are_no_commands(project, tools):
+    tools("dvc"), tools("python")
+    for name in ("$(touch pwned).yaml", "a;touch pwned.yaml", "-rf.yaml", "x y.yaml", "Ü.yaml", "pipeline.yaml", "_x.yaml"):
+        touch(f"specs/{name}")
+    Path("specs/plain.yaml").unlink()
+    Path("README.md").write_text("words\n")
+    found = smoke()
+    assert found.returncode == 0, found.stderr
+    assert tools.called() == [] and not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("broken", ["dvc", "python"])
+def test_a_smoke_run_that_fails_fails_the_check(project, tools, broken):
+    tools("dvc"), tools("python")
+    tools(broken, code=1)
+    touch("specs/example.yaml")
+    assert smoke().returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("known", "method", "address"),
+    [("", "POST", "issues/7/comments"), ("31\\n32\\n", "PATCH", "issues/comments/31")],
+    ids=["first", "again"],
+)
+def test_one_comment_is_kept_up_to_date(tools, tmp_path, monkeypatch, known, method, address):
+    monkeypatch.chdir(tmp_path)
+    tools("gh", prints=known)
+    monkeypatch.setenv("REPOSITORY", "owner/name")
+    monkeypatch.setenv("NUMBER", "7")
+    Path("plan.md").write_text(f"{MARKER}\n$(touch pwned)\n")
+    assert run(step("comment", "One comment that is kept up to date")["run"]).returncode == 0
+    looked, wrote = tools.called()
+    assert looked.startswith("gh api --paginate repos/owner/name/issues/7/comments --jq ")
+    assert wrote == f"gh api --method {method} repos/owner/name/{address} --field body=@plan.md --silent"
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize(("remote", "command"), [("storage\\thttps://example.org\\n", "dvc pull"), ("", "dvc repro")])
+def test_results_are_fetched_where_there_is_a_remote(tools, remote, command):
+    tools("dvc", prints=remote)
+    assert run(step("check", "Results of main")["run"]).returncode == 0
+    assert tools.called() == ["dvc remote list", command]
+
+
+HOOKS = load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))
+
+
+def test_hooks_are_a_manifest_of_pre_commit():
+    assert [hook["id"] for hook in HOOKS] == ["octavo-check", "octavo-compile"]
+    assert all(not hook["pass_filenames"] and hook["language"] in ("system", "unsupported") for hook in HOOKS)
+    own = YAML(typ="safe").load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert {hook["id"]: hook["entry"] for hook in HOOKS}.items() <= {hook["id"]: hook["entry"] for hook in own}.items()
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
+def test_hooks_run_on_what_they_read(hook):
+    for path in ("specs/quickstart.yaml", "specs/_models/tiny.yaml", "data/quickstart/train.jsonl", "stages/train/grpo.py"):
+        assert re.search(hook["files"], path)
+    assert not re.search(hook["files"], "README.md")
+    assert bool(re.search(hook["files"], "runs/quickstart/page.card.json")) == (hook["id"] == "octavo-compile")
+
+
+def test_hooks_judge(project, capsys):
+    check, compile_ = (shlex.split(hook["entry"])[1:] for hook in HOOKS)
+    assert main(check) == 0 and main(compile_) == 1
+    assert main(["compile"]) == 0 and main(compile_) == 0
+    touch("specs/example.yaml", "titel: x\n")
+    assert main(check) == 1 and main(compile_) == 1
