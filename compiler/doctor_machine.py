@@ -24,9 +24,10 @@ _MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
 
 
 def checks(needs: Needs) -> Iterator[Line]:
-    """Devices, sandbox and its parts, git and its merge driver, hub, disk."""
+    """Devices, sandbox and its parts, verifiers, git and its merge driver, hub, disk."""
     yield from devices(needs)
     yield from sandbox(needs)
+    yield from verifiers(needs)
     yield from git()
     yield hub()
     yield disk()
@@ -77,6 +78,20 @@ def sandbox(needs: Needs) -> Iterator[Line]:
     has_seccomp = ctypes.util.find_library("seccomp") is not None
     install = "" if has_seccomp else "apt-get install libseccomp2"
     yield Line("libseccomp", "ok" if has_seccomp else wanted, "found" if has_seccomp else "none", install)
+
+
+def verifiers(needs: Needs) -> Iterator[Line]:
+    """Each gate that asks a process, asked itself: it knows its compilers and its tier."""
+    if not needs.sandbox:
+        return
+    from stages.contracts.diagnostic import StageError
+    from stages.contracts.plugin import GATES, load
+
+    for kind in needs.sandbox:
+        try:
+            yield Line(f"gate {kind}", "ok", f"runs in the tier {load(GATES, kind).tier()}")
+        except StageError as error:
+            yield Line(f"gate {kind}", "missing", str(error), error.fix)
 
 
 def git() -> Iterator[Line]:

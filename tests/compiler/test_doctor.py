@@ -130,6 +130,26 @@ def test_the_sandbox_is_probed(ready):
     assert {"bwrap", "libseccomp"} < set(lines)
 
 
+def test_each_gate_that_runs_code_is_asked_itself(ready):
+    from stages.train.verifiers import sandbox
+
+    assert list(doctor_machine.verifiers(NOTHING)) == []
+    (line,) = doctor_machine.verifiers(Needs(("a",), (), ("python_tests",)))
+    assert line == Line("gate python_tests", "ok", f"runs in the tier {sandbox.tier()}")
+
+
+def test_a_gate_whose_verifier_is_not_there_is_missing_with_its_own_fix(ready, monkeypatch):
+    from stages.train.rewards import python_tests
+    from stages.train.verifiers.faults import VerifierUnavailable
+
+    def nothing_holds():
+        raise VerifierUnavailable("no compiler", why="it is needed", fix="apt-get install it")
+
+    monkeypatch.setattr(python_tests, "tier", nothing_holds)
+    (line,) = doctor_machine.verifiers(Needs(("a",), (), ("python_tests",)))
+    assert line == Line("gate python_tests", "missing", "no compiler", "apt-get install it")
+
+
 def test_tracking_and_hub_say_whether_a_key_is_set(ready, monkeypatch):
     assert doctor_python.tracking().status == "optional"
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
