@@ -79,10 +79,16 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def plan(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what would run. 4 with --exit-code when something would train."""
+    import gc
+
     from compiler import plan as planning
     from compiler.plan_text import text
 
-    found = planning.plan(options.specs, inputs, options.base)
+    gc.disable()  # much is built and nothing thrown away: looking for garbage is a fifth of the time of a thousand runs
+    try:
+        found = planning.plan(options.specs, inputs, options.base)
+    finally:
+        gc.enable()
     if options.json:
         from compiler.canonical import text as json_text
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from compiler.plan_lock import Entry, Locked, read_record
 
 Change = Literal["same", "changed", "missing"]
+_CHUNK = 1 << 20
 _ALWAYS_IGNORED = (".git", ".hg", ".dvc")
 
 
@@ -21,6 +22,7 @@ class Files:
 
     def __init__(self, root: Path, overlay: Mapping[str, str]) -> None:
         self.root, self.overlay = root, overlay
+        self._here = root == Path()
         self._known: dict[str, str | None] = {}
         self._ignored = _ignored_patterns(root)
 
@@ -34,7 +36,7 @@ class Files:
         """How a path compares with what was recorded of it. The size decides first, so that most changes cost no reading."""
         if path not in self.overlay and path not in self._known and entry is not None and entry.size is not None:
             try:
-                stat = os.stat(self.root / path)
+                stat = os.stat(self._full(path))
             except OSError:
                 self._known[path] = None
                 return "missing"
@@ -56,33 +58,39 @@ class Files:
 
     def listing(self, path: str) -> dict[str, str]:
         """Relative name -> MD5 of the files of a folder; {} when it is none."""
-        folder = os.path.join(self.root, path)
         found: dict[str, str] = {}
-        for parent, folders, names in os.walk(folder, followlinks=True):
-            folders[:] = [name for name in folders if name not in _ALWAYS_IGNORED and not self._ignores(os.path.join(parent, name), True)]
-            for name in names:
-                file = os.path.join(parent, name)
-                if not self._ignores(file, False):
-                    found[os.path.relpath(file, folder).replace(os.sep, "/")] = _file_md5(file)
+        self._walk(self._full(path), "", path, found)
         return found
+
+    def _walk(self, folder: str, below: str, path: str, found: dict[str, str]) -> None:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            return
+        for entry in entries:
+            name = f"{below}{entry.name}"
+            if entry.is_dir():
+                if entry.name not in _ALWAYS_IGNORED and not self._ignores(f"{path}/{name}/"):
+                    self._walk(entry.path, f"{name}/", path, found)
+            elif not self._ignores(f"{path}/{name}"):
+                found[name] = _file_md5(entry.path)
 
     def _md5(self, path: str) -> str | None:
         text = self.overlay.get(path)
         if text is not None:
             return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-        full = os.path.join(self.root, path)
         try:
-            return _file_md5(full)
+            return _file_md5(self._full(path))
         except IsADirectoryError:
             return folder_md5(self.listing(path))
         except OSError:
             return None
 
-    def _ignores(self, file: str, folder: bool) -> bool:
-        if self._ignored is None:
-            return False
-        relative = os.path.relpath(file, self.root).replace(os.sep, "/")
-        return bool(self._ignored.match_file(relative + "/" if folder else relative))
+    def _full(self, path: str) -> str:
+        return path if self._here else f"{self.root}/{path}"
+
+    def _ignores(self, path: str) -> bool:
+        return self._ignored is not None and bool(self._ignored.match_file(path))
 
 
 def folder_md5(listing: Mapping[str, str]) -> str:
@@ -154,8 +162,14 @@ def _cache_folder(root: Path) -> Path:
 
 
 def _file_md5(file: str) -> str:
-    with open(file, "rb", buffering=0) as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = hashlib.md5(usedforsecurity=False)
+        while content := os.read(handle, _CHUNK):
+            found.update(content)
+        return found.hexdigest()
+    finally:
+        os.close(handle)
 
 
 def _is_folder(mode: int) -> bool:

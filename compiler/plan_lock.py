@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A file or folder as DVC recorded it. `md5` ends with `.dir` for a folder; `size` in bytes, None where it is not recorded."""
 
     md5: str
@@ -54,49 +53,35 @@ def read_record(path: Path) -> Locked | None:
         return None
 
 
-_LINE = re.compile(
-    r"  (?P<stage>[A-Za-z0-9_-]+):"
-    r"|    cmd: (?P<cmd>[A-Za-z0-9_][A-Za-z0-9._/@ -]*)"
-    r"|    (?P<side>deps|outs):"
-    r"|    - path: (?P<path>[A-Za-z0-9_][A-Za-z0-9._/@-]*)"
-    r"|      md5: (?P<quote>'?)(?P<md5>[0-9a-f]{32}(?:\.dir)?)(?P=quote)"
-    r"|      size: (?P<size>[0-9]+)"
-    r"|      (?:hash: md5|nfiles: [0-9]+|isexec: true)"
-    r"|schema: '2\.0'|stages:"
+_PART = re.compile(
+    r"    - path: (?P<path>[A-Za-z0-9_][A-Za-z0-9._/@-]*)\n"
+    r"(?:      hash: md5\n)?      md5: '?(?P<md5>[0-9a-f]{32}(?:\.dir)?)'?\n(?:      size: (?P<size>[0-9]+)\n)?"
+    r"(?:      nfiles: [0-9]+\n|      isexec: true\n)*"
+    r"|    (?P<side>deps|outs):\n"
+    r"|  (?P<stage>[A-Za-z0-9_-]+):\n    cmd: (?P<cmd>[A-Za-z0-9_][A-Za-z0-9._/@ -]*)\n"
+    r"|schema: '2\.0'\n|stages:\n"
 )
 
 
 def _plain(text: str) -> Lock | None:
-    """None when a line has another shape, such as a command folded over two lines."""
+    """None when some part has another shape, such as a command folded over two lines."""
     lock: Lock = {}
-    stage: Locked | None = None
-    side: dict[str, Entry] = {}
-    path, md5 = "", ""
-    match = _LINE.fullmatch
-    for line in text.splitlines():
-        found = match(line)
-        if found is None:
+    stage = Locked("")
+    side = stage.deps
+    end = 0
+    for found in _PART.finditer(text):
+        if found.start() != end:
             return None
-        kind = found.lastgroup
-        if kind == "md5":
-            md5 = found["md5"]
-            side[path] = Entry(md5)
-        elif kind == "path":
-            path, md5 = found["path"], ""
-        elif kind == "size":
-            if not md5:
-                return None
-            side[path] = Entry(md5, int(found["size"]))
-        elif kind == "stage":
-            stage = lock[found["stage"]] = Locked("")
-        elif kind == "cmd" or kind == "side":
-            if stage is None:
-                return None
-            if kind == "cmd":
-                stage.cmd = found["cmd"]
-            else:
-                side = stage.deps if found["side"] == "deps" else stage.outs
-    return lock
+        end = found.end()
+        path, md5, size, which, name, cmd = found.groups()
+        if path is not None:
+            side[path] = Entry(md5, int(size) if size else None)
+        elif which is not None:
+            side = stage.deps if which == "deps" else stage.outs
+        elif name is not None:
+            stage = lock[name] = Locked(cmd)
+            side = stage.deps
+    return lock if end == len(text) else None
 
 
 def _yaml(text: str, name: str) -> Lock:
