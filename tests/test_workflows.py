@@ -186,6 +186,7 @@ def test_names_of_files_are_no_commands(project, tools):
     found = smoke()
     assert found.returncode == 0, found.stderr
     assert tools.called() == [] and not Path("pwned").exists()
+    assert found.stdout == "", "such files are no experiments, so nothing is said of them"
 
 
 @pytest.mark.parametrize("broken", ["dvc", "python"])

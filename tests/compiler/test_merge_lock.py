@@ -74,6 +74,13 @@ def test_equal_changes_are_one():
     assert merge(lock(A1), lock(A2), lock(A2)).text == lock(A2)
 
 
+def test_inputs_that_both_sides_changed_leave_our_entry_and_the_stage_due():
+    """The card is in git, which shows the conflict; whichever is chosen, DVC holds the entry against it."""
+    other = stage("train-a", "oa3", card="ca3")
+    merged = merge(lock(A1), lock(A2), lock(other))
+    assert (merged.text, merged.conflicts, merged.due) == (lock(A2), [], ["train-a"])
+
+
 def test_removed_stages_stay_removed_unless_the_other_side_ran_them_again():
     assert merge(lock(A1, B1), lock(A1), lock(A1, B1)).text == lock(A1)
     assert merge(lock(A1, B1), lock(A1, B1), lock(B1)).text == lock(B1)

@@ -10,6 +10,8 @@ from compiler.compile import compile_all
 from compiler.inputs import Inputs
 from compiler.new import commands
 from compiler.pipeline import named
+from stages.publish.facts import Facts
+from stages.publish.prose import render_prose
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +57,13 @@ def test_every_block_of_the_template_is_commented():
     blocks = [block for block in text.split("\n\n") if not block.startswith(("model", "#"))]
     assert [block.split(":")[0] for block in blocks if "#" not in block] == []
     assert text.startswith("# yaml-language-server: $schema=../site/docs/reference/spec.schema.json\n")
+
+
+def test_the_interpretation_builds_before_there_is_any_number(home):
+    main(["new", "my-first"])
+    path = home / "specs/my-first.md"
+    page = str(render_prose(path.read_text(), path, Facts({})))
+    assert "<strong>Expected.</strong>" in page and "{{ shaped/evaluation.tests.pass_share/final | interval }}" in page
 
 
 @pytest.mark.parametrize("there", ["yaml", "md"])
