@@ -56,11 +56,11 @@ def newest(found: list[Entry]) -> list[tuple[PageSummary, ClaimLine, str]]:
 
 def home(text: str, found: list[Entry]) -> str:
     """The home page with the list in place of its marker, or at its end."""
-    made = render("home.html.j2", entries=found, newest=newest(found), words=WORDS, base="experiments/")
+    made = render("home.html.j2", entries=found, newest=newest(found), words=WORDS, base="experiments/", level=3)
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
 def overview(found: list[Entry]) -> str:
     """The page that lists all experiments."""
-    made = render("home.html.j2", entries=found, newest=[], words=WORDS, base="")
+    made = render("home.html.j2", entries=found, newest=[], words=WORDS, base="", level=2)
     return f"---\nhide:\n  - navigation\n  - toc\n---\n# Experiments\n\n{made}"

@@ -110,6 +110,14 @@
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target && target.matches("details.passport, details.record")) target.open = true;
   };
+  // What scrolls can be reached with the keyboard; the theme's search is a dialog without a name.
+  const reach = () => document.querySelectorAll(".scroll, .md-typeset__scrollwrap, .md-typeset pre > code").forEach((part) => {
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+  });
+  document.querySelectorAll(".md-search[role=dialog]").forEach((part) => part.setAttribute("aria-label", "Search"));
+  document.addEventListener("toggle", reach, true);
+  addEventListener("resize", reach);
+  addEventListener("load", reach);
   // How old data are depends on the reader's day, so no page holds it.
   document.querySelectorAll("time[data-age]").forEach((time) => {
     const days = Math.floor((Date.now() - Date.parse(time.dateTime)) / 86400000);
