@@ -17,6 +17,9 @@ from compiler.pipeline import named
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
 
+COMPUTED = {"data.sha256", "code_hash"}
+"""Hashes made by the compiler. They look like keys, and hiding them would hide what the card pins."""
+
 
 def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
     """The run of a name such as `shaped-s1` or `quickstart/shaped-s1`. Raises Rejected E330 when there is none, or more than one."""
@@ -87,7 +90,7 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
             )
         rows = selected
     width = min(48, max(len(name) for name in rows))
-    values = {name: _shown(value) for name, (value, _) in rows.items()}
+    values = {name: value if name in COMPUTED else _shown(value) for name, (value, _) in rows.items()}
     value_width = min(40, max(len(text) for text in values.values()))
     lines = []
     for name, (_, origin) in rows.items():

@@ -1,5 +1,6 @@
 """The `octavo` command: exit codes, what it imports, what it prints."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -102,6 +103,11 @@ def test_runs_that_left_the_spec_are_named_and_kept(work, spec, capsys):
 def test_explain_a_value(work, capsys):
     assert main(["explain", "shaped-s1", "train.learning_rate"]) == 0
     assert capsys.readouterr().out == "train.learning_rate  0.001  specs/example.yaml:16:18  (experiment)\n"
+
+
+def test_explain_shows_the_hashes_that_a_card_pins(work, capsys):
+    assert main(["explain", "shaped-s1", "data.sha256"]) == 0
+    assert hashlib.sha256((work / "data/train.jsonl").read_bytes()).hexdigest() in capsys.readouterr().out
 
 
 def test_explain_shows_what_a_profile_replaced(work, spec, capsys):
