@@ -59,15 +59,17 @@ def bubblewrap() -> str | None:
         return shutil.which("bwrap")
 
 
-def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int) -> list[str]:
+def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = ()) -> list[str]:
     """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
+
+    `also` are further absolute paths to show inside, read-only.
 
     Raises FileNotFoundError when there is no bwrap.
     """
     binary = bubblewrap()
     if binary is None:
         raise FileNotFoundError("bubblewrap is not installed")
-    runtime = _runtime()
+    runtime = _runtime(also)
     command = [binary, "--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     for path in runtime:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
@@ -82,10 +84,10 @@ def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int) -> li
     return [python(), "-I", "-S", "-B", launch.__file__, json.dumps(order)]
 
 
-def _runtime() -> list[str]:
+def _runtime(also: Sequence[str]) -> list[str]:
     """What Python needs: its libraries, its executable, the system's shared libraries. Each existing path once, no nested ones."""
     base = os.path.realpath(sys.base_prefix)
-    wanted = [*_LIBRARIES, os.path.join(base, "lib"), os.path.join(base, "lib64"), python(), "/etc/ld.so.cache"]
+    wanted = [*_LIBRARIES, os.path.join(base, "lib"), os.path.join(base, "lib64"), python(), "/etc/ld.so.cache", *also]
     found: list[str] = []
     for path in wanted:
         real = os.path.exists(path)

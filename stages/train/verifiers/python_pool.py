@@ -21,7 +21,8 @@ from stages.contracts.artifact import digest
 from stages.train.verifiers import sandbox
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.python_process import Answered, PythonZygote
+from stages.train.verifiers.python_process import PythonZygote
+from stages.train.verifiers.zygote_process import Answered
 
 MIB = 2**20
 CANARY_EVERY = 500

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from stages.contracts.plugin import GATES, kinds, load
 from stages.train.rewards.format import PATTERN_SECONDS
-from stages.train.verifiers import isolation, python_pool, python_zygote
+from stages.train.verifiers import isolation, ocaml_pool, python_pool, python_zygote
 
 PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(encoding="utf-8")
 
@@ -27,6 +27,8 @@ def rows(settings, prefix=""):
 def shown(default):
     if isinstance(default, BaseModel):
         return ", ".join(f"{name}: {value}" for name, value in default)
+    if isinstance(default, dict):
+        return ", ".join(f"{name}: {value}" for name, value in default.items())
     if isinstance(default, tuple):
         return str(list(default))
     return {None: "null", True: "true", False: "false"}.get(default, default) if not isinstance(default, float) else default
@@ -45,6 +47,7 @@ def test_numbers_on_the_page():
     assert f"more than {python_zygote.OUTPUT_BYTES // 2**20} MiB" in PAGE
     assert f"every {python_pool.CANARY_EVERY} jobs" in PAGE
     assert f"after {python_pool.RETIRE_AFTER} jobs" in PAGE
+    assert (ocaml_pool.CANARY_EVERY, ocaml_pool.RETIRE_AFTER) == (python_pool.CANARY_EVERY, python_pool.RETIRE_AFTER)
     assert f"uid {isolation.UID}" in PAGE
     for tier in isolation.TIERS:
         assert f"**`{tier}`**" in PAGE

@@ -11,7 +11,20 @@ from stages.train.rewards import constant, exact_match, format, random
 
 
 def test_kinds_of_gates():
-    assert kinds(GATES) == ["constant", "exact_match", "format", "http", "length", "python", "python_tests", "random"]
+    assert kinds(GATES) == [
+        "constant",
+        "exact_match",
+        "format",
+        "http",
+        "length",
+        "ocaml_compile",
+        "ocaml_structure",
+        "ocaml_tests",
+        "ocaml_types",
+        "python",
+        "python_tests",
+        "random",
+    ]
 
 
 @pytest.mark.parametrize("kind", kinds(GATES))

@@ -14,7 +14,8 @@ import pytest
 
 from stages.train.verifiers import python_pool, python_zygote
 from stages.train.verifiers.python_pool import Job, Pool, clean, read
-from stages.train.verifiers.python_process import Answered, PythonZygote
+from stages.train.verifiers.python_process import PythonZygote
+from stages.train.verifiers.zygote_process import Answered
 
 ROOT = Path(__file__).parents[4]
 MEMORY = 512 * 2**20

@@ -1,0 +1,72 @@
+"""Gate `ocaml_types`: how many items of the answer do not type check, counted item by item. The answer is not run.
+
+A syntax error is not a type error: text that does not parse has no types at all, and scores `syntax_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.plugin import Answer, Judgement
+
+MARKS = ("parses",)
+MIB = 2**20
+
+
+class Settings(Frozen):
+    """What is checked, and what a number of errors scores."""
+
+    by_errors: dict[int, float] = Field(
+        {0: 1.0, 1: 0.75, 2: 0.5, 3: 0.25}, description="Number of items with a type error -> score; a number that is not listed scores 0."
+    )
+    syntax_error: float = Field(0.0, ge=0, le=1, description="Score of an answer that does not parse; no more than any listed score.")
+    before: str | None = Field(None, description="Column with text that comes before the answer, such as the head of the function.")
+    timeout: float = Field(5.0, gt=0, le=600, description="CPU time for one answer.", json_schema_extra={"unit": "s"})
+    memory: int = Field(512 * MIB, ge=128 * MIB, description="Address space of the answer's process.", json_schema_extra={"unit": "B"})
+
+    @field_validator("by_errors")
+    @classmethod
+    def _falls(cls, by_errors: dict[int, float]) -> dict[int, float]:
+        scores = [by_errors[count] for count in sorted(by_errors)]
+        if 0 not in by_errors or min(by_errors) < 0:
+            raise ValueError("by_errors needs a score for 0 errors, and no number of errors is below 0")
+        if not all(0 <= score <= 1 for score in scores) or scores != sorted(scores, reverse=True):
+            raise ValueError("scores by_errors lie in 0..1 and do not rise with the number of errors")
+        return by_errors
+
+    @model_validator(mode="after")
+    def _garbage_pays_least(self) -> Settings:
+        if self.syntax_error > min(self.by_errors.values()):
+            raise ValueError("a syntax error must not score more than type errors do: text that is no OCaml would pay")
+        return self
+
+
+def tier() -> str:
+    """The sandbox that answers are checked in. Raises VerifierUnavailable."""
+    from stages.train.verifiers.ocaml_jobs import tier as checking_tier
+
+    return checking_tier()
+
+
+def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
+    """Pass without an error, else fail with the score of the number of errors; unknown for faults of the verifier."""
+    from stages.train.verifiers.ocaml_jobs import checked, unknown
+
+    found = checked(answers, settings.before, None, settings.timeout, settings.memory)
+    judgements = []
+    for one in found:
+        if one.outcome == "compiles" or (one.outcome == "errors" and one.errors == 0):
+            judgement = Judgement("pass", settings.by_errors[0], marks={"parses": True})
+        elif one.outcome == "errors":
+            items = "1 item" if one.errors == 1 else f"{one.errors} items"
+            score = settings.by_errors.get(one.errors, 0.0)
+            judgement = Judgement("fail", score, f"{items} with a type error; {one.reason}", {"parses": True})
+        elif one.outcome == "syntax":
+            judgement = Judgement("fail", settings.syntax_error, f"does not parse: {one.reason}", {"parses": False})
+        else:
+            judgement = unknown(one) or Judgement("fail", 0.0, one.reason, {"parses": False})
+        judgements.append(judgement)
+    return judgements
