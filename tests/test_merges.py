@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler.__main__ import main
 from stages.contracts.attempt import Ended, Started, read_attempts
 
 ROOT = Path(__file__).parents[1]
@@ -155,6 +156,30 @@ def test_without_the_driver_git_merges_lines(repository):
     git("checkout", "-q", "mine")
     said = git("merge", "--no-edit", "theirs", code=1)
     assert "CONFLICT (content): Merge conflict in dvc.lock" in said and "runs/one/dvc.lock" not in said
+
+
+def test_generated_files_are_never_resolved_by_hand(tmp_path, monkeypatch, environment):
+    """Both sides changed one setting: the spec is resolved, `octavo compile` does the rest."""
+    shutil.copytree(ROOT / "tests/compiler/project", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    spec = Path("specs/example.yaml")
+    text = spec.read_text()
+    git("init", "-q", "-b", "main")
+    assert main(["compile"]) == 0
+    commit("base")
+    for name, steps in (("mine", 24), ("theirs", 36)):
+        git("checkout", "-q", "-b", name, "main")
+        spec.write_text(text.replace("max_steps: 12", f"max_steps: {steps}"))
+        assert main(["compile"]) == 0
+        commit(name)
+    git("checkout", "-q", "mine")
+    said = git("merge", "--no-edit", "theirs", code=1)
+    assert "conflict in specs/example.yaml" in said and "conflict in runs/example/zero-s1/train.card.json" in said
+    git("checkout", "-q", "--theirs", "specs/example.yaml")
+    assert main(["compile"]) == 0
+    assert json.loads(Path("runs/example/zero-s1/train.card.json").read_text())["train"]["max_steps"] == 36
+    git("add", "-A")
+    assert git("diff", "--cached", "--stat", "theirs") == ""
 
 
 def test_ledgers_keep_the_attempts_of_both_sides(repository):
