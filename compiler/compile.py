@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler import emit, graph, rules
-from compiler.diagnostics import Rejected, errors, in_order
+from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
 from compiler.inputs import MODEL_SPECS, Inputs
@@ -37,6 +37,7 @@ class Project:
 
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     """One spec to cards. Raises Rejected with all errors of the file, warnings among them."""
+    Patience.left = Patience.MOST
     document = inputs.document(reference.path)
     found = experiment(document, reference.stem, reference.profile, inputs.document)
     expansion = expand(found)

@@ -68,13 +68,33 @@ def masked(text: str) -> str:
     return SECRET.sub(lambda match: "*" * len(match[0]), text)
 
 
+class Patience:
+    """How many words may still be compared with each other. Suggestions are for people, and nobody reads ten thousand of them."""
+
+    MOST = 25_000
+    left = MOST
+
+
 def nearest(word: str, known: Iterable[str], within: int = 2) -> str | None:
-    """The known word at the smallest edit distance (swaps count one), or None beyond `within`. Ties: first in order."""
+    """The known word at the smallest edit distance (swaps count one), or None beyond `within`. Ties: first in order.
+
+    None also once the patience for one spec is used up: a thousand misspelt names among a thousand would take minutes.
+    """
     best, best_distance = None, within + 1
     for candidate in known:
+        if Patience.left <= 0:
+            break
+        Patience.left -= 1
         if abs(len(candidate) - len(word)) < best_distance and (distance := _distance(word, candidate, best_distance)) < best_distance:
             best, best_distance = candidate, distance
     return best if best is None or best_distance < max(len(word), len(best)) else None
+
+
+def listed(words: Iterable[str], most: int = 30) -> str:
+    """Words for a sentence, and how many more there are."""
+    found = list(words)
+    more = f" and {len(found) - most:,} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more if found else "none"
 
 
 def _position(place: Place | None) -> tuple[str, int, int]:

@@ -14,10 +14,11 @@ from compiler.nodes import Node
 from compiler.parse import validated
 from compiler.rewards import Declared, Penalties, RewardUse, composed, declared_gates, penalty_cards, scores
 from compiler.spec import Adapter, Condition, TrainData
-from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.grpo import GrpoSettings
 
 M = TypeVar("M", bound=BaseModel)
+MAX_RUNS = 20_000
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,21 @@ def expand(of: Experiment) -> Expansion:
         if train and data and adapter and reward:
             setups.append(Setup(name, condition, node, *train, *data, *adapter, reward))
     seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
+    if len(setups) * len(seeds) > MAX_RUNS:
+        problems.append(_too_many(len(setups), len(seeds), of.node("seeds").key))
+        seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
     return Expansion(tuple(setups), runs, rewards, scores(of, rewards, problems), penalties, problems)
+
+
+def _too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
+    return Diagnostic(
+        "E354",
+        f"{conditions:,} conditions x {seeds:,} seeds = {conditions * seeds:,} runs, more than {MAX_RUNS:,}",
+        why="every run is a stage with a folder of its own; so many are a mistake",
+        fix="write fewer seeds or conditions, or several experiments",
+        place=place,
+    )
 
 
 class _Sections:

@@ -13,7 +13,7 @@ from compiler.nodes import Document, Node
 from compiler.parse import validated
 from compiler.secrets import secrets
 from compiler.shared import Read
-from compiler.spec import Spec
+from compiler.spec import MAX_PROFILES, Spec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.grpo import GrpoSettings
 
@@ -71,8 +71,10 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
 
 
 def profiles(document: Document, stem: str, read: Read) -> list[str]:
-    """Names of all profiles, inherited and shared ones among them. Raises Rejected for shared blocks and parents that cannot be used."""
-    return [name for name, _ in _items(member(document, stem, read).root.get("profiles"))]
+    """Names of all profiles, inherited and shared ones among them; none when there are too many, which the experiment itself says.
+    Raises Rejected for shared blocks and parents that cannot be used."""
+    names = [name for name, _ in _items(member(document, stem, read).root.get("profiles"))]
+    return names if len(names) <= MAX_PROFILES else []
 
 
 def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -> Experiment:

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.diagnostics import Rejected, nearest
+from compiler.diagnostics import Rejected, listed, nearest
 from compiler.layers import lowered, overlay
 from compiler.nodes import Document, Node
 from compiler.shared import OWN, Read, with_shared
 from compiler.spec import Bound
-from stages.contracts.diagnostic import Diagnostic, Note
+from stages.contracts.diagnostic import Diagnostic, Note, Place
 
 SPECS = Path("specs")
+MAX_CHANGES = 500
+MAX_PARTS = 20
 NOT_INHERITED = {*OWN} - {"question"}
 
 
@@ -79,7 +81,7 @@ def _parent_file(named: Node, child: str) -> Path:
             Diagnostic(
                 "E336",
                 f"no experiment `{named.value[:80]}` to be the parent" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a parent is a file specs/<experiment>.yaml, without a profile; known: {', '.join(known) or 'none'}",
+                why=f"a parent is a file specs/<experiment>.yaml, without a profile; known: {listed(known)}",
                 fix=f"write `parent: {meant}`" if meant else "ls specs",
                 place=named.place,
             )
@@ -90,16 +92,31 @@ def _parent_file(named: Node, child: str) -> Path:
 def _inherited(parent: Node, own: Node) -> Node:
     """The child's whole tree."""
     kept = {key: node for key, node in parent.value.items() if key not in NOT_INHERITED} if isinstance(parent.value, dict) else {}
+    if (count := sum(1 for _ in changes(own))) > MAX_CHANGES:
+        node = own.get("changes")
+        raise Rejected([_too_many(count, node.key if node else None)])
     root = Node(lowered(Node(kept, own.place), "parent").value, own.place, own.key, "parent")
     problems = []
     for path, node in changes(own):
         try:
-            root = _changed(root, _parts(path), node, path)
+            if len(parts := _parts(path)) > MAX_PARTS:
+                raise Rejected([_nowhere(path, "no setting lies so deep", "a dotted key is short", "write the key of a setting", node)])
+            root = _changed(root, parts, node, path)
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
     if problems:
         raise Rejected(problems)
     return overlay(root, own, "shared")
+
+
+def _too_many(count: int, place: Place | None) -> Diagnostic:
+    return Diagnostic(
+        "E205",
+        f"`changes` must have at most {MAX_CHANGES} entries, and has {count:,}",
+        why="a child with so many changes is another experiment",
+        fix="write it as an experiment without a parent",
+        place=place,
+    )
 
 
 def changes(root: Node) -> Iterator[tuple[str, Node]]:
@@ -184,12 +201,16 @@ def _nested(parts: list[str], over: Node) -> Node:
 def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
     known = [name for entry in node.value if isinstance(entry.value, dict) for name in entry.value]
     meant = nearest(parts[0], known)
-    return Diagnostic(
-        "E338",
-        f"`{path}` leads nowhere: no `{parts[0]}` in the parent's list" + (f", did you mean `{meant}`?" if meant else ""),
-        why="a part of a list is named only when it is a gate; other lists change as a whole"
-        + (f"; gates: {', '.join(known)}" if known else ""),
-        fix=f"write `{meant}`" if meant else "declare the whole list as the change",
-        place=over.key or over.place,
-        notes=(Note(node.place, "the parent's list"),),
+    return _nowhere(
+        path,
+        f"no `{parts[0]}` in the parent's list" + (f", did you mean `{meant}`?" if meant else ""),
+        "only a gate is a named part of a list; other lists change as a whole" + (f"; gates: {listed(known)}" if known else ""),
+        f"write `{meant}`" if meant else "declare the whole list as the change",
+        over,
+        Note(node.place, "the parent's list"),
     )
+
+
+def _nowhere(path: str, what: str, why: str, fix: str, over: Node, *notes: Note) -> Diagnostic:
+    shown = path if len(path) <= 80 else f"{path[:77]}..."
+    return Diagnostic("E338", f"`{shown}` leads nowhere: {what}", why=why, fix=fix, place=over.key or over.place, notes=notes)

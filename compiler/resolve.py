@@ -89,6 +89,7 @@ class _Resolver:
             RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
         )
         self.scores = tuple(use.card.name for use in expansion.scores)
+        self.examples: dict[tuple[str, str], tuple[ExampleCard, ...]] = {}
 
     def train(self, setup: Setup) -> TrainCard:
         return TrainCard(
@@ -280,11 +281,13 @@ class _Resolver:
         declared = setup.reward.declared
         if declared is None:
             return ()
-        rows = self.inputs.data(setup.data.path).rows
-        return tuple(
-            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
-            for example in self.spec.rewards[declared].examples
-        )
+        if (declared, setup.data.path) not in self.examples:  # many conditions may share a reward with many examples
+            rows = self.inputs.data(setup.data.path).rows
+            self.examples[declared, setup.data.path] = tuple(
+                ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
+                for example in self.spec.rewards[declared].examples
+            )
+        return self.examples[declared, setup.data.path]
 
     def _curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)

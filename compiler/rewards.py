@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compiler.conditions import Unreadable, condition
-from compiler.diagnostics import nearest
+from compiler.diagnostics import listed, nearest
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS, GateUse, gate_use, shorthand
 from compiler.nodes import Node
@@ -81,7 +81,7 @@ def composed(
     place = node.get("invert") or node
     if declared not in rewards:
         meant = nearest(declared, rewards)
-        known = ", ".join(rewards) or "none"
+        known = listed(rewards)
         problems.append(
             Diagnostic(
                 "E301",
@@ -180,8 +180,7 @@ def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagno
             f"the score `{name}` could be the gate of {' or '.join(f'`{reward}`' for reward in found)}, with different settings"
             if found
             else f"no gate `{name}` to score with" + (f", did you mean `{meant}`?" if meant else ""),
-            why="the shared evaluation scores every run with the same gates"
-            + ("" if found else f"; gates of this spec: {', '.join(known) or 'none'}"),
+            why="the shared evaluation scores every run with the same gates" + ("" if found else f"; gates of this spec: {listed(known)}"),
             fix=f"write the gate out: `- {name}: {{kind: ...}}`" if found or not meant else f"write `{meant}`",
             place=node.place,
         )

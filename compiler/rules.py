@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from compiler import rules_claims, rules_data, rules_family, rules_health, rules_names, rules_rewards, rules_training, rules_weights
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
@@ -20,6 +22,10 @@ RULES = (
 )
 
 
+MOST = 200
+"""Diagnostics of one rule: twenty are shown, and nobody repairs more before looking again."""
+
+
 def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> list[Diagnostic]:
     """What all rules say of one experiment. Setups that could not be built are left out: their errors are known already."""
-    return [found for rule in RULES for found in rule(of, expansion, inputs)]
+    return [found for rule in RULES for found in islice(rule(of, expansion, inputs), MOST)]

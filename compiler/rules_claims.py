@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from compiler.diagnostics import nearest
+from compiler.diagnostics import listed, nearest
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
@@ -37,7 +37,7 @@ def claims_name_what_exists(of: Experiment, expansion: Expansion, inputs: Inputs
             )
         sides = [setups[name] for name in _sides(claim) if name in setups]
         if not unknown and complete and len(sides) == len(_sides(claim)):
-            yield from _metric(of, claim, node, sides, scores)
+            yield from _metric(claim, node, sides, scores)
             yield from _comparable(claim, node, sides)
 
 
@@ -53,32 +53,33 @@ def _unknown_conditions(of: Experiment, claim: Claim, node: Node) -> Iterator[Di
             yield Diagnostic(
                 "E302",
                 f"no condition `{place.value}`" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a claim is about conditions of this spec: {', '.join(of.spec.conditions)}",
+                why=f"a claim is about conditions of this spec: {listed(of.spec.conditions)}",
                 fix=f"write `{meant or next(iter(of.spec.conditions))}`",
                 place=place.place,
             )
 
 
-def _metric(of: Experiment, claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> Iterator[Diagnostic]:
+def _metric(claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> Iterator[Diagnostic]:
     known = [*(f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES), *logged_by_all(sides)]
     if claim.metric in known:
         return
     meant = nearest(claim.metric, known)
     if claim.metric.startswith("evaluation."):
-        why = f"the evaluation scores {', '.join(scores)}" if scores else "this spec has no evaluation"
+        why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
     elif claim.metric == "kl":
         why = "kl is logged only when `beta` is above 0"
     elif len(sides) > 1 and claim.metric in {name for side in sides for name in logged_by_all([side])}:
         why = "only one of the two conditions logs it, so there is nothing to compare"
     else:
         why = "a claim on a metric that nothing produces can never be decided"
+    written = node.get("metric")
     example = meant or next((name for name in known if name.endswith("pass_share")), known[0])
     yield Diagnostic(
         "E305",
         f"nothing produces the metric `{claim.metric}`" + (f", did you mean `{meant}`?" if meant else ""),
         why=why,
         fix=f"write `{example}`",
-        place=of.node("claims", of.spec.claims.index(claim), "metric").place,
+        place=written.place if written else None,
     )
 
 

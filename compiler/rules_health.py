@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.diagnostics import nearest
+from compiler.diagnostics import listed, nearest
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.health_profiles import PROFILES
@@ -65,7 +65,7 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
             "E322",
             f"no run logs the metric `{name}`" + (f", did you mean `{meant}`?" if meant else ""),
             why="a health gate on a metric that does not exist can never be decided",
-            fix=f"write `{meant}`" if meant else f"known metrics: {', '.join(logged)}",
+            fix=f"write `{meant}`" if meant else f"known metrics: {listed(logged)}",
             place=node.key or node.place,
         )
         return

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from compiler.conditions import asked_gates, outcomes
-from compiler.diagnostics import nearest
+from compiler.diagnostics import listed, nearest
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.gates import GateUse
@@ -95,7 +95,7 @@ def _sum(weights: dict[str, float], place: Place | None, what: str) -> Iterator[
 
 
 def _phase_gates(weights: dict[str, float], names: list[str], node: Node) -> Iterator[Diagnostic]:
-    why = f"a phase replaces all weights, so it has one for each gate: {', '.join(names)}"
+    why = f"a phase replaces all weights, so it has one for each gate: {listed(names)}"
     for name in weights:
         if name not in names:
             meant = nearest(name, names)
@@ -111,7 +111,7 @@ def _phase_gates(weights: dict[str, float], names: list[str], node: Node) -> Ite
     if missing and set(weights) <= set(names):
         yield Diagnostic(
             "E347",
-            f"the phase has no weight for {', '.join(f'`{name}`' for name in missing)}",
+            f"the phase has no weight for {listed(f'`{name}`' for name in missing)}",
             why=why,
             fix=f"add `{missing[0]}: 0.0`",
             place=node.key,

@@ -11,6 +11,8 @@ from compiler.spec_part import Part
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 
+MAX_PROFILES = 100
+
 
 class Adapter(Part):
     """LoRA adapter; names are those of PEFT's LoraConfig."""
@@ -123,7 +125,7 @@ class Health(Part):
 
     profile: str = Field("grpo-default", description="Detectors with their thresholds, by name.")
     gates: dict[str, HealthRule] = Field(
-        {}, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}."
+        {}, max_length=200, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}."
     )
 
 
@@ -137,7 +139,9 @@ class Evaluation(Part):
     """The shared yardstick: same prompts, same scores, for every run and the untrained model."""
 
     every: Literal["end"] = Field("end", description="When: after training.")
-    scores: tuple[ScoreUse, ...] = Field(min_length=1, description="Names of gates of this spec's rewards, or gates of their own.")
+    scores: tuple[ScoreUse, ...] = Field(
+        max_length=100, min_length=1, description="Names of gates of this spec's rewards, or gates of their own."
+    )
     samples: int = Field(1, ge=1, le=1000, description="Completions per prompt.")
     temperature: float = Field(1.0, gt=0, le=10, description="Sampling temperature.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling mass.")
@@ -208,9 +212,11 @@ class Spec(Part):
 
     title: str = Field(min_length=1, max_length=300, description="Title of the page.")
     owner: str = Field("", max_length=100, description="Who answers for the experiment.")
-    tags: tuple[str, ...] = Field((), description="Words to find it by.")
+    tags: tuple[str, ...] = Field((), max_length=50, description="Words to find it by.")
     question: str = Field(min_length=1, max_length=5000, description="What the experiment is to decide.")
-    use: tuple[Slug, ...] = Field((), description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones.")
+    use: tuple[Slug, ...] = Field(
+        (), max_length=20, description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones."
+    )
     parent: str | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
     changes: dict[str, Any] = Field(
         {}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes. Any other one is an error."
@@ -219,15 +225,23 @@ class Spec(Part):
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")
     train: dict[str, Any] = Field(description="GRPO settings; names are those of TRL's GRPOConfig.")
-    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = Field(min_length=1, description="One run a condition and seed.")
-    rewards: dict[Slug, Reward] = Field({}, description="Rewards by name.")
-    conditions: dict[Slug, Condition] = Field(min_length=1, description="Conditions by name, in the order of tables and colours.")
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = Field(
+        min_length=1, max_length=10_000, description="One run a condition and seed."
+    )
+    rewards: dict[Slug, Reward] = Field({}, max_length=500, description="Rewards by name.")
+    conditions: dict[Slug, Condition] = Field(
+        max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
+    )
     preflight: Preflight = Field(default_factory=Preflight, description="Checks on the untrained model, before any training.")
     health: Health = Field(default_factory=Health, description="When a run counts.")
     evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
-    claims: tuple[Claim, ...] = Field((), description="What the experiment is to decide, with rules written before the data.")
+    claims: tuple[Claim, ...] = Field(
+        (), max_length=1_000, description="What the experiment is to decide, with rules written before the data."
+    )
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
-    profiles: dict[Slug, dict[str, Any]] = Field({}, description="Variants by name; each holds keys of the spec that differ.")
+    profiles: dict[Slug, dict[str, Any]] = Field(
+        {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."
+    )
 
 
 class ModelFile(Part):

@@ -104,14 +104,16 @@ class Reward(Part):
     combine: Literal["first_decides", "weighted"] = Field(
         "first_decides", description="first_decides: the first gate that decides ends the way. weighted: the sum of weight times score."
     )
-    gates: tuple[NamedGate, ...] = Field(min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
+    gates: tuple[NamedGate, ...] = Field(max_length=100, min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
     examples: tuple[Example, ...] = Field(
-        (), description="Completions with the reward they must get; run before training and by `octavo check --rewards`."
+        (), max_length=5000, description="Completions with the reward they must get; run before training and by `octavo check --rewards`."
     )
     penalties: tuple[NamedPenalty, ...] = Field(
-        (), description="What is taken off afterwards, in order, each `name: {when: ..., set: 0.0}`."
+        (), max_length=20, description="What is taken off afterwards, in order, each `name: {when: ..., set: 0.0}`."
     )
-    curriculum: tuple[Phase, ...] = Field((), description="For `combine: weighted`: other weights from a share of training on.")
+    curriculum: tuple[Phase, ...] = Field(
+        (), max_length=100, description="For `combine: weighted`: other weights from a share of training on."
+    )
     cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 

@@ -15,11 +15,27 @@ from compiler.pipeline import Reference
 from compiler.source import parse
 
 PATH = Path("specs/example.yaml")
-SPEC = (Path(__file__).parents[1] / "golden" / "small" / "spec.yaml").read_text(encoding="utf-8")
+GOLDEN = Path(__file__).parents[1] / "golden"
+SPEC = (GOLDEN / "small" / "spec.yaml").read_text(encoding="utf-8")
+WEIGHTED = (GOLDEN / "weighted" / "spec.yaml").read_text(encoding="utf-8")
+CHILD = """title: A child
+parent: other
+use: [block]
+changes:
+  train.learning_rate: 1.0e-4
+  rewards.shaped.gates.format.min_chars: 2
+  conditions.zero.train: {beta: 0.1}
+  health.gates.gate.tests.pass_share: {above: 0.1}
+hypothesis: It learns.
+owner: me
+profiles:
+  smoke: {train: {max_steps: 2}, seeds: [1]}
+"""
+BLOCK = "train: {top_p: 0.9}\nhealth: {gates: {steps: complete}}\ntags: [shared]\n"
 INPUTS = Inputs()
 TOKENS = ["null", "true", "-1", "0", "1e300", "99999999999", "[]", "{}", "''", "'../x'", "con", "*train", "~", "5%", "60s", "0.5"]
 TOKENS += ["constant", "python_tests", "format", "shaped", "tests", '"\\u202e"', "\u00e9", "[1, 1]", "-", "a b", "x: y"]
-TOKENS += ["{a: {b: c}}", "{invert: tests}", "{kind: format}"]
+TOKENS += ["{a: {b: c}}", "{invert: tests}", "{kind: format}", "other", "[block]", "weighted", "50%", "not (", "truncated or empty"]
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -52,11 +68,9 @@ def compile_text(text: str, profile: str | None) -> Experiment | None:
         return None
 
 
-@many
-@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
-def test_values_replaced_at_random(seed, profile):
-    rng = random.Random(seed)
-    lines = SPEC.split("\n")
+def with_values(text: str, rng: random.Random) -> str:
+    """Up to three values of a text replaced."""
+    lines = text.split("\n")
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(lines))
         parts = lines[at].split(": ")
@@ -64,7 +78,40 @@ def test_values_replaced_at_random(seed, profile):
             index = rng.randrange(1, len(parts))
             parts[index] = rng.choice(TOKENS) + (parts[index][-1] if parts[index][-1:] in "}]" else "")
             lines[at] = ": ".join(parts)
-    compile_text("\n".join(lines), profile)
+    return "\n".join(lines)
+
+
+@many
+@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]), st.sampled_from([SPEC, WEIGHTED]))
+def test_values_replaced_at_random(seed, profile, text):
+    compile_text(with_values(text, random.Random(seed)), profile)
+
+
+@many
+@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
+def test_families_with_values_replaced_at_random(seed, profile):
+    """A child, its parent or the block that both layers use: any of them may be broken."""
+    rng = random.Random(seed)
+    texts = {"specs/example.yaml": CHILD, "specs/other.yaml": WEIGHTED, "specs/_shared/block.yaml": BLOCK}
+    for _ in range(rng.randint(1, 2)):
+        file = rng.choice(list(texts))
+        texts[file] = with_values(texts[file], rng)
+    Path("specs/_shared").mkdir(exist_ok=True)
+    for file, text in texts.items():
+        Path(file).write_text(text, encoding="utf-8")
+        INPUTS.documents.pop(file, None)
+    compile_text(texts["specs/example.yaml"], profile)
+
+
+def test_the_family_of_the_fuzz_is_whole(folder):
+    Path("specs/_shared").mkdir()
+    Path("specs/other.yaml").write_text(WEIGHTED, encoding="utf-8")
+    Path("specs/_shared/block.yaml").write_text(
+        BLOCK.replace("train: {top_p: 0.9}\nhealth: {gates: {steps: complete}}\n", ""), encoding="utf-8"
+    )
+    for file in ("specs/other.yaml", "specs/_shared/block.yaml"):
+        INPUTS.documents.pop(file, None)
+    assert compile_text(CHILD, "smoke") is not None
 
 
 @many
