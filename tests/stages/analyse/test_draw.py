@@ -280,15 +280,31 @@ def test_a_line_goes_through_its_points() -> None:
     assert places == [pytest.approx(place) for place in ((0, 10), (5, 10), (9.9, -3), (14.9, -3.1))]
 
 
-def test_names_at_the_ends_of_lines_never_overlap(folder: ExperimentFolder) -> None:
-    """zero ends at 0, random at 0.5, shaped near 0.77, inverted near 0.85: a line's height apart, in the order of their ends."""
+def test_names_stand_at_the_ends_of_their_lines(folder: ExperimentFolder) -> None:
+    """zero ends at 0, random at 0.5, shaped near 0.77, inverted near 0.85."""
     drawn(folder)
     root = picture(folder, "curves-reward")
     places = {t.text: float(t.get("y", "")) for t in root.iter(f"{SVG}text") if t.text in ("shaped", "inverted", "random", "zero")}
-    assert len(places) == 4
-    ordered = sorted(places.values())
-    assert all(after - before >= 15 - 0.1 for before, after in pairwise(ordered))
     assert sorted(places, key=lambda name: places[name]) == ["inverted", "shaped", "random", "zero"]
+
+
+def test_names_of_lines_that_end_together_do_not_overlap_nor_leave_the_picture(folder: ExperimentFolder) -> None:
+    """All lines begin at 0 and end at 10, or the other way round: all names share an edge."""
+    for run in runs():
+        ends = {"kl": {1: 0.0, **dict.fromkeys(range(2, 21), 10.0)}, "entropy": {1: 10.0, **dict.fromkeys(range(2, 21), 0.0)}}
+        write_run(folder.run(run.name), replace(run, cells=ends))
+    write_cards(folder, runs(), curves=("kl", "entropy"))
+    drawn(folder)
+    for metric in ("kl", "entropy"):
+        apart(picture(folder, f"curves-{metric}"))
+
+
+def apart(root: ElementTree.Element) -> None:
+    height = float(root.get("viewBox", "").split()[3])
+    places = [float(t.get("y", "")) for t in root.iter(f"{SVG}text") if t.text in ("shaped", "inverted", "random", "zero")]
+    assert len(places) == 4
+    assert all(after - before >= 15 - 0.1 for before, after in pairwise(sorted(places)))
+    assert min(places) > 0 and max(places) < height
 
 
 def test_a_title_is_words_with_the_key_beside(folder: ExperimentFolder) -> None:

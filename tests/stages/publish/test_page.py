@@ -85,7 +85,12 @@ def test_a_void_claim_shows_the_seeds_it_would_have_compared(project: Path) -> N
 
 
 def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
-    text = written(build(project))
+    folder = ExperimentFolder(build(project))
+    findings = read(Findings, folder.findings)
+    tiny = ("random-s1/reward/initial", "zero/reward/final", "inverted-s2/truncated/final")
+    changed = [found.model_copy(update={"value": 0.0052}) if found.id in tiny else found for found in findings.findings]
+    write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
+    text = written(folder.root)
     for section in ("## Conditions", "## Seeds"):
         table = text.split(section)[1].split("</table>")[0]
         rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr") if "<td" in row and "because" not in row]
