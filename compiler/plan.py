@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.compile import Compiled, Project, compile_all, project
-from compiler.diagnostics import Rejected
+from compiler.diagnostics import Rejected, errors, sentence
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, live, named
 from compiler.plan_claims import claims_at_risk
@@ -55,6 +55,7 @@ class _Before:
     past: Past
     cache: Cache | None
     experiments: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
@@ -99,6 +100,7 @@ def _compared(compiled: list[Compiled], made: Project, before: _Before, base: st
         experiments=tuple(experiments),
         shared=tuple(stage for rest in stages.values() for stage in rest),
         removed_experiments=tuple(name for name in before.experiments if name not in kept),
+        notes=before.notes,
     )
 
 
@@ -185,14 +187,13 @@ def _commits(attempts: Mapping[str, list[Attempt]]) -> list[str]:
 
 
 def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
-    """Another revision, compiled in a folder of its own with its specs, data and stages. Raises Rejected when it does not compile."""
+    """Another revision, compiled in a folder of its own with its specs, data and stages. What does not compile is noted and left out."""
     extract(revision, folder)
     here = Path.cwd()
     _link_tracked(folder, here)
     with chdir(folder):
         inputs = _RevisionInputs()
-        references = list(_existing(names)) if names else live(inputs) if LIVE.is_file() else []
-        compiled = compile_all(references, inputs)
+        compiled, notes = _compiling(names, inputs)
         made = project(compiled, with_site=not names)
     files = Files(folder, {**made.files, **made.once})
     locks: dict[str, Lock] = {}
@@ -206,7 +207,29 @@ def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
             )
             for stage in pipeline.stages
         }
-    return _Before(locks, AtRevision(files), None, tuple(one.experiment.name for one in compiled))
+    return _Before(locks, AtRevision(files), None, tuple(one.experiment.name for one in compiled), tuple(notes))
+
+
+def _compiling(names: Sequence[str], inputs: Inputs) -> tuple[list[Compiled], list[str]]:
+    """The experiments that compile, and sentences about those that do not: an older spec need not fit today's language."""
+    compiled: list[Compiled] = []
+    notes: list[str] = []
+    try:
+        references = list(_existing(names)) if names else live(inputs) if LIVE.is_file() else []
+    except Rejected as rejected:
+        return [], [_unfit(LIVE.as_posix(), rejected)]
+    for reference in references:
+        try:
+            compiled += compile_all([reference], inputs)
+        except Rejected as rejected:
+            notes.append(_unfit(reference.name, rejected))
+    return compiled, notes
+
+
+def _unfit(name: str, rejected: Rejected) -> str:
+    first = errors(rejected.diagnostics)[0]
+    place = f"{first.place.file}:{first.place.line}: " if first.place else ""
+    return sentence(f"{name} of that revision does not compile, so all of it counts as new: {place}{first.code} {first.what}")
 
 
 def _existing(names: Sequence[str]) -> Iterator[Reference]:

@@ -21,6 +21,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9 ,;/()-]")
 def markdown(of: Plan) -> str:
     """The comment, at most LIMIT characters long. What does not fit is counted, not shown."""
     head = [MARKER, f"### octavo plan: {_safe(headline(of))}", "", *_table(of.experiments)]
+    head += [f"\nNote: {_safe(note[:500])}" for note in of.notes[:ROWS]]
     head += [f"\n{_code(name)} is no longer live; nothing runs it and nothing deletes it." for name in of.removed_experiments[:ROWS]]
     text = "\n".join(head) + "\n"
     sections = [(f"{one.name}: what runs, why, and which claims it touches", _experiment(one)) for one in of.experiments]

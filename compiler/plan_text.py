@@ -17,7 +17,7 @@ STATES = {
 
 def text(of: Plan) -> str:
     """All of it, counts first."""
-    lines = [headline(of)]
+    lines = [headline(of), *(f"note: {note}" for note in of.notes)]
     for one in of.experiments:
         lines += ["", f"{one.name}  ({one.spec})", *(f"  {line}" for line in counts(one)), *_stages(one.stages)]
         if one.claims:

@@ -83,6 +83,8 @@ class Plan(Artifact):
     shared: tuple[StagePlan, ...]
     """Stages of no experiment: base models, the site."""
     removed_experiments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be compared and why, in plain sentences."""
 
     @property
     def stages(self) -> tuple[StagePlan, ...]:

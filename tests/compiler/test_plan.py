@@ -187,6 +187,21 @@ def test_another_revision_without_the_spec(work):
     assert [one.name for one in planned("second", base="main").experiments] == ["second"]
 
 
+def test_another_revision_that_does_not_compile_is_noted(work):
+    edit(SPEC, "max_steps: 12", "max_stepz: 12")
+    commit(Path(), "broken")
+    edit(SPEC, "max_stepz: 12", "max_steps: 12")
+    found = planned(base="HEAD")
+    (note,) = found.notes
+    assert note.startswith("example of that revision does not compile, so all of it counts as new: specs/example.yaml:15: E20")
+    assert {stage.state for stage in found.experiments[0].stages} == {"runs"} and len(found.experiments[0].new_runs) == 6
+    assert note in text(found) and "Note: example of that revision" in markdown(found)
+    Path("specs/pipeline.yaml").write_text("example\n")
+    commit(Path(), "broken list")
+    Path("specs/pipeline.yaml").write_text("- example\n")
+    assert planned(base="HEAD").notes[0].startswith("specs/pipeline.yaml of that revision does not compile")
+
+
 @pytest.mark.parametrize("name", ["nonsense", "--output=x", "main:specs", "", "HEAD^{tree}"])
 def test_an_unknown_revision(work, name):
     with pytest.raises(Rejected, match="E391"):
