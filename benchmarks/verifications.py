@@ -1,9 +1,10 @@
-"""Verifications a second: the warm sandbox against one `python file` a candidate, in the same run on the same machine.
+"""Verifications a second: the warm sandbox against one subprocess a candidate, in the same run on the same machine.
 
     python benchmarks/verifications.py [jobs]
 
-Prints jobs a second of wall time and of CPU time for each tier that holds and for plain subprocesses (no isolation at all), and the
-ratio. Target: at least 120 jobs/s on a shared core. Absolute numbers mean nothing on another machine; ratios do.
+Prints, for Python tests, OCaml type checks and OCaml tests, jobs a second of wall time and of CPU time: for each tier that holds and for
+plain subprocesses (no isolation at all), and the ratio. Floors on two shared cores: 120, 100 and 30 jobs/s. Absolute numbers mean nothing
+on another machine; ratios do. OCaml is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.train.verifiers import isolation, sandbox
+from stages.train.verifiers import isolation, ocaml_build, ocaml_pool, sandbox
 from stages.train.verifiers.python_pool import Job, Pool
 
 CODE = '''
@@ -85,17 +87,63 @@ def subprocesses(jobs: int) -> float:
     return 0.0
 
 
-def main() -> None:
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    plain = measured(lambda: subprocesses(max(jobs // 10, 20)), max(jobs // 10, 20))
-    print(f"{'python file, no isolation':28} {plain[0]:7.0f} jobs/s wall {plain[1]:7.0f} jobs/s CPU")
+OCAML = """
+(* Largest altitude on the way; job {number}. *)
+let f gain =
+  let rec go best here = function
+    | [] -> best
+    | step :: rest -> go (max best (here + step)) (here + step) rest
+  in
+  go 0 0 gain
+"""
+OCAML_TESTS = "let () = assert (f [-5; 1; 5; 0; -7] = 1); assert (f [-4; -3; 2] = 0); assert (f [] = 0); assert (f [1; 2; 3] = 6)"
+
+
+def ocaml_sandboxed(tier: isolation.Tier, jobs: int, tests: str) -> float:
+    """As `sandboxed`, for OCaml; without tests a type check."""
+    ocaml_build.program()  # built once a machine
+    pool, before = ocaml_pool.Pool(tier), cpu_seconds()
+    todo = [ocaml_pool.Job("", OCAML.replace("{number}", str(number)), tests, 2.0, 512 * 2**20) for number in range(jobs)]
+    for start in range(0, jobs, 64):
+        for one in pool.run(todo[start : start + 64]):
+            assert one.outcome == ("tested" if tests else "compiles") and all(one.cases), one
+    inside, mine = family_cpu_seconds(pool.pid or 0), cpu_seconds() - before
+    pool.close()
+    return inside - (cpu_seconds() - before - mine)
+
+
+def ocaml_subprocesses(jobs: int, tests: str) -> float:
+    """One compiler a candidate, and one run of its byte code where there are tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(jobs):
+            (Path(folder) / "answer.ml").write_text(OCAML.replace("{number}", str(number)) + tests)
+            how = ["-o", "answer"] if tests else ["-stop-after", "typing"]
+            subprocess.run(["ocamlc", *how, "answer.ml"], cwd=folder, check=True, timeout=60)
+            if tests:
+                subprocess.run(["./answer"], cwd=folder, check=True, timeout=60)
+    return 0.0
+
+
+def compared(what: str, naive: Callable[[int], float], warm: Callable[[isolation.Tier, int], float], jobs: int) -> None:
+    """Print the subprocesses of one kind of verification, then each tier."""
+    few = max(jobs // 10, 20)
+    plain = measured(lambda: naive(few), few)
+    print(f"{what + ', subprocess':32} {plain[0]:7.0f} jobs/s wall {plain[1]:7.0f} jobs/s CPU")
     for tier in isolation.TIERS:
         if sandbox.holes(tier):
-            print(f"{tier:28} does not hold here")
+            print(f"{what + ', ' + tier:32} does not hold here")
             continue
-        found = measured(lambda tier=tier: sandboxed(tier, jobs), jobs)  # type: ignore[misc]
+        found = measured(lambda tier=tier: warm(tier, jobs), jobs)  # type: ignore[misc]
         ratios = f"{found[0] / plain[0]:5.1f}x wall {found[1] / plain[1]:5.1f}x CPU"
-        print(f"{tier:28} {found[0]:7.0f} jobs/s wall {found[1]:7.0f} jobs/s CPU  {ratios}")
+        print(f"{what + ', ' + tier:32} {found[0]:7.0f} jobs/s wall {found[1]:7.0f} jobs/s CPU  {ratios}")
+
+
+def main() -> None:
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    compared("Python tests", subprocesses, sandboxed, jobs)
+    if shutil.which("ocamlc"):
+        compared("OCaml types", lambda n: ocaml_subprocesses(n, ""), lambda tier, n: ocaml_sandboxed(tier, n, ""), jobs)
+        compared("OCaml tests", lambda n: ocaml_subprocesses(n, OCAML_TESTS), lambda tier, n: ocaml_sandboxed(tier, n, OCAML_TESTS), jobs)
 
 
 if __name__ == "__main__":
