@@ -54,13 +54,33 @@ def newest(found: list[Entry]) -> list[tuple[PageSummary, ClaimLine, str]]:
     return lines[:_NEWEST]
 
 
+@dataclass(frozen=True)
+class Member:
+    """An experiment in the family tree, with those that change it."""
+
+    entry: Entry
+    children: tuple[Member, ...]
+
+
+def family(found: list[Entry]) -> tuple[Member, ...]:
+    """Trees of experiments with parents or children; an experiment whose parent has no page begins a tree. Profiles are left out."""
+    entries = {entry.summary.experiment: entry for entry in found if not entry.summary.profile}
+
+    def member(name: str) -> Member:
+        return Member(entries[name], tuple(member(child) for child in sorted(entries) if entries[child].summary.parent == name))
+
+    roots = [name for name in sorted(entries) if entries[name].summary.parent not in entries]
+    trees = [member(name) for name in roots]
+    return tuple(tree for tree in trees if tree.children or tree.entry.summary.parent)
+
+
 def home(text: str, found: list[Entry]) -> str:
     """The home page with the list in place of its marker, or at its end."""
-    made = render("home.html.j2", entries=found, newest=newest(found), words=WORDS, base="experiments/", level=3)
+    made = render("home.html.j2", entries=found, newest=newest(found), family=family(found), words=WORDS, base="experiments/", level=3)
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
 def overview(found: list[Entry]) -> str:
     """The page that lists all experiments."""
-    made = render("home.html.j2", entries=found, newest=[], words=WORDS, base="", level=2)
+    made = render("home.html.j2", entries=found, newest=[], family=(), words=WORDS, base="", level=2)
     return f"---\nhide:\n  - navigation\n  - toc\n---\n# Experiments\n\n{made}"

@@ -48,6 +48,10 @@ class PageSummary(Artifact):
     warnings: int
     data_until: str | None
     """When the newest attempt ended, UTC."""
+    parent: str | None = None
+    """Experiment that this one changes."""
+    changes: tuple[str, ...] = ()
+    """Keys in which it differs from its parent."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,8 @@ def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], war
         finished=sum(run.state == "finished" for run in experiment.runs),
         warnings=warnings,
         data_until=data_until(experiment),
+        parent=card.parent,
+        changes=tuple(change.key for change in card.changes),
     )
 
 

@@ -1,0 +1,59 @@
+import html
+import re
+from pathlib import Path
+
+from example_experiment import build, copy_site
+
+from stages.contracts.artifact import read, write
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import ChangeWords, PageCard
+from stages.publish.home import Member, entries, family
+from stages.publish.page import page
+from stages.publish.site import site
+
+
+def child(project: Path, name: str, parent: str, *changes: ChangeWords) -> Path:
+    """An experiment with a parent, and its page."""
+    folder = ExperimentFolder(build(project, name=name))
+    card = read(PageCard, folder.page_card)
+    words = {"parent": parent, "changes": changes, "hypothesis": "A smaller `learning_rate` drifts less."}
+    write(folder.page_card, card.model_copy(update=words))
+    page(folder.root)
+    return folder.page
+
+
+def text_of(markup: str) -> str:
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup)))
+
+
+def test_a_page_names_its_parent_and_the_whole_difference(project: Path) -> None:
+    change = ChangeWords(key="train.learning_rate", before="1e-3", after="1e-4 <b>|")
+    made = (child(project, "slower", "quickstart", change) / "index.md").read_text(encoding="utf-8")
+    assert "A change of the experiment quickstart : A smaller learning_rate drifts less." in text_of(made)
+    assert "train.learning_rate 1e-3 1e-4 <b>| " in text_of(made) and "<b>|" not in made
+    page(build(project))
+    assert "A change of the experiment" not in (project / "runs/quickstart/page/index.md").read_text(encoding="utf-8")
+
+
+def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
+    copy_site(project)
+    page(build(project))
+    child(project, "slower", "quickstart", ChangeWords(key="train.learning_rate", before="1e-3", after="1e-4"))
+    child(project, "slowest", "slower", ChangeWords(key="train.max_steps", before="60", after="120"))
+    child(project, "orphan", "elsewhere")
+    page(build(project, name="quickstart@smoke", profile="smoke"))
+
+    def names(members: tuple[Member, ...]) -> list[object]:
+        return [(member.entry.summary.experiment, names(member.children)) for member in members]
+
+    found = entries(sorted(Path("runs").glob("*/page")))
+    assert names(family(found)) == [("orphan", []), ("quickstart", [("slower", [("slowest", [])])])]
+    site(Path("runs"))
+    tree = (project / "build/site/index.html").read_text(encoding="utf-8").split('id="family"')[1].split("</div>")[0]
+    assert "slower changes quickstart in train.learning_rate Of four declared claims" in text_of(tree)
+    assert 'href="experiments/slowest/index.html"' in tree
+
+
+def test_experiments_without_relatives_are_no_family(project: Path) -> None:
+    page(build(project))
+    assert family(entries([Path("runs/quickstart/page")])) == ()
