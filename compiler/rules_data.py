@@ -144,4 +144,35 @@ def _context(setup: Setup, data: DataFile, limit: int, made: bool) -> Iterator[D
         )
 
 
-RULES = (data_is_there, base_model_is_there)
+def evaluation_is_held_out(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """W310 when evaluation prompts are trained on."""
+    evaluation = of.spec.data.evaluation
+    if evaluation is None or of.spec.evaluation is None:
+        return
+    seen: set[str] = set()
+    for setup in expansion.setups:
+        try:
+            held_out = _prompts(inputs.data(evaluation.path), evaluation.prompt, evaluation.rows)
+            if setup.data.path in seen:
+                continue
+            trained = set(_prompts(inputs.data(setup.data.path), setup.data.prompt, setup.data.rows))
+        except Fault:
+            continue
+        seen.add(setup.data.path)
+        both = [prompt for prompt in held_out if prompt in trained]
+        if both:
+            yield Diagnostic(
+                "W310",
+                f"{len(both)} of {len(held_out)} evaluation prompts are also in `{setup.data.path}`",
+                why="a policy can learn those answers by heart, so its score says less about prompts that it has not seen",
+                fix="take them out of one of the two files",
+                place=of.node("data", "evaluation", "path").place,
+                severity="warning",
+            )
+
+
+def _prompts(data: DataFile, key: str, rows: int | None) -> list[str]:
+    return [text for row in list(data.rows.values())[:rows] if isinstance(text := row.get(key), str)]
+
+
+RULES = (data_is_there, base_model_is_there, evaluation_is_held_out)

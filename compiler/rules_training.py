@@ -72,4 +72,45 @@ def save_steps_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs)
             )
 
 
-RULES = (groups_are_whole, save_steps_are_reached)
+def warm_up_is_used_and_ends(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
+    for setup in expansion.setups:
+        train, written = setup.train, setup.train_node.get("warmup_steps")
+        if written is None or train.warmup_steps == 0:
+            continue
+        if train.lr_scheduler_type == "constant":
+            schedule = setup.train_node.get("lr_scheduler_type")
+            yield Diagnostic(
+                "E355",
+                f"`warmup_steps: {train.warmup_steps}` means nothing with the schedule `constant`",
+                why="transformers ignores the warm-up of this schedule in silence: the first step has the full learning rate",
+                fix="set `lr_scheduler_type: constant_with_warmup`, or delete `warmup_steps`",
+                place=written.place,
+                notes=(Note(schedule.place if schedule else None, f"the schedule{'' if schedule else ', a default'}"),),
+            )
+        elif train.warmup_steps >= train.max_steps and of.profile is None:
+            yield Diagnostic(
+                "E356",
+                f"a warm-up of {train.warmup_steps} steps in a training of {train.max_steps}",
+                why="the learning rate that the spec names would never be reached",
+                fix=f"set `warmup_steps: {train.max_steps // 10}`",
+                place=written.place,
+            )
+
+
+def null_controls_have_no_signal(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E357: a null control that is rewarded for something is a treatment under another name."""
+    for setup in expansion.setups:
+        if setup.condition.role == "null_control" and any(gate.card.kind != "constant" for gate in setup.reward.gates):
+            role = setup.node.get("role")
+            yield Diagnostic(
+                "E357",
+                f"the null control `{setup.name}` is rewarded by {setup.reward.name}",
+                why="a null control is trained without a signal; its movement is the noise floor of every contrast",
+                fix="reward: {constant: 0.0}, or role: control",
+                place=setup.reward.node.place,
+                notes=(Note(role.place if role else None, "its role"),),
+            )
+
+
+RULES = (groups_are_whole, save_steps_are_reached, warm_up_is_used_and_ends, null_controls_have_no_signal)

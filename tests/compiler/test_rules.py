@@ -145,3 +145,52 @@ def test_secrets_wherever_they_stand(compiled, spec, value):
     assert "E318" in codes(compiled, spec.replace("tags: [example]", f"tags: [{value!r}]"))
     assert "E318" in codes(compiled, spec.replace("owner: octavo", f"{value!r}: x"))
     assert "E318" in codes(compiled, spec.replace("expect: 1.0}", f"expect: 1.0, because: {value!r}}}"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("warmup_steps: 0", []),
+        ("warmup_steps: 3", ["E355"]),
+        ("warmup_steps: 3\n  lr_scheduler_type: constant_with_warmup", []),
+        ("warmup_steps: 11\n  lr_scheduler_type: cosine", []),
+        ("warmup_steps: 12\n  lr_scheduler_type: cosine", ["E356"]),
+    ],
+)
+def test_warm_up(compiled, spec, keys, expected):
+    assert codes(compiled, spec.replace("  save_steps: 4", f"  {keys}\n  save_steps: 4")) == expected
+
+
+def test_a_profile_may_be_shorter_than_the_warm_up(compiled, spec):
+    text = spec.replace("  save_steps: 4", "  warmup_steps: 3\n  lr_scheduler_type: linear\n  save_steps: 4")
+    assert codes(compiled, text, "example@smoke") == []
+
+
+def test_transformers_still_ignores_the_warm_up_of_a_constant_schedule():
+    """Why E355 exists; when this fails, the rule is to go."""
+    import torch
+    from transformers import get_scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+    get_scheduler("constant", optimizer, num_warmup_steps=10, num_training_steps=20)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [("{constant: 0.5}", []), ("{random: uniform}", ["E357"]), ("shaped", ["E357"]), ("{invert: shaped}", ["E357"]), ("nothing", [])],
+)
+def test_null_controls_are_trained_without_a_signal(compiled, spec, reward, expected):
+    text = spec.replace("zero: {reward: {constant: 0.0}", f"zero: {{reward: {reward}")
+    text = text.replace("conditions:\n", "  nothing: {gates: [{same: {kind: constant, score: 0.5}}]}\n\nconditions:\n", 1)
+    found = [code for code in codes(compiled, text) if code not in ("W301", "W307")]
+    assert found == expected
+
+
+def test_evaluation_prompts_that_are_trained_on_are_counted(compiled, spec, work):
+    rows = (work / "data/heldout.jsonl").read_text().splitlines()
+    (work / "data/train.jsonl").write_text(
+        "\n".join([(work / "data/train.jsonl").read_text().strip(), rows[1].replace('"id": "', '"id": "z')])
+    )
+    found = compiled(spec).warnings
+    assert [(one.code, one.what) for one in found] == [("W310", "1 of 4 evaluation prompts are also in `data/train.jsonl`")]
