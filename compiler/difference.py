@@ -61,11 +61,11 @@ def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
 
 
 def _dumped(part: Any) -> Any:
-    return None if part is None else part.model_dump(mode="json")
+    return None if part is None else part.model_dump(mode="json", exclude_none=True)
 
 
 def _reward(of: Experiment, name: str, reward: Reward) -> dict[str, Any]:
-    found = reward.model_dump(mode="json", by_alias=True, exclude={"gates", "examples"})
+    found = reward.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"gates", "examples"})
     order: list[str] = []
     for index in range(len(reward.gates)):
         entry = of.node("rewards", name, "gates", index)

@@ -1,6 +1,7 @@
 """Shared blocks, parents and their changes: what ends up in the cards, and where it came from."""
 
 import json
+import random
 
 import pytest
 
@@ -213,3 +214,47 @@ def test_what_a_child_replaced_is_explained(child, work, capsys):
 def test_a_child_compiles_to_a_pipeline_of_its_own(child, work):
     files = project([child("train.learning_rate: 1.0e-4")], with_site=False).files
     assert "runs/child/dvc.yaml" in files and "from specs/child.yaml" in files["runs/child/dvc.yaml"]
+
+
+def test_lists_change_as_a_whole_and_are_shown_as_they_are_written(child):
+    page = child("rewards.shaped.penalties: [{runaway: {when: truncated, set: 0.0}}], seeds: [7, 8, 9]").cards.page
+    assert [(change.key, change.before, change.after) for change in page.changes] == [
+        ("seeds", "[1, 2, 3]", "[7, 8, 9]"),
+        ("rewards.shaped.penalties", "[]", "[{runaway: {when: truncated, set: 0}}]"),
+    ]
+
+
+KEYS = {
+    "train.learning_rate": "2e-4",
+    "train.beta": "0.25",
+    "seeds": "[7, 8, 9]",
+    "model.adapter.r": "4",
+    "evaluation.samples": "3",
+    "conditions.shaped.train.top_p": "0.5",
+    "rewards.shaped.gates.format.max_chars": "40",
+    "rewards.shaped.unknown.limit": "0.1",
+    "preflight.completions": "32",
+    "data.train.rows": "5",
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_page_tells_exactly_the_declared_changes(child, seed):
+    chosen = random.Random(seed).sample(sorted(KEYS), seed % len(KEYS) + 1)
+    page = child(", ".join(f"{key}: {KEYS[key]}" for key in chosen)).cards.page
+    assert sorted(change.key for change in page.changes) == sorted(chosen)
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_each_undeclared_difference_is_refused(child, key):
+    """The same settings, written beside the declared change instead of in it."""
+    text = KEYS[key]
+    for part in reversed(key.split(".")[1:]):
+        text = f"{{{part}: {text}}}"
+    if "gates" in key:
+        text = "{shaped: {gates: [{format: {kind: format, pattern: '[-+*()x0-9 ]+', on_fail: 0.0, max_chars: 40}}, {tests: "
+        text += "{kind: python_tests, answer: expression, arguments: [x], timeout: 1s}}]}}"
+    with pytest.raises(Rejected) as caught:
+        child("train.epsilon: 0.3", f"{key.split('.')[0]}: {text}\n")
+    found = [(one.code, one.what.split("`")[1], one.place.file) for one in caught.value.diagnostics if one.severity == "error"]
+    assert found == [("E339", key, "specs/child.yaml")]
