@@ -108,11 +108,9 @@ def _behind(experiment: ExperimentFiles, finding: Finding) -> tuple[Behind, ...]
 
 def _owner(experiment: ExperimentFiles, source: Source) -> tuple[str, str]:
     """(run or `other files`, the file's name within it)."""
-    for run in experiment.runs:
-        folder = f"{run.folder.root.as_posix()}/"
-        if source.path.startswith(folder):
-            return run.ref.name, source.path.removeprefix(folder)
-    return _NO_RUN, source.path
+    folder = f"{experiment.folder.root.as_posix()}/"
+    run, _, name = source.path.removeprefix(folder).partition("/")
+    return (run, name) if source.path.startswith(folder) and run in experiment.by_name else (_NO_RUN, source.path)
 
 
 def _anchor(run: str) -> str:
