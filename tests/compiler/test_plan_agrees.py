@@ -60,8 +60,8 @@ def by_hand() -> None:
     Path("runs/example/zero-s2/health.json").write_text("mine\n")
 
 
-def forget(path: str) -> Callable[[], None]:
-    """Delete what DVC's cache holds of a file, and the file."""
+def forget(path: str, keep: bool = False) -> Callable[[], None]:
+    """Delete what DVC's cache holds of a file, and the file unless it is kept."""
 
     def run() -> None:
         from compiler.plan_files import Files
@@ -69,7 +69,8 @@ def forget(path: str) -> Callable[[], None]:
         md5 = Files(Path(), {}).md5(path)
         assert md5
         Path(f".dvc/cache/files/md5/{md5[:2]}/{md5[2:]}").unlink()
-        delete(path)()
+        if not keep:
+            delete(path)()
 
     return run
 
@@ -130,6 +131,9 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "deleted output of training": (delete("runs/example/zero-s2/adapter"), set(), set()),
     "output edited by hand": (by_hand, set(), set()),
     "output deleted and gone from the cache": (forget("runs/example/zero-s2/history.parquet"), {"zero-s2"}, set()),
+    "output gone from the cache only": (forget("runs/example/zero-s2/history.parquet", keep=True), {"zero-s2"}, set()),
+    "deleted output without a run cache": (delete("runs/example/zero-s2/adapter", ".dvc/cache/runs"), set(), set()),
+    "command in the lock": (other("runs/example/dvc.lock", "stages.publish.page ", "stages.publish.pages "), set(), set()),
     "retry due": (retry, {"shaped-s1"}, set()),
     "lock lost": (no_lock, set(), set()),
     "profile instead": (lambda: Path("specs/pipeline.yaml").write_text("- example@smoke\n"), {"shaped-s1", "zero-s1"}, set()),
