@@ -5,30 +5,18 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
-import os
 import signal
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stages.train.verifiers import sandbox
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers import zygote_pool
+from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Tier
 from stages.train.verifiers.ocaml_process import OcamlZygote, Order
 from stages.train.verifiers.zygote_process import Answered
 
 MIB = 2**20
-CANARY_EVERY = 500
-"""Jobs between two checks that the zygote still tells good, bad and endless answers apart."""
-RETIRE_AFTER = 5000
-ATTEMPTS = 2
-"""A job that the verifier failed runs once more."""
-STARTS = 3
-CACHED_JOBS = 8192
 _CPU_SLACK = 0.05
 """CPU seconds by which the accounting may exceed the limit."""
 
@@ -58,93 +46,28 @@ class Checked:
     """Whether to keep this for equal jobs: not for time-outs and unknown, which may end otherwise."""
 
 
-class Pool:
-    """The verifier of one process. Thread-safe: jobs run one after the other."""
+class Pool(zygote_pool.Pool[Job, Checked, OcamlZygote]):
+    """The OCaml verifier of one process."""
 
-    def __init__(self, tier: Tier | None = None) -> None:
-        self._tier, self._checked = tier, 0
-        self._zygote: OcamlZygote | None = None
-        self._kept: OrderedDict[Job, Checked] = OrderedDict()
-        self._lock = threading.Lock()
+    def start(self, tier: Tier) -> OcamlZygote:
+        return OcamlZygote(tier)
 
-    @property
-    def pid(self) -> int | None:
-        """Process whose end is the zygote's; None while there is none."""
-        return self._zygote.pid if self._zygote else None
+    def ask(self, zygote: OcamlZygote, job: Job) -> Checked:
+        return read(job, *zygote.ask(job, job.wall_seconds))
 
-    def run(self, jobs: Sequence[Job]) -> list[Checked]:
-        """One result a job, in order."""
-        with self._lock:
-            found: dict[Job, Checked] = {}
-            broken = ""
-            for job in jobs:
-                if job in found:
-                    continue
-                if job in self._kept:
-                    self._kept.move_to_end(job)
-                    found[job] = self._kept[job]
-                    continue
-                if not broken:
-                    try:
-                        found[job] = self._keep(job, self._one(job))
-                        continue
-                    except VerifierUnavailable as error:
-                        broken = error.what
-                    except VerifierFault as error:
-                        broken = str(error)
-                found[job] = _unknown(broken)
-            return [found[job] for job in jobs]
+    def check(self, zygote: OcamlZygote) -> None:
+        for job, right in _CANARIES:
+            checked = self.ask(zygote, job)
+            if checked != right:
+                raise VerifierFault(f"a known answer came back as {checked.outcome} {checked.reason}")
+        if self.ask(zygote, _ILL).errors != 2:
+            raise VerifierFault("two type errors were not counted as two")
+        checked = self.ask(zygote, _LOOP)
+        if not checked.reason.startswith("timeout"):
+            raise VerifierFault(f"an endless loop came back as {checked.outcome} {checked.reason}")
 
-    def close(self) -> None:
-        """End the zygote; the next job starts another."""
-        if self._zygote:
-            self._zygote.close()
-            self._zygote = None
-
-    def forget(self) -> None:
-        """In a fork of this process: let go of the parent's zygote and of a lock that a vanished thread may hold."""
-        self._lock = threading.Lock()
-        self.close()
-
-    def _one(self, job: Job) -> Checked:
-        """Run a job, again when the verifier failed it. Raises when no zygote starts."""
-        reason = ""
-        for _ in range(ATTEMPTS):
-            zygote = self._ready()
-            try:
-                checked = read(job, *zygote.ask(job, job.wall_seconds))
-            except VerifierFault as fault:
-                self._zygote, reason = None, str(fault)
-                continue
-            if checked.outcome != "unknown":
-                return checked
-            reason = checked.reason
+    def unknown(self, reason: str) -> Checked:
         return _unknown(reason)
-
-    def _ready(self) -> OcamlZygote:
-        """A zygote that is young and has passed its canaries. Raises VerifierFault after STARTS failed starts."""
-        fault = VerifierFault("")
-        for _ in range(STARTS):
-            if self._zygote and (self._zygote.jobs >= RETIRE_AFTER or not self._zygote.alive):
-                self.close()
-            try:
-                if self._zygote is None:
-                    self._zygote, self._checked = OcamlZygote(self._tier or sandbox.tier()), -CANARY_EVERY
-                if self._zygote.jobs - self._checked >= CANARY_EVERY:
-                    _check(self._zygote)
-                    self._checked = self._zygote.jobs
-                return self._zygote
-            except VerifierFault as error:
-                fault = error
-                self.close()
-        raise fault
-
-    def _keep(self, job: Job, checked: Checked) -> Checked:
-        if checked.keep:
-            self._kept[job] = checked
-            while len(self._kept) > CACHED_JOBS:
-                self._kept.popitem(last=False)
-        return checked
 
 
 def read(job: Job, nonce: str, answered: Answered) -> Checked:
@@ -201,23 +124,9 @@ _ILL = replace(_GOOD, answer='let f x = x + "1"\nlet g = 1 ^ 2', tests="")
 _LOOP = replace(_GOOD, answer="let f x = while true do () done; x", cpu=0.05)
 
 
-def _check(zygote: OcamlZygote) -> None:
-    """Canaries. Raises VerifierFault when the zygote no longer tells right from wrong."""
-    for job, right in _CANARIES:
-        checked = read(job, *zygote.ask(job, job.wall_seconds))
-        if checked != right:
-            raise VerifierFault(f"a known answer came back as {checked.outcome} {checked.reason}")
-    if read(_ILL, *zygote.ask(_ILL, _ILL.wall_seconds)).errors != 2:
-        raise VerifierFault("two type errors were not counted as two")
-    checked = read(_LOOP, *zygote.ask(_LOOP, _LOOP.wall_seconds))
-    if not checked.reason.startswith("timeout"):
-        raise VerifierFault(f"an endless loop came back as {checked.outcome} {checked.reason}")
-
-
 @functools.cache
 def pool() -> Pool:
     """This process's pool. It starts its zygote at the first job, and ends it when the process ends."""
     one = Pool()
-    atexit.register(one.close)
-    os.register_at_fork(after_in_child=one.forget)
+    one.end_with_process()
     return one

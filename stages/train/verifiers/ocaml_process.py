@@ -29,7 +29,6 @@ class OcamlZygote(ZygoteProcess):
     """One running zygote. Raises VerifierFault when it does not start, VerifierUnavailable when there is no OCaml."""
 
     def __init__(self, tier: Tier) -> None:
-        self.jobs = 0
         program = str(ocaml_build.program())
         super().__init__(tier, [program], [program, ocaml_build.compiler()[2]])
         uid = isolation.uid_to_drop_to() if tier == "seccomp" else None

@@ -6,32 +6,19 @@ exits), or `unknown` (ours: no sandbox, a zygote that dies again and again, star
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
-import os
 import signal
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from stages.contracts.artifact import digest
-from stages.train.verifiers import sandbox
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers import zygote_pool
+from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Tier
 from stages.train.verifiers.python_process import PythonZygote
 from stages.train.verifiers.zygote_process import Answered
 
 MIB = 2**20
-CANARY_EVERY = 500
-"""Jobs between two checks that the zygote still tells good, bad and endless answers apart."""
-RETIRE_AFTER = 5000
-ATTEMPTS = 2
-"""A job that the verifier failed runs once more, alone."""
-STARTS = 3
-CACHED_JOBS = 4096
 CACHED_BYTES = 64 * 1024
 """Larger results are not kept."""
 _CPU_SLACK = 0.05
@@ -52,11 +39,6 @@ class Job:
     """For loading and all calls together."""
     memory: int
     """Bytes of address space."""
-
-    @functools.cached_property
-    def key(self) -> str:
-        """Hash of all that decides the result."""
-        return digest(json.dumps(asdict(self), sort_keys=True))
 
     @property
     def wall_seconds(self) -> float:
@@ -86,94 +68,34 @@ class Ran:
     """Whether to keep this for equal jobs: not for time-outs and `unknown`, which may end otherwise, nor for large results."""
 
 
-class Pool:
-    """The verifier of one process. Thread-safe: jobs run one after the other."""
+class Pool(zygote_pool.Pool[Job, Ran, PythonZygote]):
+    """The Python verifier of one process."""
 
-    def __init__(self, tier: Tier | None = None) -> None:
-        self._tier, self._checked = tier, 0
-        self._zygote: PythonZygote | None = None
-        self._kept: OrderedDict[str, Ran] = OrderedDict()
-        self._lock = threading.Lock()
+    def start(self, tier: Tier) -> PythonZygote:
+        return PythonZygote(tier)
 
-    @property
-    def pid(self) -> int | None:
-        """Process whose end is the zygote's; None while there is none."""
-        return self._zygote.pid if self._zygote else None
+    def ask(self, zygote: PythonZygote, job: Job) -> Ran:
+        order = {
+            "code": job.code,
+            "answer": job.answer,
+            "names": job.names,
+            "calls": job.calls,
+            "cpu": job.cpu_seconds,
+            "memory": job.memory,
+        }
+        return read(job, *zygote.ask(order, job.wall_seconds))
 
-    def run(self, jobs: Sequence[Job]) -> list[Ran]:
-        """One result a job, in order."""
-        with self._lock:
-            found: dict[str, Ran] = {}
-            broken = ""
-            for job in jobs:
-                if job.key in found:
-                    continue
-                kept = self._kept.get(job.key)
-                if kept is not None:
-                    self._kept.move_to_end(job.key)
-                elif broken:
-                    kept = Ran("unknown", reason=broken)
-                else:
-                    try:
-                        kept = self._keep(job, self._one(job))
-                    except VerifierUnavailable as error:
-                        broken = error.what
-                    except VerifierFault as error:
-                        broken = str(error)
-                    kept = kept or Ran("unknown", reason=broken)
-                found[job.key] = kept
-            return [found[job.key] for job in jobs]
+    def check(self, zygote: PythonZygote) -> None:
+        for canary, right in ((_GOOD, [3, 9]), (_BAD, [3, 4])):
+            ran = self.ask(zygote, canary)
+            if [value.value for value in ran.values] != [right]:
+                raise VerifierFault(f"a known answer came back as {ran.outcome} {ran.reason}")
+        ran = self.ask(zygote, _LOOP)
+        if not ran.reason.startswith("timeout"):
+            raise VerifierFault(f"an endless loop came back as {ran.outcome} {ran.reason}")
 
-    def close(self) -> None:
-        """End the zygote; the next job starts another."""
-        if self._zygote:
-            self._zygote.close()
-            self._zygote = None
-
-    def forget(self) -> None:
-        """In a fork of this process: let go of the parent's zygote and of a lock that a vanished thread may hold."""
-        self._lock = threading.Lock()
-        self.close()
-
-    def _one(self, job: Job) -> Ran:
-        """Run a job, again when the verifier failed it. Raises when no zygote starts."""
-        reason = ""
-        for _ in range(ATTEMPTS):
-            zygote = self._ready()
-            try:
-                ran = read(job, *_asked(zygote, job))
-            except VerifierFault as fault:
-                self._zygote, reason = None, str(fault)
-                continue
-            if ran.outcome != "unknown":
-                return ran
-            reason = ran.reason
+    def unknown(self, reason: str) -> Ran:
         return Ran("unknown", reason=reason)
-
-    def _ready(self) -> PythonZygote:
-        """A zygote that is young and has passed its canaries. Raises VerifierFault after STARTS failed starts."""
-        fault = VerifierFault("")
-        for _ in range(STARTS):
-            if self._zygote and (self._zygote.jobs >= RETIRE_AFTER or not self._zygote.alive):
-                self.close()
-            try:
-                if self._zygote is None:
-                    self._zygote, self._checked = PythonZygote(self._tier or sandbox.tier()), -CANARY_EVERY
-                if self._zygote.jobs - self._checked >= CANARY_EVERY:
-                    _check(self._zygote)
-                    self._checked = self._zygote.jobs
-                return self._zygote
-            except VerifierFault as error:
-                fault = error
-                self.close()
-        raise fault
-
-    def _keep(self, job: Job, ran: Ran) -> Ran:
-        if ran.keep:
-            self._kept[job.key] = ran
-            while len(self._kept) > CACHED_JOBS:
-                self._kept.popitem(last=False)
-        return ran
 
 
 def read(job: Job, nonce: str, answered: Answered) -> Ran:
@@ -222,31 +144,14 @@ def _value(kind: str, first: str, second: str = "") -> Value:
     return Value(False, error=clean(f"returned a {first}, which is not plain data"))
 
 
-def _asked(zygote: PythonZygote, job: Job) -> tuple[str, Answered]:
-    order = {"code": job.code, "answer": job.answer, "names": job.names, "calls": job.calls, "cpu": job.cpu_seconds, "memory": job.memory}
-    return zygote.ask(order, job.wall_seconds)
-
-
 _GOOD = Job("def f(x):\n    return [x, x * x]", "function", ("f",), "[[3]]", 1.0, 512 * MIB)
 _BAD = replace(_GOOD, code="def f(x):\n    return [x, x + 1]")
 _LOOP = replace(_GOOD, code="while True: pass", cpu_seconds=0.05)
-
-
-def _check(zygote: PythonZygote) -> None:
-    """Canaries. Raises VerifierFault when the zygote no longer tells right from wrong."""
-    for canary, right in ((_GOOD, [3, 9]), (_BAD, [3, 4])):
-        ran = read(canary, *_asked(zygote, canary))
-        if [value.value for value in ran.values] != [right]:
-            raise VerifierFault(f"a known answer came back as {ran.outcome} {ran.reason}")
-    ran = read(_LOOP, *_asked(zygote, _LOOP))
-    if not ran.reason.startswith("timeout"):
-        raise VerifierFault(f"an endless loop came back as {ran.outcome} {ran.reason}")
 
 
 @functools.cache
 def pool() -> Pool:
     """This process's pool. It starts its zygote at the first job, and ends it when the process ends."""
     one = Pool()
-    atexit.register(one.close)
-    os.register_at_fork(after_in_child=one.forget)
+    one.end_with_process()
     return one

@@ -25,7 +25,6 @@ class PythonZygote(ZygoteProcess):
     """One running zygote. Raises VerifierFault when it does not start."""
 
     def __init__(self, tier: Tier) -> None:
-        self.jobs = 0
         filters = {"zygote_filter": seccomp.zygote(), "candidate_filter": seccomp.candidate()}
         super().__init__(tier, isolation.python_command(_source()))
         try:

@@ -57,6 +57,9 @@ def _child_pid(info: int) -> int | None:
 class ZygoteProcess:
     """A running program inside a tier; `also` are files and folders that it needs there. Raises VerifierFault when it does not start."""
 
+    jobs = 0
+    """Jobs asked so far."""
+
     def __init__(self, tier: Tier, command: Sequence[str], also: Sequence[str] = ()) -> None:
         self.tier, self.owner = tier, os.getpid()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from stages.contracts.plugin import GATES, kinds, load
 from stages.train.rewards.format import PATTERN_SECONDS
-from stages.train.verifiers import isolation, ocaml_pool, python_pool, python_zygote
+from stages.train.verifiers import isolation, python_zygote, zygote_pool
 
 PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(encoding="utf-8")
 
@@ -45,9 +45,8 @@ def test_every_setting_is_on_the_page(kind):
 def test_numbers_on_the_page():
     assert f"after {PATTERN_SECONDS:g} s" in PAGE
     assert f"more than {python_zygote.OUTPUT_BYTES // 2**20} MiB" in PAGE
-    assert f"every {python_pool.CANARY_EVERY} jobs" in PAGE
-    assert f"after {python_pool.RETIRE_AFTER} jobs" in PAGE
-    assert (ocaml_pool.CANARY_EVERY, ocaml_pool.RETIRE_AFTER) == (python_pool.CANARY_EVERY, python_pool.RETIRE_AFTER)
+    assert f"every {zygote_pool.CANARY_EVERY} jobs" in PAGE
+    assert f"after {zygote_pool.RETIRE_AFTER} jobs" in PAGE
     assert f"uid {isolation.UID}" in PAGE
     for tier in isolation.TIERS:
         assert f"**`{tier}`**" in PAGE

@@ -9,7 +9,7 @@ from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.train.rewards.compose import check_examples, compose, sandbox
 from stages.train.rewards.python_tests import Settings, judge, same
-from stages.train.verifiers import python_pool
+from stages.train.verifiers import python_pool, zygote_pool
 from stages.train.verifiers.faults import VerifierUnavailable
 
 CREDIT = {"runs": 0.1, "share": 0.3, "all": 0.6}
@@ -207,7 +207,7 @@ def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
     def refuse():
         raise VerifierUnavailable("no sandbox holds", why="", fix="")
 
-    monkeypatch.setattr(python_pool.sandbox, "tier", refuse)
+    monkeypatch.setattr(zygote_pool.sandbox, "tier", refuse)
     monkeypatch.setattr(python_pool, "pool", python_pool.Pool)
     found = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
     assert found == [Judgement("unknown", None, "no sandbox holds")] * 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.verifiers import ocaml_build, ocaml_pool
+from stages.train.verifiers import ocaml_build, ocaml_pool, zygote_pool
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.ocaml_pool import Checked, Job, Pool, read
 from stages.train.verifiers.ocaml_process import OcamlZygote
@@ -110,7 +110,7 @@ def test_a_zygote_that_fails_its_canaries_gives_no_verdict(tier, monkeypatch):
 
 
 def test_retirement(tier, monkeypatch):
-    monkeypatch.setattr(ocaml_pool, "RETIRE_AFTER", 10)
+    monkeypatch.setattr(zygote_pool, "RETIRE_AFTER", 10)
     one = Pool(tier)
     try:
         pids = set()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.verifiers import python_pool, python_zygote
+from stages.train.verifiers import python_pool, python_zygote, zygote_pool
 from stages.train.verifiers.python_pool import Job, Pool, clean, read
 from stages.train.verifiers.python_process import PythonZygote
 from stages.train.verifiers.zygote_process import Answered
@@ -257,8 +257,8 @@ def test_canaries_catch_a_zygote_that_no_longer_knows(tier, monkeypatch):
 
 
 def test_canaries_come_again_and_zygotes_retire(tier, monkeypatch):
-    monkeypatch.setattr(python_pool, "CANARY_EVERY", 10)
-    monkeypatch.setattr(python_pool, "RETIRE_AFTER", 30)
+    monkeypatch.setattr(zygote_pool, "CANARY_EVERY", 10)
+    monkeypatch.setattr(zygote_pool, "RETIRE_AFTER", 30)
     pool, pids, jobs = Pool(tier), set(), 60
     for number in range(jobs):
         assert values(pool, expression(f"x + {number}", [1])) == [number + 1]
