@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import tempfile
 from pathlib import Path
@@ -109,8 +108,3 @@ def read(kind: type[A], path: Path) -> A:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "(top)"
         raise ArtifactError(path, f"{place}: {first['msg']}", why=f"{kind.SCHEMA} has closed, typed keys", fix="octavo compile") from None
-
-
-def finite(value: float | None) -> float | None:
-    """The value when it is a finite number, else None: what strict JSON can hold."""
-    return float(value) if value is not None and math.isfinite(value) else None
