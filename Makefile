@@ -60,8 +60,8 @@ serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000
 bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its baseline in the same run
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-data: $(VENV)/octavo.installed  ## write data/quickstart again (equal bytes)
-	@$(BIN)/python -m stages.train.corpus data/quickstart
+data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
+	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
 
 clean:  ## remove what is built; runs, ledgers and the DVC cache stay
 	@rm -rf build .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache

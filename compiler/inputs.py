@@ -20,6 +20,7 @@ from stages.contracts.artifact import digest, file_digest
 from stages.contracts.code_hash import code_hash
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
+from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
 
@@ -163,7 +164,7 @@ class Inputs:
             architecture=made.architecture,
             pretrain=made.pretrain,
             versions=self.versions(),
-            code_hash=self.code(["stages.train.sft"]),
+            code_hash=self.code(["stages.train.sft", f"{CORPORA}.{made.corpus.kind}"]),
         )
         path = ModelFolder(MODELS / name).model.as_posix()
         return BaseModel(path, card_id(card), made.architecture.max_position_embeddings, card)

@@ -1,4 +1,4 @@
-"""Plug-ins: one file a kind in `stages/train/rewards/` (gates) and `stages/analyse/detectors/` (detectors).
+"""Plug-ins: one file a kind in `stages/train/rewards/` (gates), `stages/analyse/detectors/` and `stages/train/corpora/`.
 
 The folder is the registry: a table of kinds would change the code hash of every old run. A gate module has a frozen
 `Settings` model (closed keys, every field described) and one function
@@ -9,6 +9,8 @@ which never raises for anything a completion holds. A gate whose judgements hold
 `Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
+
+What a corpus has stands in stages/train/corpus.py.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, Literal
 
 GATES = "stages.train.rewards"
 DETECTORS = "stages.analyse.detectors"
+CORPORA = "stages.train.corpora"
 _NOT_GATES = {"compose", "formula"}
 
 Status = Literal["pass", "fail", "unknown"]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.plugin import CORPORA, kinds
+
+
+def _known(kind: str) -> str:
+    if kind not in kinds(CORPORA):
+        raise ValueError(f"no corpus of kind `{kind}`: a kind is a file in stages/train/corpora/; known: {', '.join(kinds(CORPORA))}")
+    return kind
+
+
+def _named(schema: dict[str, Any]) -> None:
+    schema["enum"] = kinds(CORPORA)
 
 
 class CorpusSettings(Frozen):
     """A generated corpus of prompt and completion pairs."""
 
-    kind: Literal["expressions"] = Field("expressions", description="Phrases such as `double then add 3` with a Python expression in x.")
+    kind: Annotated[str, AfterValidator(_known), Field(json_schema_extra=_named)] = Field(
+        "expressions", description="Name of a file in stages/train/corpora/, such as `expressions` or `theorems`."
+    )
     rows: int = Field(ge=1, description="Pairs.")
     faulty: float = Field(
         ge=0, le=1, description="Share of pairs whose completion carries a plausible bug, so that RL has something to sharpen."

@@ -1,129 +1,37 @@
-"""The quickstart's task: a phrase such as `double then negate then add 3` becomes a Python expression in x.
+"""Corpora of base models: one file a kind in `stages/train/corpora/`; the folder is the registry, as for gates and detectors.
+
+A corpus module has two functions:
+
+    def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]     (prompt, completion) pairs to learn from
+    def prompt_sets() -> dict[str, list[dict[str, Any]]]                 rows of the prompt sets that ship with the repository, by name
 
 Prompts end in a newline: a prompt must end on a token boundary, else BPE merges across it and the model trains wrongly.
-`python -m stages.train.corpus data/quickstart` writes the prompt sets that ship with the repository.
+`python -m stages.train.corpus expressions data/quickstart` writes a corpus's prompt sets.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from stages.contracts.artifact import write_text
+from stages.contracts.plugin import CORPORA, load
 from stages.contracts.pretrain_card import CorpusSettings
-
-POINTS = (0, 1, 2, 3, 5, -4)
-"""The tests of a row are the values of its expression at these x."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    phrase: str
-    expression: Callable[[str, int], str]
-    value: Callable[[int, int], int]
-
-
-OPERATIONS = (
-    Operation("add {k}", lambda e, k: f"({e}+{k})", lambda x, k: x + k),
-    Operation("subtract {k}", lambda e, k: f"({e}-{k})", lambda x, k: x - k),
-    Operation("multiply by {k}", lambda e, k: f"({e}*{k})", lambda x, k: x * k),
-    Operation("double", lambda e, k: f"({e}*2)", lambda x, k: x * 2),
-    Operation("square", lambda e, k: f"({e}**2)", lambda x, k: x**2),
-    Operation("negate", lambda e, k: f"(-{e})", lambda x, k: -x),
-)
-
-
-@dataclass(frozen=True)
-class Problem:
-    prompt: str
-    answer: str
-    values: tuple[int, ...]
-    """Value of the right expression at each of POINTS."""
-
-    def row(self, name: str) -> dict[str, Any]:
-        """The problem as a row of a prompt set."""
-        tests = [{"arguments": [x], "expected": value} for x, value in zip(POINTS, self.values, strict=True)]
-        return {"id": name, "prompt": self.prompt, "answer": self.answer, "tests": tests}
-
-
-def problem(steps: list[tuple[Operation, int]]) -> Problem:
-    """The problem that applies the operations in order to x."""
-    expression, values = "x", list(POINTS)
-    for operation, k in steps:
-        expression = operation.expression(expression, k)
-        values = [operation.value(value, k) for value in values]
-    phrase = " then ".join(operation.phrase.format(k=k) for operation, k in steps)
-    return Problem(prompt=phrase + "\n", answer=expression[1:-1], values=tuple(values))
-
-
-def problems(seed: int) -> Iterator[Problem]:
-    """An endless stream of problems of one to three operations, with repeats."""
-    rng = random.Random(seed)
-    while True:
-        count = rng.choice([1, 2, 2, 3])
-        yield problem([(rng.choice(OPERATIONS), rng.randint(1, 9)) for _ in range(count)])
 
 
 def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """(prompt, completion) pairs of a corpus; a declared share of the completions carries a plausible bug."""
-    rng = random.Random(settings.seed + 1)
-    stream = problems(settings.seed)
-    for _ in range(settings.rows):
-        found = next(stream)
-        yield found.prompt, _with_bug(found.answer, rng) if rng.random() < settings.faulty else found.answer
+    """(prompt, completion) pairs of a corpus. Raises KeyError for a kind that no compiler writes."""
+    found: Iterator[tuple[str, str]] = load(CORPORA, settings.kind).pairs(settings)
+    return found
 
 
-def _with_bug(expression: str, rng: random.Random) -> str:
-    """A mistake people make: lost parentheses, another operator or digit, a syntax error, or only `x`."""
-    kind = rng.choice(["parentheses", "operator", "digit", "syntax", "lazy"])
-    if kind == "parentheses":
-        bare = expression.replace("(", "").replace(")", "")
-        if bare != expression:
-            return bare
-        kind = "operator"
-    if kind == "operator":
-        swapped = {"+": "-", "-": "+", "*": "+"}
-        places = [
-            i
-            for i, sign in enumerate(expression)
-            if sign in swapped and i > 0 and expression[i - 1] not in "(*" and expression[i : i + 2] != "**"
-        ]
-        return _replaced(expression, places, lambda sign: swapped[sign], rng)
-    if kind == "digit":
-        places = [i for i, sign in enumerate(expression) if sign.isdigit()]
-        return _replaced(expression, places, lambda _: str(rng.randint(1, 9)), rng)
-    if kind == "syntax":
-        return rng.choice([expression + ")", expression[:-1], "(" + expression, "=" + expression])
-    return "x"
-
-
-def _replaced(text: str, places: list[int], by: Callable[[str], str], rng: random.Random) -> str:
-    if not places:
-        return "x"
-    i = rng.choice(places)
-    return text[:i] + by(text[i]) + text[i + 1 :]
-
-
-def prompt_sets(train_rows: int = 1000, heldout_rows: int = 192) -> dict[str, list[dict[str, Any]]]:
-    """The quickstart's two prompt sets. No prompt occurs twice, in one of them or across both."""
-    example = problem([(OPERATIONS[3], 1), (OPERATIONS[0], 3)])
-    seen = {example.prompt}
-    fresh: list[Problem] = []
-    for found in problems(seed=5000):
-        if found.prompt not in seen:
-            seen.add(found.prompt)
-            fresh.append(found)
-        if len(fresh) == train_rows - 1 + heldout_rows:
-            break
-    train = [example.row("example-1"), *(p.row(f"train-{i:04d}") for i, p in enumerate(fresh[heldout_rows:], start=2))]
-    return {"train": train, "heldout": [p.row(f"heldout-{i:04d}") for i, p in enumerate(fresh[:heldout_rows], start=1)]}
+def write(kind: str, folder: Path) -> None:
+    """Write a corpus's prompt sets as `<name>.jsonl`, equal bytes every time."""
+    for name, rows in load(CORPORA, kind).prompt_sets().items():
+        write_text(folder / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
-    for name, rows in prompt_sets().items():
-        write_text(Path(sys.argv[1]) / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write(sys.argv[1], Path(sys.argv[2]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.layout import CHECKPOINTS, ModelFolder
+from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train.corpus import pairs
@@ -23,7 +24,7 @@ MODULE = "stages.train.sft"
 def pretrain(folder: Path) -> None:
     """Write `model/` (weights, configuration, tokenizer) and `history.parquet` of the pre-training."""
     made = ModelFolder(folder)
-    card = open_card(PretrainCard, made.card, [MODULE])
+    card = open_card(PretrainCard, made.card, [MODULE], lambda card: [f"{CORPORA}.{card.corpus.kind}"])
     identity = card_id(card)
     prepare("cpu")
     print(f"{card.name}: a base model from {card.corpus.rows} generated pairs, {card.pretrain.max_steps} steps", flush=True)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from stages.contracts.plugin import CORPORA, kinds, load
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpus import OPERATIONS, POINTS, pairs, problem, problems, prompt_sets
+from stages.train.corpora.expressions import OPERATIONS, POINTS, problem, problems, prompt_sets
+from stages.train.corpus import pairs
 
 DATA = Path(__file__).parents[3] / "data/quickstart"
 
@@ -40,3 +42,21 @@ def test_no_prompt_occurs_twice():
     prompts = [row["prompt"] for rows in sets.values() for row in rows]
     assert len(prompts) == len(set(prompts)) == 1192
     assert all(prompt.endswith("\n") for prompt in prompts)
+
+
+def test_a_corpus_is_a_file_and_an_unknown_kind_is_named():
+    with pytest.raises(ValueError, match="no corpus of kind `expresions`.*known: .*expressions"):
+        CorpusSettings(kind="expresions", rows=1, faulty=0.0, seed=1)
+    assert CorpusSettings.model_json_schema()["properties"]["kind"]["enum"] == kinds(CORPORA)
+
+
+@pytest.mark.parametrize("kind", kinds(CORPORA))
+def test_every_corpus_keeps_to_the_protocol(kind):
+    settings = CorpusSettings(kind=kind, rows=200, faulty=0.5, seed=3)
+    found = list(pairs(settings))
+    assert len(found) == 200 and found == list(pairs(settings))
+    assert all(prompt.endswith("\n") and prompt.strip() and completion.strip() for prompt, completion in found)
+    sets = load(CORPORA, kind).prompt_sets()
+    assert set(sets) == {"train", "heldout"}
+    ids = [row["id"] for rows in sets.values() for row in rows]
+    assert len(ids) == len(set(ids)) and all(row["prompt"].endswith("\n") for rows in sets.values() for row in rows)
