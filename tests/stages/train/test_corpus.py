@@ -45,7 +45,7 @@ def test_no_prompt_occurs_twice():
 
 
 def test_a_corpus_is_a_file_and_an_unknown_kind_is_named():
-    with pytest.raises(ValueError, match="no corpus of kind `expresions`.*known: .*expressions"):
+    with pytest.raises(ValueError, match=r"no corpus of kind `expresions`.*known: .*expressions"):
         CorpusSettings(kind="expresions", rows=1, faulty=0.0, seed=1)
     assert CorpusSettings.model_json_schema()["properties"]["kind"]["enum"] == kinds(CORPORA)
 
