@@ -12,9 +12,10 @@ from compiler.gates import GateUse
 from compiler.layers import overlay
 from compiler.nodes import Node
 from compiler.parse import validated
-from compiler.rewards import Declared, Penalties, RewardUse, composed, declared_gates, penalty_cards, scores
+from compiler.rewards import Declared, Penalties, RewardUse, combined_scores, composed, declared_gates, penalty_cards, scores
 from compiler.spec import Adapter, Condition, TrainData
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.evaluate_card import CombinedCard
 from stages.contracts.grpo import GrpoSettings
 
 M = TypeVar("M", bound=BaseModel)
@@ -60,6 +61,8 @@ class Expansion:
     """Gates of each declared reward."""
     scores: tuple[GateUse, ...]
     penalties: Penalties
+    combined: tuple[CombinedCard, ...] = ()
+    """Scores made of other scores."""
     problems: list[Diagnostic] = field(default_factory=list)
 
 
@@ -83,7 +86,9 @@ def expand(of: Experiment) -> Expansion:
         problems.append(_too_many(len(setups), len(seeds), of.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    return Expansion(tuple(setups), runs, rewards, scores(of, rewards, problems), penalties, problems)
+    scored = scores(of, rewards, problems)
+    combined = combined_scores(of, scored, problems)
+    return Expansion(tuple(setups), runs, rewards, scored, penalties, combined, problems)
 
 
 def _too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:

@@ -88,7 +88,7 @@ class _Resolver:
         self.runs = tuple(
             RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
         )
-        self.scores = tuple(use.card.name for use in expansion.scores)
+        self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
         self.examples: dict[tuple[str, str], tuple[ExampleCard, ...]] = {}
 
     def train(self, setup: Setup) -> TrainCard:
@@ -143,6 +143,7 @@ class _Resolver:
             model=self._model(None),
             data=DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows),
             scores=tuple(_score(use.card) for use in self.expansion.scores),
+            combined=self.expansion.combined,
             samples=evaluation.samples,
             temperature=evaluation.temperature,
             top_p=evaluation.top_p,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,10 +11,11 @@ from compiler.diagnostics import listed, nearest
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS, GateUse, gate_use, shorthand
 from compiler.nodes import Node
-from compiler.spec import Condition
+from compiler.spec import CombinedScore, Condition
 from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.reward_card import ExampleCard, PenaltyCard, PhaseCard, RewardCard
+from stages.contracts.evaluate_card import CombinedCard
+from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
@@ -121,14 +122,8 @@ def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems
     cards = []
     for index, entry in enumerate(reward.penalties):
         penalty_name, penalty = next(iter(entry.items()))
-        try:
-            when = condition(penalty.when, kinds)
-        except Unreadable as error:
-            node = of.node("rewards", name, "penalties", index, penalty_name, "when")
-            lines = of.document.lines if node.place.file == of.document.file else []
-            place = within(node.place, penalty.when, error.start, error.length, lines)
-            problems.append(Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place))
-        else:
+        node = of.node("rewards", name, "penalties", index, penalty_name, "when")
+        if when := _read(of, node, penalty.when, kinds, problems):
             cards.append(PenaltyCard(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
     return tuple(cards) if len(cards) == len(reward.penalties) else None
 
@@ -153,6 +148,8 @@ def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tup
     scores = []
     for index, score in enumerate(of.spec.evaluation.scores):
         node = of.node("evaluation", "scores", index)
+        if not isinstance(score, str) and isinstance(next(iter(score.values())), CombinedScore):
+            continue
         if isinstance(score, str):
             use = _named_score(
                 score, node, rewards, problems, complete=all(len(rewards[n]) == len(r.gates) for n, r in of.spec.rewards.items())
@@ -163,6 +160,33 @@ def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tup
         if use is not None:
             scores.append(use)
     return tuple(scores)
+
+
+def combined_scores(of: Experiment, uses: Sequence[GateUse], problems: list[Diagnostic]) -> tuple[CombinedCard, ...]:
+    """Scores made of other scores; with E350 or E351 for a condition that cannot be read."""
+    if of.spec.evaluation is None:
+        return ()
+    kinds = {use.card.name: use.card.kind for use in uses}
+    cards = []
+    for index, score in enumerate(of.spec.evaluation.scores):
+        if isinstance(score, str):
+            continue
+        name, combined = next(iter(score.items()))
+        if isinstance(combined, CombinedScore):
+            when = _read(of, of.node("evaluation", "scores", index, name, "when"), combined.when, kinds, problems)
+            cards += [CombinedCard(name=name, when=when)] if when else []
+    return tuple(cards)
+
+
+def _read(of: Experiment, node: Node, text: str, kinds: Mapping[str, str], problems: list[Diagnostic]) -> ConditionCard | None:
+    """The condition that a text says, or None with the reason among the problems."""
+    try:
+        return condition(text, kinds)
+    except Unreadable as error:
+        lines = of.document.lines if node.place.file == of.document.file else []
+        place = within(node.place, text, error.start, error.length, lines)
+        problems.append(Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place))
+        return None
 
 
 def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagnostic], complete: bool) -> GateUse | None:

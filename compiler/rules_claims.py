@@ -21,7 +21,7 @@ FEWEST_SEEDS = 3
 def claims_name_what_exists(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """Conditions and metrics."""
     setups = {setup.name: setup for setup in expansion.setups}
-    scores = [use.card.name for use in expansion.scores]
+    scores = [*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined)]
     complete = of.spec.evaluation is None or len(scores) == len(of.spec.evaluation.scores)
     for index, claim in enumerate(of.spec.claims):
         node = of.node("claims", index)

@@ -211,6 +211,23 @@ def penalties_can_apply(of: Experiment, expansion: Expansion, inputs: Inputs) ->
                 )
 
 
+def combined_scores_tell_apart(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E353: a score that every completion passes, or none, measures nothing."""
+    written = of.root.get("evaluation", "scores") if expansion.combined else None
+    places = {name: inner.get("when") for node in (written.value if written else ()) for name, inner in node.items()}
+    for combined in expansion.combined:
+        found = outcomes(combined.when)
+        when = places.get(combined.name)
+        if len(found) == 1:
+            yield Diagnostic(
+                "E353",
+                f"every completion {'passes' if True in found else 'fails'} the score `{combined.name}`",
+                why="whatever the other scores say, its condition is the same",
+                fix="correct the condition, or delete the score",
+                place=when.place if when else None,
+            )
+
+
 def gates_count(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """W309: verifying costs time, so a gate whose answer changes nothing deserves a second look."""
     for name, reward, uses in _declared(of, expansion):
@@ -237,5 +254,6 @@ RULES = (
     needed_gates_come_earlier,
     phases_begin_in_training,
     penalties_can_apply,
+    combined_scores_tell_apart,
     gates_count,
 )

@@ -31,7 +31,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "Reward.examples": [[{"completion": "(x*2)+3", "row": "example-1", "expect": 1.0, "because": "right"}]],
     "Reward.unknown": [{"limit": "5%"}],
     "Unknown.limit": ["5%", 0.05],
-    "Evaluation.scores": [["format", "tests"], [{"canonical": {"kind": "exact_match", "column": "answer"}}]],
+    "Evaluation.scores": [
+        ["format", "tests"],
+        [{"canonical": {"kind": "exact_match", "column": "answer"}}],
+        ["format", "verify", {"looks-right": {"when": "format.pass and not verify.pass"}}],
+    ],
     "Claim.id": ["shaped-teaches"],
     "Claim.says": ["Training on the unit-test reward raises the share of completions that pass all tests."],
     "Claim.metric": ["evaluation.tests.pass_share", "zero_signal_share", "reward"],

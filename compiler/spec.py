@@ -129,9 +129,25 @@ class Health(Part):
     )
 
 
+class CombinedScore(Part):
+    """A score made of the others: passes when the condition holds, fails when it does not, unknown while that hangs on an unknown."""
+
+    when: str = Field(
+        min_length=1, description="Words `truncated`, `empty`, `<score>.pass`, `<score>.fail`, `<score>.<mark>`, and, or, not."
+    )
+
+
+def _score_form(value: Any) -> str:
+    if isinstance(value, str):
+        return "(name)"
+    inner = next(iter(value.values()), None) if isinstance(value, dict) and len(value) == 1 else None
+    combined = isinstance(inner, CombinedScore) or (isinstance(inner, dict) and "when" in inner and "kind" not in inner)
+    return "(combined)" if combined else "(gate)"
+
+
 ScoreUse = Annotated[
-    Annotated[Slug, Tag("(name)")] | Annotated[NamedGate, Tag("(gate)")],
-    Discriminator(lambda value: "(name)" if isinstance(value, str) else "(gate)"),
+    Annotated[Slug, Tag("(name)")] | Annotated[NamedGate, Tag("(gate)")] | Annotated[dict[Slug, CombinedScore], Tag("(combined)")],
+    Discriminator(_score_form),
 ]
 
 
@@ -140,7 +156,9 @@ class Evaluation(Part):
 
     every: Literal["end"] = Field("end", description="When: after training.")
     scores: tuple[ScoreUse, ...] = Field(
-        max_length=100, min_length=1, description="Names of gates of this spec's rewards, or gates of their own."
+        max_length=100,
+        min_length=1,
+        description="Names of gates of this spec's rewards, gates of their own, or `name: {when: ...}` over the other scores.",
     )
     samples: int = Field(1, ge=1, le=1000, description="Completions per prompt.")
     temperature: float = Field(1.0, gt=0, le=10, description="Sampling temperature.")

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from stages.contracts.artifact import Artifact
+from pydantic import Field
+
+from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.model_card import DataCard, ModelCard
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward_card import ConditionCard, GateCard
+
+
+class CombinedCard(Frozen):
+    """A score made of others: pass when `when` holds over their judgements, fail when it does not, unknown when it hangs on an unknown."""
+
+    name: str
+    when: ConditionCard
 
 
 class EvaluateCard(Artifact):
@@ -19,6 +28,8 @@ class EvaluateCard(Artifact):
     model: ModelCard
     data: DataCard
     scores: tuple[GateCard, ...]
+    combined: tuple[CombinedCard, ...] = Field((), exclude_if=lambda combined: not combined)
+    """Scores made of `scores`; left out when there are none, so that older cards keep their bytes."""
     samples: int
     temperature: float
     top_p: float

@@ -9,6 +9,7 @@ seed costs one evaluation.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from stages.contracts.artifact import digest, dump, file_digest, read
 from stages.contracts.attempt import Outcome
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
-from stages.contracts.plugin import Answer
+from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.reward_card import ConditionCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import load_base, sample
 from stages.train.recorder import write_evaluation
+from stages.train.rewards.combine.penalties import holds
 from stages.train.rewards.compose import score_each
 from stages.train.scoring import gate_cells, gate_modules
 
@@ -42,7 +45,7 @@ def evaluate(folder: Path) -> None:
             outcome = read(Outcome, run.outcome)
             attempt = outcome.attempt
             if not outcome.finished:
-                write_evaluation(run.evaluation, [], [gate.name for gate in card.scores], card_id=card_id(card), attempt=attempt)
+                write_evaluation(run.evaluation, [], score_names(card), card_id=card_id(card), attempt=attempt)
                 print(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed", flush=True)
                 continue
         adapter = None if run == experiment.untrained else run.adapter
@@ -93,7 +96,8 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
     answers = [
         Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:{row['id']}:{number}") for row, number, found in flat
     ]
-    judgements, _ = score_each(card.scores, answers)
+    judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
+    judgements |= {one.name: combined_score(one.when, answers, judgements) for one in card.combined}
     table = [
         {
             "prompt_id": row["id"],
@@ -106,6 +110,23 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         for place, (row, number, found) in enumerate(flat)
     ]
     write_evaluation(run.evaluation, table, list(judgements), card_id=card_id(card), attempt=attempt)
+
+
+def score_names(card: EvaluateCard) -> list[str]:
+    """Columns of evaluation.parquet, in order."""
+    return [*(gate.name for gate in card.scores), *(combined.name for combined in card.combined)]
+
+
+def combined_score(when: ConditionCard, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
+    """A condition over the judgements of each answer, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
+    found: list[Judgement] = []
+    for place, answer in enumerate(answers):
+        held = holds(when, answer, {name: judged[place] for name, judged in judgements.items()})
+        if held is None:
+            found.append(Judgement(status="unknown", score=None, reason="a score it is made of is unknown"))
+        else:
+            found.append(Judgement(status="pass" if held else "fail", score=float(held)))
+    return found
 
 
 def _sampling_seed(card: EvaluateCard, run: RunFolder) -> int:

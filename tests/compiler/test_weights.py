@@ -117,3 +117,24 @@ def test_a_child_changes_a_weight_by_its_name(compiled, work):
 
     one = compile_all([named("child")], Inputs())[0]
     assert [gate.weight for gate in one.cards.train["shaped"].reward.gates] == [0.1, 0.9]
+
+
+def test_a_score_made_of_others_is_on_the_card_and_can_be_claimed(compiled):
+    text = SPEC.replace("scores: [tests]", "scores: [format, tests, {neat-and-wrong: {when: format.pass and not tests.pass}}]")
+    text = text.replace("metric: evaluation.tests.pass_share", "metric: evaluation.neat-and-wrong.pass_share")
+    cards = compiled(text).cards.single
+    evaluate = cards["analysis/evaluate.card.json"]
+    assert [(one.name, one.when.model_dump()) for one in evaluate.combined] == [
+        (
+            "neat-and-wrong",
+            {"all": ({"gate": "format", "status": "pass", "holds": True}, {"gate": "tests", "status": "pass", "holds": False})},
+        )
+    ]
+    assert [score.name for score in evaluate.scores] == ["format", "tests"]
+    conclude = cards["analysis/conclude.card.json"]
+    assert conclude.evaluation == ("format", "tests", "neat-and-wrong")
+    assert conclude.claims[0].metric == "evaluation.neat-and-wrong.pass_share"
+
+
+def test_a_score_made_of_others_may_not_take_a_name_twice(compiled):
+    assert codes(compiled, SPEC.replace("scores: [tests]", "scores: [tests, {tests: {when: truncated}}]")) == ["E319"]
