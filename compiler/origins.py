@@ -77,6 +77,8 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
             found[f"/reward/{key}/{index}"] = origin(source.get(key, index) if source else None)
     if reward.cap is not None:
         found["/reward/cap"] = origin(source.get("cap") if source else None)
+    if reward.scale is not None:
+        found["/reward/scale"] = origin(source.get("scale") if source else None)
     found["/device"] = origin(resources.get("gpus") if resources else None)
     found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
     return found

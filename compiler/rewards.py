@@ -15,7 +15,7 @@ from compiler.spec import CombinedScore, Condition
 from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluate_card import CombinedCard
-from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard
+from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
@@ -41,6 +41,7 @@ class RewardUse:
     penalties: tuple[PenaltyCard, ...] = ()
     curriculum: tuple[PhaseCard, ...] = ()
     cap: float | None = None
+    scale: ScaleCard | None = None
 
     def card(self, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
         """The reward as stages receive it."""
@@ -54,6 +55,7 @@ class RewardUse:
             penalties=self.penalties,
             curriculum=self.curriculum,
             cap=self.cap,
+            scale=self.scale,
         )
 
 
@@ -110,6 +112,7 @@ def composed(
         after,
         phases,
         reward.cap,
+        ScaleCard(low=reward.scale.low, high=reward.scale.high) if reward.scale else None,
     )
 
 

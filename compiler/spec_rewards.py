@@ -98,6 +98,24 @@ class Unknown(Part):
     )
 
 
+class Scale(Part):
+    """Another range for a reward, such as that of `2 - words/16`: its 0 becomes `low`, its 1 becomes `high`."""
+
+    low: float = Field(ge=-1000, le=1000, json_schema_extra={"unit": "reward"}, description="What the lowest reward becomes.")
+    high: float = Field(ge=-1000, le=1000, json_schema_extra={"unit": "reward"}, description="What the highest reward becomes.")
+
+    @model_validator(mode="after")
+    def _rises(self) -> Scale:
+        if self.low >= self.high:
+            raise fault(
+                "E220",
+                f"a scale rises, and {self.low:g} is not below {self.high:g}",
+                "turned round it would reward the worst; `{invert: name}` says that openly",
+                f"scale: {{low: {self.high:g}, high: {self.low:g}}}" if self.high < self.low else "scale: {low: -2, high: 2}",
+            )
+        return self
+
+
 class Reward(Part):
     """A reward: gates in order."""
 
@@ -115,6 +133,9 @@ class Reward(Part):
         (), max_length=100, description="For `combine: weighted`: other weights from a share of training on."
     )
     cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")
+    scale: Scale | None = Field(
+        None, description="Range of the reward for trainer, history and examples, after all else; not given: 0 to 1."
+    )
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 
 

@@ -130,15 +130,28 @@ class ExampleCard(_Grown):
     """Score it as a completion that met the length limit."""
 
 
+class ScaleCard(Frozen):
+    """The last step of a reward: r in 0..1 becomes low + r * (high - low)."""
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _rises(self) -> ScaleCard:
+        if not self.low < self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        return self
+
+
 class RewardCard(_Grown):
     """A composed reward. Reward of a completion is null when a gate that was needed did not know.
 
     first_decides: gates in order; the first one that decides ends the way.
     weighted: every gate that is reached judges; the reward is the sum of weight times score (partial credit counts). A gate is
-    needed when its weight is above 0, or when a needed gate `needs` it. Then penalties, then the cap, then the inversion.
+    needed when its weight is above 0, or when a needed gate `needs` it. Then penalties, then the cap, then the inversion, then the scale.
     """
 
-    LATER = frozenset({"penalties", "curriculum", "cap"})
+    LATER = frozenset({"penalties", "curriculum", "cap", "scale"})
 
     name: str
     combine: Literal["first_decides", "weighted"] = "first_decides"
@@ -146,7 +159,7 @@ class RewardCard(_Grown):
     invert: bool = False
     """1 - reward; null stays null."""
     examples: tuple[ExampleCard, ...] = ()
-    """Scored before any inversion, with the weights of the start of training."""
+    """Scored before any inversion, with the weights of the start of training, on the reward's scale."""
     unknown_limit: float = 0.05
     """Largest share of unknown completions in a step, 0..1; above it the attempt stops."""
     penalties: tuple[PenaltyCard, ...] = ()
@@ -155,6 +168,8 @@ class RewardCard(_Grown):
     """weighted only: phases in rising order of `from_share`. Unweighted gate scores are logged, so curves compare across phases."""
     cap: float | None = Field(None, ge=0, le=1)
     """No reward is above this (before the inversion)."""
+    scale: ScaleCard | None = None
+    """What trainer, history and examples see; null: the reward as it is."""
 
 
 AllCard.model_rebuild()

@@ -138,3 +138,10 @@ def test_a_score_made_of_others_is_on_the_card_and_can_be_claimed(compiled):
 
 def test_a_score_made_of_others_may_not_take_a_name_twice(compiled):
     assert codes(compiled, SPEC.replace("scores: [tests]", "scores: [tests, {tests: {when: truncated}}]")) == ["E319"]
+
+
+def test_a_scale_is_on_the_card_and_without_one_the_card_is_as_it_was(compiled):
+    scaled = compiled(SPEC.replace("    unknown: {limit: 5%}", "    scale: {low: -2, high: 2}\n    unknown: {limit: 5%}"))
+    scale = scaled.cards.train["shaped"].reward.scale
+    assert (scale.low, scale.high) == (-2.0, 2.0)
+    assert "scale" not in compiled(SPEC).cards.train["shaped"].reward.model_dump()

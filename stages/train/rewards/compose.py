@@ -74,7 +74,10 @@ class Composed:
             return None
         if self.card.cap is not None:
             reward = min(reward, self.card.cap)
-        return 1.0 - reward if self.card.invert else reward
+        if self.card.invert:
+            reward = 1.0 - reward
+        scale = self.card.scale
+        return reward if scale is None else scale.low + reward * (scale.high - scale.low)
 
 
 def compose(reward: RewardCard) -> Composed:

@@ -31,7 +31,9 @@ def shown(default):
         return ", ".join(f"{name}: {value}" for name, value in default.items())
     if isinstance(default, tuple):
         return str(list(default))
-    return {None: "null", True: "true", False: "false"}.get(default, default) if not isinstance(default, float) else default
+    if isinstance(default, bool):  # 1 == True, so a table by value would print a default of 1 line as `true`
+        return "true" if default else "false"
+    return "null" if default is None else default
 
 
 @pytest.mark.parametrize("kind", kinds(GATES))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, PhaseCard, RewardCard
+from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
 from stages.train.recorder import Journal
 from stages.train.rewards.combine.gate import Gate
 from stages.train.rewards.compose import Composed, check_examples, compose
@@ -78,6 +78,18 @@ def test_an_unknown_gate_of_no_weight_counts_only_where_others_need_it():
     before = reward({"free": (0.0, None), "middle": (0.0, "free"), "paid": (1.0, "middle")})
     assert scored(before, UNKNOWN, PASS, PASS).rewards == [None]
     assert scored(before, PASS, UNKNOWN, PASS).rewards == [None]
+
+
+def test_the_scale_comes_last_and_unknown_has_none():
+    """Seed 3's `2 - words/16`: the gate's score in 0..1 becomes the reward that was meant."""
+    length = GateCard(name="words", kind="length", settings={"formula": "2 - words/16", "low": -2.0, "high": 2.0})
+    short = RewardCard(name="short", gates=(length,), scale=ScaleCard(low=-2.0, high=2.0))
+    answers = [Answer("one", {}), Answer("w " * 16, {}), Answer("w " * 32, {}), Answer("", {})]
+    assert compose(short).score(answers).rewards == pytest.approx([2 - 1 / 16, 1.0, 0.0, 2.0])
+    inverted = short.model_copy(update={"invert": True})
+    assert compose(inverted).score(answers).rewards == pytest.approx([-(2 - 1 / 16), -1.0, 0.0, -2.0])
+    unknown = RewardCard(name="lost", gates=(GateCard(name="x", kind="exact_match", settings={"column": "none"}),), scale=short.scale)
+    assert compose(unknown).score(answers).rewards == [None] * 4
 
 
 def test_inversion_cap_and_penalty_in_order():
