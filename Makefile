@@ -62,6 +62,7 @@ bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its bas
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
+	@$(BIN)/python -m stages.train.corpus ocaml data/ocaml-tiny
 
 clean:  ## remove what is built; runs, ledgers and the DVC cache stay
 	@rm -rf build .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache
