@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from compiler import code_memo
 from compiler.compile import Compiled, compile_all, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
@@ -21,7 +22,7 @@ from stages.contracts.layout import RUNS
 
 def run(options: argparse.Namespace) -> int:
     """The command that `options` names; a rejected input is shown and gives 1."""
-    inputs = Inputs()
+    inputs, kept = Inputs(), code_memo.load()
     if not has_c_parser():
         print("note: ruamel.yaml.clib is not installed, so specs are read ten times slower: pip install ruamel.yaml.clib", file=sys.stderr)
     commands: dict[str, Callable[[argparse.Namespace, Inputs], int]] = {
@@ -34,7 +35,10 @@ def run(options: argparse.Namespace) -> int:
         "trace": trace,
     }
     try:
-        return commands[options.command](options, inputs)
+        code = commands[options.command](options, inputs)
+        if options.command == "compile" and not options.check:  # the others write nothing
+            code_memo.keep(kept)
+        return code
     except Rejected as rejected:
         show(rejected.diagnostics, inputs, rejected.sources)
         return 1
@@ -79,16 +83,10 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def plan(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what would run. 4 with --exit-code when something would train."""
-    import gc
-
     from compiler import plan as planning
     from compiler.plan_text import text
 
-    gc.disable()  # much is built and nothing thrown away: looking for garbage is a fifth of the time of a thousand runs
-    try:
-        found = planning.plan(options.specs, inputs, options.base)
-    finally:
-        gc.enable()
+    found = planning.plan(options.specs, inputs, options.base)
     if options.json:
         from compiler.canonical import text as json_text
 

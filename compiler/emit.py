@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os.path
 import re
+from bisect import bisect
 from collections.abc import Iterable
 
 from compiler.canonical import encoded, text
@@ -62,7 +64,7 @@ def _seeded(text: str, seed: int) -> str:
 
 def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> str:
     """Canonical text of the origins. Runs of a condition differ in `/seed` only, so the rest is written once a condition."""
-    sides = {name: (_pointers(found, before=True), _pointers(found, before=False)) for name, found in made.train_origins.items()}
+    sides = {name: _around_seed(found) for name, found in made.train_origins.items()}
     cards = {f"{run.name}/train.card.json": _origins_of_run(*sides[run.setup.name], origin(run.seed_node)) for run in runs}
     cards |= {
         path: encoded({key: _plain(found) for key, found in pointers.items()}, "    ") for path, pointers in made.single_origins.items()
@@ -81,18 +83,26 @@ def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> str:
 _SEED_POINTER = "/seed"
 
 
-def _pointers(found: dict[str, Origin], before: bool) -> list[str]:
-    """Entries that stand before, or after, that of the seed."""
-    keys = sorted(key for key in found if (key < _SEED_POINTER) == before)
-    return [_entry(key, found[key]) for key in keys]
+def _around_seed(found: dict[str, Origin]) -> tuple[str, str]:
+    """Entries that stand before, and after, that of the seed."""
+    keys = sorted(found)
+    at = bisect(keys, _SEED_POINTER)
+    lines = [_entry(key, found[key]) for key in keys]
+    return ",\n".join(lines[:at]), ",\n".join(lines[at:])
 
 
-def _origins_of_run(before: list[str], after: list[str], seed: Origin) -> str:
-    return "{\n" + ",\n".join([*before, _entry(_SEED_POINTER, seed), *after]) + "\n    }"
+def _origins_of_run(before: str, after: str, seed: Origin) -> str:
+    return "{\n" + ",\n".join(filter(None, (before, _entry(_SEED_POINTER, seed), after))) + "\n    }"
 
 
 def _entry(pointer: str, found: Origin) -> str:
-    return f"      {encoded(pointer)}: {encoded(_plain(found), '      ')}"
+    return f"      {encoded(pointer)}: {_placed(found.file, found.line, found.column, found.layer)}"
+
+
+@functools.cache
+def _placed(file: str | None, line: int | None, column: int | None, layer: str) -> str:
+    """Text of an origin: thousands of values stand at few places."""
+    return encoded({"column": column, "file": file, "layer": layer, "line": line}, "      ")
 
 
 def _plain(found: Origin) -> dict[str, str | int | None]:

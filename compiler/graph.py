@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +70,8 @@ def experiment(of: Wanted) -> Pipeline:
     names = [name for name, _, _ in of.runs]
 
     def of_runs(*files: Path) -> list[str]:
-        return [f"{root}/{name}/{file}" for name in names for file in map(Path.as_posix, files)]
+        texts = _paths(*files)
+        return [f"{root}/{name}/{file}" for name in names for file in texts]
 
     healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
     evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluation_data else []
@@ -87,7 +88,7 @@ def experiment(of: Wanted) -> Pipeline:
             _paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
             "each condition's reward on completions of the untrained model",
         ),
-        *(_train(folder, *run, of) for run in of.runs),
+        *_train(folder, of),
     ]
     if of.evaluation_data:
         stages.append(
@@ -219,17 +220,19 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
         raise GraphError(f"stages wait for each other: {', '.join(sorted(name for name, count in missing.items() if count))}")
 
 
-def _train(folder: ExperimentFolder, name: str, condition: str, seed: int, of: Wanted) -> Stage:
-    root = f"{folder.root.as_posix()}/{name}"
-    given, made = (_RUN.card, _RUN.retry), (_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
-    return Stage(
-        f"train-{name}",
-        "stages.train.grpo",
-        (root,),
-        _paths(*(f"{root}/{file}" for file in given), folder.permission(condition), of.model_path, of.train_data[condition]),
-        tuple(f"{root}/{file}" for file in made),
-        f"condition {condition}, seed {seed}",
-    )
+def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
+    given, made = _paths(_RUN.card, _RUN.retry), _paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
+    shared = {name: (folder.permission(name).as_posix(), of.model_path, data) for name, data in of.train_data.items()}
+    for name, condition, seed in of.runs:
+        root = f"{folder.root.as_posix()}/{name}"
+        yield Stage(
+            f"train-{name}",
+            "stages.train.grpo",
+            (root,),
+            (*(f"{root}/{file}" for file in given), *shared[condition]),
+            tuple([f"{root}/{file}" for file in made]),
+            f"condition {condition}, seed {seed}",
+        )
 
 
 def _paths(*paths: Path | str) -> tuple[str, ...]:

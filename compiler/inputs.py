@@ -17,7 +17,7 @@ from compiler.parse import validated
 from compiler.source import read
 from compiler.spec import ModelFile
 from stages.contracts.artifact import digest, file_digest
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.plugin import CORPORA
@@ -71,6 +71,8 @@ class BaseModel:
 class Inputs:
     """Reads the project around the specs; the working directory is the project's root."""
 
+    stages: Code = field(default_factory=lambda: Code(ROOT))
+    """The stages whose code enters the cards."""
     documents: dict[str, Document] = field(default_factory=dict)
     """Every spec file read so far, for the excerpts of messages."""
     _data: dict[str, DataFile | Fault] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class Inputs:
         """Code hash of stages' modules."""
         key = tuple(sorted(set(modules)))
         if key not in self._code:
-            self._code[key] = code_hash(ROOT, key)
+            self._code[key] = self.stages.hash(key)
         return self._code[key]
 
     def _made(self, base: str) -> BaseModel:
@@ -190,6 +192,16 @@ def _folder(base: str) -> BaseModel:
         ) from None
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+_ROW = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
 def _data_file(path: str) -> DataFile:
     try:
         content = Path(path).read_bytes()
@@ -204,7 +216,7 @@ def _data_file(path: str) -> DataFile:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_float=_finite, parse_constant=_finite)
+            row = _ROW.decode(line.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
@@ -226,10 +238,3 @@ def _data_file(path: str) -> DataFile:
     if not rows:
         raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
     return DataFile(path, digest(content), rows)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from compiler.plan_lock import Entry, Lock, Locked, read_lock
 from compiler.plan_past import AtRevision, OnDisk
 from compiler.plan_why import Past, Why
 from stages.contracts.attempt import Attempt
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code_hash import Code
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
@@ -34,17 +34,6 @@ from stages.contracts.stage import ROOT
 CARD = "train.card.json"
 TRAINS = {"stages.train.grpo", "stages.train.sft"}
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
-
-
-@dataclass
-class _RevisionInputs(Inputs):
-    """Inputs whose code hashes are those of the revision's own stages."""
-
-    def code(self, modules: Iterable[str]) -> str:
-        key = tuple(sorted(set(modules)))
-        if key not in self._code:
-            self._code[key] = code_hash(Path.cwd(), key)
-        return self._code[key]
 
 
 @dataclass(frozen=True)
@@ -192,7 +181,7 @@ def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
     here = Path.cwd()
     _link_tracked(folder, here)
     with chdir(folder):
-        inputs = _RevisionInputs()
+        inputs = Inputs(Code(Path.cwd()))
         compiled, notes = _compiling(names, inputs)
         made = project(compiled, with_site=not names)
     files = Files(folder, {**made.files, **made.once})

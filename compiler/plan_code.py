@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compiler.plan_git import commits_of, extract
 from stages.contracts.artifact import digest
-from stages.contracts.code_hash import PACKAGES, _tokens, closure, code_hash
+from stages.contracts.code_hash import PACKAGES, Code, _tokens
 
 COMMITS = 12
 """So many older states of the code are looked at."""
@@ -19,7 +19,7 @@ COMMITS = 12
 def changed_code(old: Path, new: Path, modules: Iterable[str]) -> list[str]:
     """Lines such as `stages/train/rewards/format.py: judge, Settings` for what differs in the import closure of the modules."""
     wanted = list(modules)
-    before, after = ({file for _, file in closure(root, wanted)} for root in (old, new))
+    before, after = (Code(root).files(wanted) for root in (old, new))
     lines = []
     for file in sorted(before | after):
         if file not in before:
@@ -72,7 +72,7 @@ class OldCode:
         """What changed since the code had this hash; None when no recent commit has it."""
         key = (wanted, tuple(sorted(modules)))
         if key not in self._found:
-            state = self._state(lambda root: code_hash(root, key[1]) == wanted)
+            state = self._state(lambda root: Code(root).hash(key[1]) == wanted)
             self._found[key] = changed_code(state, self.root, key[1]) if state is not None else None
         return self._found[key]
 

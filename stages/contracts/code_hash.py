@@ -8,7 +8,7 @@ syntax tree because `ast.dump` differs between Python versions (3.12 added type_
 from __future__ import annotations
 
 import ast
-import functools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,57 +19,75 @@ PACKAGES = ("stages",)
 _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
-def code_hash(root: Path, modules: Iterable[str]) -> str:
-    """Hash of the import closure of dotted module names, 16 hex digits. `root` holds the packages."""
-    return digest("".join(f"{name}\0{_module(root / file).hash}\n" for name, file in closure(root, modules)))[:16]
-
-
-def closure(root: Path, modules: Iterable[str]) -> list[tuple[str, str]]:
-    """Sorted (dotted name, file relative to root) of all project modules that the given ones import, directly or not."""
-    seen: dict[str, str] = {}
-    queue = list(modules)
-    while queue:
-        name = queue.pop()
-        if name in seen:
-            continue
-        file = _file(root, name)
-        if file is None:
-            continue
-        seen[name] = file.relative_to(root).as_posix()
-        queue.extend(_module(file).imports)
-    return sorted(seen.items())
-
-
-def _file(root: Path, name: str) -> Path | None:
-    path = root.joinpath(*name.split("."))
-    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
-
-
 @dataclass(frozen=True)
-class _Module:
+class Module:
+    """What one file means."""
+
     hash: str
     imports: tuple[str, ...]
     """Names that may be modules; `from a.b import c` gives a.b and a.b.c, and the caller drops what is no file."""
 
 
-def _module(file: Path) -> _Module:
-    stat = file.stat()
-    return _read(file, (stat.st_mtime_ns, stat.st_size))
+known: dict[str, Module] = {}
+"""Digest of a module's text -> what it means. That depends on the text alone, so an entry cannot become wrong."""
 
 
-@functools.cache
-def _read(file: Path, _stamp: tuple[int, int]) -> _Module:
-    """Each module is walked once a process: a compile hashes many cards whose closures overlap."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    tokens: list[str] = []
-    _tokens(tree, tokens.append)
-    return _Module(digest("".join(tokens)), tuple(_imports(file, tree)))
+class Code:
+    """The modules of one state of the code, each looked for and read once: it must not change meanwhile. `root` holds the packages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = os.fspath(root)
+        self._found: dict[str, tuple[str, Module] | None] = {}
+
+    def hash(self, modules: Iterable[str]) -> str:
+        """Hash of the import closure of dotted module names, 16 hex digits."""
+        return digest("".join(f"{name}\0{found.hash}\n" for name, (_, found) in self._closure(modules)))[:16]
+
+    def files(self, modules: Iterable[str]) -> set[str]:
+        """Files, relative to root, of all project modules that the given ones import, directly or not."""
+        return {file for _, (file, _) in self._closure(modules)}
+
+    def _closure(self, modules: Iterable[str]) -> list[tuple[str, tuple[str, Module]]]:
+        seen: dict[str, tuple[str, Module]] = {}
+        queue = list(modules)
+        while queue:
+            name = queue.pop()
+            if name in seen:
+                continue
+            if name not in self._found:
+                self._found[name] = self._read(name)
+            found = self._found[name]
+            if found is not None:
+                seen[name] = found
+                queue.extend(found[1].imports)
+        return sorted(seen.items())
+
+    def _read(self, name: str) -> tuple[str, Module] | None:
+        path = name.replace(".", "/")
+        for file in (f"{path}.py", f"{path}/__init__.py"):
+            if os.path.isfile(f"{self.root}/{file}"):
+                return file, _module(f"{self.root}/{file}")
+        return None
 
 
-def _imports(file: Path, tree: ast.Module) -> Iterator[str]:
+def code_hash(root: Path, modules: Iterable[str]) -> str:
+    """Hash of the import closure of dotted module names in the code as it is now, 16 hex digits."""
+    return Code(root).hash(modules)
+
+
+def _module(file: str) -> Module:
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    key = digest(text)
+    if key not in known:
+        tree = ast.parse(text)
+        tokens: list[str] = []
+        _tokens(tree, tokens.append)
+        known[key] = Module(digest("".join(tokens)), tuple(_imports(file, tree)))
+    return known[key]
+
+
+def _imports(file: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

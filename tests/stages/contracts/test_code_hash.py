@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.contracts.code_hash import closure, code_hash
+from stages.contracts.code_hash import Code, code_hash
 
 ROOT = Path(__file__).parents[3]
 STAGE = '''
@@ -43,7 +43,7 @@ def edit(project, name, old, new):
 
 
 def test_the_closure_holds_late_imports_and_nothing_else(project):
-    assert [name for name, _ in closure(project, ["stages.stage"])] == ["stages.late", "stages.stage", "stages.tool"]
+    assert Code(project).files(["stages.stage"]) == {"stages/late.py", "stages/stage.py", "stages/tool.py"}
 
 
 @pytest.mark.parametrize(
