@@ -82,6 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
     trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
 
+    waive = commands.add_parser("waive", help="record that a code change is judged to change no result: nothing trains again for it")
+    waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
+    waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")
+
     doctor = commands.add_parser("doctor", help="what the live experiments need and this machine has, with what to type for the rest")
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
 

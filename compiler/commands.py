@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from compiler import code_memo
+from compiler import code_memo, waivers
 from compiler.compile import Compiled, compile_all, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
         "new": new,
         "schema": schema,
         "trace": trace,
+        "waive": waive,
     }
     try:
         code = commands[options.command](options, inputs)
@@ -68,10 +69,13 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     references = [named(text) for text in options.specs] or live(inputs)
     compiled = compile_all(references, inputs)
     made = project(compiled, with_site=not options.specs)
+    gone = list(waivers.expired(made.files, inputs))
     written = (compare if options.check else write)(made.files, made.once)
     show(made.warnings, inputs)
     for path in written.differing:
         print(path)
+    for said in gone:
+        print(said, file=sys.stderr)
     for folder in _left_over(compiled):
         print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
     if options.check and written.differing:
@@ -160,6 +164,17 @@ def trace(options: argparse.Namespace, inputs: Inputs) -> int:
         ]
         or [Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")]
     )
+
+
+def waive(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Record that a code change is judged to change no result."""
+    from compiler import waive as waiving
+
+    made = waiving.waive(options.what, options.why, inputs)
+    for line in made.said:
+        print(line)
+    print(f"{', '.join(made.files)} written. Commit it, then: octavo compile && dvc repro", file=sys.stderr)
+    return 0
 
 
 def show(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None) -> None:

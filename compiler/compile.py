@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler import emit, graph, rules
+from compiler import emit, graph, rules, waivers
 from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
@@ -44,7 +44,8 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if errors(problems):
         raise Rejected(problems)
-    return Compiled(found, expansion, resolve(found, expansion, inputs), tuple(in_order(problems)))
+    cards = waivers.applied(found, expansion, resolve(found, expansion, inputs), inputs)
+    return Compiled(found, expansion, cards, tuple(in_order(problems)))
 
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:

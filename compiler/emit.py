@@ -18,6 +18,7 @@ from compiler.resolve import Cards
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.retry import Retry
+from stages.contracts.waiver import recoded
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@-]*")
 _SEED = re.compile(r'\n  "seed": -?[0-9]+')
@@ -39,8 +40,9 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     folder = ExperimentFolder(RUNS / of.name)
     root = folder.root.as_posix()
     texts = {name: text(card) for name, card in made.train.items()}
-    files = {f"{root}/{run.name}/{CARD}": _seeded(texts[run.setup.name], run.seed) for run in runs}
+    files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
     files |= {(folder.root / path).as_posix(): text(card) for path, card in made.single.items()}
+    files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     files[folder.origins.as_posix()] = _origins(of, runs, made)
     if made.model.card is not None:
         files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = text(made.model.card)
@@ -57,7 +59,7 @@ CARD = RunFolder(RUNS).card.name
 RETRY = RunFolder(RUNS).retry.name
 
 
-def _seeded(text: str, seed: int) -> str:
+def seeded(text: str, seed: int) -> str:
     """A card's text with another seed. Only a top-level key stands after a newline and exactly two spaces."""
     return _SEED.sub(f'\n  "seed": {seed}', text, count=1)
 

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler.canonical import text
 from compiler.diagnostics import Rejected, nearest
 from compiler.names import PATH, SLUG
 from compiler.nodes import Document
 from compiler.parse import validated
 from compiler.source import read
 from compiler.spec import ModelFile
-from stages.contracts.artifact import digest, file_digest
+from stages.contracts.artifact import ArtifactError, digest, file_digest
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
+from stages.contracts.waiver import NAME as WAIVERS
+from stages.contracts.waiver import Waiver, chain, identity, read_waivers
 
 MADE = "octavo/"
 LIBRARIES = ("torch", "transformers", "trl", "peft")
@@ -65,6 +68,9 @@ class BaseModel:
     revision: str
     max_positions: int | None
     card: PretrainCard | None
+    code: str = ""
+    """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
+    waivers: tuple[Waiver, ...] = ()
 
 
 @dataclass
@@ -79,6 +85,7 @@ class Inputs:
     _models: dict[str, BaseModel | Fault] = field(default_factory=dict)
     _code: dict[tuple[str, ...], str] = field(default_factory=dict)
     _pins: dict[str, tuple[str, int]] | None = None
+    _waivers: dict[Path, tuple[Waiver, ...]] = field(default_factory=dict)
 
     def document(self, path: Path) -> Document:
         """A spec file. Raises Rejected."""
@@ -146,6 +153,20 @@ class Inputs:
             self._code[key] = self.stages.hash(key)
         return self._code[key]
 
+    def waivers(self, folder: Path) -> tuple[Waiver, ...]:
+        """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
+        if folder not in self._waivers:
+            try:
+                self._waivers[folder] = read_waivers(folder / WAIVERS)
+            except ArtifactError as error:
+                raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+        return self._waivers[folder]
+
+    def waive(self, folder: Path, more: Iterable[Waiver]) -> None:
+        """Go on as if these stood in the folder's file too."""
+        self._waivers[folder] = (*self.waivers(folder), *more)
+        self._models.clear()
+
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
         known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
@@ -168,8 +189,11 @@ class Inputs:
             versions=self.versions(),
             code_hash=self.code(["stages.train.sft", f"{CORPORA}.{made.corpus.kind}"]),
         )
-        path = ModelFolder(MODELS / name).model.as_posix()
-        return BaseModel(path, card_id(card), made.architecture.max_position_embeddings, card)
+        folder = ModelFolder(MODELS / name)
+        waived = chain(self.waivers(folder.root), folder.card.name, identity(text(card)), card.code_hash)
+        kept = card.model_copy(update={"code_hash": waived[-1].code_from}) if waived else card
+        positions = made.architecture.max_position_embeddings
+        return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived)
 
 
 def _folder(base: str) -> BaseModel:

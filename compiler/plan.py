@@ -24,9 +24,10 @@ from compiler.plan_git import commit, extract
 from compiler.plan_lock import Entry, Lock, Locked, read_lock
 from compiler.plan_past import AtRevision, OnDisk
 from compiler.plan_why import Past, Why
+from compiler.waivers import expiry, said
 from stages.contracts.attempt import Attempt
 from stages.contracts.code_hash import Code
-from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.layout import MODELS, RUNS, ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
 from stages.contracts.stage import ROOT
@@ -57,24 +58,25 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         cache = Cache(Path())
         locks = {pipeline.path.as_posix(): _lock(pipeline.path) for pipeline in made.pipelines}
         before = _Before(locks, OnDisk(cache), cache, () if names else _on_disk())
-        return _compared(compiled, made, before, None, None)
+        return _compared(compiled, made, before, inputs, None, None)
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         older = _older(Path(folder), revision, names)
-        return _compared(compiled, made, older, revision, base)
+        return _compared(compiled, made, older, inputs, revision, base)
 
 
-def _compared(compiled: list[Compiled], made: Project, before: _Before, base: str | None, base_name: str | None) -> Plan:
+def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: Inputs, base: str | None, base_name: str | None) -> Plan:
     once = made.once if base else {path: text for path, text in made.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**made.files, **once})
     decisions = Decider(made.pipelines, before.locks, files, before.cache).all()
     attempts = {one.experiment.name: attempts_of(one.experiment.name) for one in compiled}
     code = OldCode(ROOT, _commits(attempts))
     try:
-        why = Why(files, before.past, code, _origins(compiled))
+        why = Why(files, before.past, code, _origins(compiled), expiry(inputs))
+        waived = _waived(compiled)
         stages: dict[str, list[StagePlan]] = {}
         by_key: dict[tuple[str, str], Decision] = {}
         for decision in decisions:
-            stages.setdefault(decision.pipeline, []).append(_stage(decision, why))
+            stages.setdefault(decision.pipeline, []).append(_stage(decision, why, waived))
             by_key[decision.pipeline, decision.stage.name] = decision
         experiments = [
             _experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), by_key, before, attempts[one.experiment.name])
@@ -93,7 +95,7 @@ def _compared(compiled: list[Compiled], made: Project, before: _Before, base: st
     )
 
 
-def _stage(decision: Decision, why: Why) -> StagePlan:
+def _stage(decision: Decision, why: Why, waived: Mapping[tuple[str, str], str]) -> StagePlan:
     stage = decision.stage
     return StagePlan(
         pipeline=decision.pipeline,
@@ -102,7 +104,20 @@ def _stage(decision: Decision, why: Why) -> StagePlan:
         trains=stage.module in TRAINS or stage.name.startswith("train-"),
         state=decision.state,
         reasons=why.reasons(decision),
+        waiver=waived.get((decision.pipeline, stage.name)),
     )
+
+
+def _waived(compiled: list[Compiled]) -> dict[tuple[str, str], str]:
+    """(pipeline, stage) -> the newest waiver that holds."""
+    found: dict[tuple[str, str], str] = {}
+    for one in compiled:
+        model = one.cards.model.card
+        folders = {"pretrain": MODELS / model.name if model else MODELS}
+        for words in one.cards.page.waivers:
+            folder = folders.get(words.stage, RUNS / one.experiment.name)
+            found[f"{folder.as_posix()}/dvc.yaml", f"train-{words.run}" if words.run else words.stage] = said(words)
+    return found
 
 
 def _experiment(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from compiler.diagnostics import sentence
-from compiler.plan_text import PAGE, STATES, cost, groups, headline, names, said
+from compiler.plan_text import PAGE, STATES, cost, groups, headline, names, said, waived
 from stages.contracts.plan import ExperimentPlan, Plan, StagePlan
 
 MARKER = "<!-- octavo-plan -->"
@@ -85,7 +85,10 @@ def _stages(stages: Iterable[StagePlan]) -> list[str]:
             lines.append(f"- {_safe(names([stage.stage for stage in some]))}")
             lines += [f"  - {_code(line)}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in found)
-    return [*lines, f"\nStages that stay: {stays}"] if found else []
+    lines.append(f"\nStages that stay: {stays}")
+    for waiver, kept in waived(found).items():
+        lines += [f"- {_safe(names(kept))}", f"  - {_code(waiver)}"]
+    return lines if found else []
 
 
 def _code(text: str) -> str:

@@ -122,7 +122,19 @@ def _stages(stages: Sequence[StagePlan]) -> list[str]:
             lines.append(f"    {names([stage.stage for stage in together])}")
             lines += [f"      {line}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in stages)
-    return [*lines, f"  stays: {plural(stays, 'stage', 'stages')}"]
+    lines.append(f"  stays: {plural(stays, 'stage', 'stages')}")
+    for waiver, kept in waived(stages).items():
+        lines += [f"    {names(kept)}", f"      {waiver}"]
+    return lines
+
+
+def waived(stages: Iterable[StagePlan]) -> dict[str, list[str]]:
+    """Waiver -> stages that stay, or that a change of code does not rerun, because of it."""
+    found: dict[str, list[str]] = {}
+    for stage in stages:
+        if stage.waiver and stage.state != "runs":
+            found.setdefault(stage.waiver, []).append(stage.stage)
+    return found
 
 
 def _hours(value: float | None) -> str:

@@ -48,8 +48,16 @@ class Past(Protocol):
 class Why:
     """Turns causes into reasons."""
 
-    def __init__(self, files: Files, past: Past, code: OldCode, origins: Callable[[str], Mapping[str, Origin]]) -> None:
-        self.files, self.past, self.code, self.origins = files, past, code, origins
+    def __init__(
+        self,
+        files: Files,
+        past: Past,
+        code: OldCode,
+        origins: Callable[[str], Mapping[str, Origin]],
+        expired: Callable[[str, str, str], str | None],
+    ) -> None:
+        """`expired` says, of a card's path and its older and newer text, which waiver no longer holds, and why."""
+        self.files, self.past, self.code, self.origins, self.expired = files, past, code, origins, expired
 
     def reasons(self, decision: Decision) -> tuple[Reason, ...]:
         """All reasons of a stage, in the order of its causes. What comes in hundreds, such as files of new runs, is one reason."""
@@ -96,6 +104,8 @@ class Why:
             says = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
             yield Reason(kind="card", says=says, path=path)
             return
+        if expired := self.expired(path, text or "", self.files.text(path) or ""):
+            yield Reason(kind="waiver", says=expired, path=path)
         origins = dict(self.origins(path))
         for found in differences(old, new):
             if found.key == "code_hash":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Cards:
     single: dict[str, Artifact]
     """Path below the experiment's folder -> card, of the stages that run once."""
     single_origins: dict[str, places.Origins]
+    kept: dict[str, str] = field(default_factory=dict)
+    """Path below the experiment's folder -> code hash that the card keeps by a waiver, instead of its own."""
 
 
 def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:

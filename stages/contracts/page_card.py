@@ -24,6 +24,21 @@ class ChangeWords(Frozen):
     after: str
 
 
+class WaivedWords(Frozen):
+    """A code change that a person judged to change no result: a stage's results were carried over."""
+
+    stage: str
+    """train, evaluate, preflight or pretrain."""
+    run: str | None
+    """Run that was trained; null for the other stages."""
+    code_from: str
+    code_to: str
+    who: str
+    why: str
+    at: str
+    """UTC, ISO 8601, seconds."""
+
+
 def _empty(value: object) -> bool:
     """Cards of experiments without a parent stay as they were before there were parents."""
     return not value
@@ -55,4 +70,6 @@ class PageCard(Artifact):
     """The whole difference to the parent."""
     hypothesis: str = Field("", exclude_if=_empty)
     """What the changes were expected to do."""
+    waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
+    """Waivers that hold now, each stage's oldest first."""
     code_hash: str

@@ -11,6 +11,7 @@ from typing import TypeVar
 from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, read
 from stages.contracts.code_hash import code_hash
 from stages.contracts.diagnostic import StageError
+from stages.contracts.waiver import covers
 
 A = TypeVar("A", bound=Artifact)
 ROOT = Path(__file__).parents[2]
@@ -22,14 +23,15 @@ def card_id(card: Artifact) -> str:
 
 
 def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callable[[A], Iterable[str]] = lambda card: ()) -> A:
-    """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code."""
+    """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code that nobody waived."""
     card = read(kind, path)
     now = code_hash(ROOT, [*modules, *plugins(card)])
-    if card.code_hash != now:  # type: ignore[attr-defined]
+    if card.code_hash != now and not covers(path, now):  # type: ignore[attr-defined]
         raise StageError(
             "S101",
             f"{path} is stale: compiled for code {card.code_hash}, the code is now {now}",  # type: ignore[attr-defined]
-            why="the stage's code changed after the card was compiled, so the result would carry the wrong code hash",
+            why="the stage's code changed after the card was compiled, so the result would carry the wrong code hash; "
+            "of a change that cannot change a result, `octavo waive` records that, and nothing runs again",
             fix="octavo compile && dvc repro",
         )
     return card

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import load_json
-from stages.publish import numbers
+from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.passports import commits
 
@@ -30,6 +30,7 @@ class Methods:
     commits: tuple[str, ...]
     commands: tuple[str, ...]
     statistics: tuple[str, ...]
+    waivers: tuple[carried.Waiver, ...]
 
 
 def methods(experiment: ExperimentFiles) -> Methods:
@@ -54,6 +55,7 @@ def methods(experiment: ExperimentFiles) -> Methods:
         commits=tuple(known),
         commands=(*checkout, "octavo compile", f"dvc repro {pipeline}"),
         statistics=_statistics(experiment.conclude),
+        waivers=carried.waivers(experiment),
     )
 
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from stages.contracts.finding import Finding
 from stages.contracts.health import Detection
-from stages.publish import numbers
+from stages.publish import carried, numbers
 from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
@@ -37,6 +37,8 @@ class ConditionRow:
     runs: int
     included: int
     counted: Markup
+    carried: int
+    """Runs whose results were carried over a waived change of code."""
     reward_moved: Movement
     evaluated: tuple[Markup, ...]
     zero_signal: Markup
@@ -51,6 +53,8 @@ class SeedRow:
     failure: str
     steps: Markup
     included: bool
+    carried: str
+    """By which waiver its results were carried over; empty when they were not."""
     reasons: tuple[str, ...]
     initial: Markup
     final: Markup
@@ -86,6 +90,7 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
                 runs=len(runs),
                 included=sum(run.included for run in runs),
                 counted=facts.counted(facts.find(condition.name, "runs", "included")),
+                carried=sum(bool(carried.of_run(experiment, run.ref.name)) for run in runs),
                 reward_moved=movement(facts, condition.name, "reward", moved),
                 evaluated=_evaluated(experiment, facts, condition.name, digits, bounds=True),
                 zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share"), decimals=2),
@@ -119,6 +124,7 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards:
         failure=(run.outcome.failure or "") if run.outcome else "",
         steps=steps,
         included=run.included,
+        carried=carried.short(carried.of_run(experiment, name)),
         reasons=left_out(run),
         initial=facts.value(facts.find(name, "reward", "initial"), decimals=rewards),
         final=facts.value(facts.find(name, "reward", "final"), decimals=rewards),

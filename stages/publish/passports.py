@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.finding import Finding, SeedValue, Source
-from stages.publish import numbers
+from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
 from stages.publish.text import slug
@@ -74,6 +74,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     lines = [("reason", finding.reason), ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part))]
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
+    lines.append(("carried over", carried.short(carried.behind(experiment, finding))))
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
 
     def value(seed: SeedValue) -> str:
@@ -140,6 +141,7 @@ def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], 
         ("code", run.card.code_hash if run.card else ""),
         ("commit", ", ".join(commits((run,)))),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
+        *(("carried over", carried.line(words)) for words in carried.of_run(experiment, run.ref.name)),
     )
     return tuple((name, text) for name, text in pins if text)
 
@@ -179,6 +181,7 @@ def recompute(experiment: ExperimentFiles) -> str:
 def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, Any]:
     """A passport for machines: the finding itself, with the ledger, cards, code and spec places around it."""
     runs = experiment.runs_of_subject(finding.subject)
+    waived = [words.model_dump(mode="json") for words in carried.behind(experiment, finding)]
     return {
         "finding": finding.model_dump(mode="json"),
         "printed": interval_text(finding),
@@ -193,4 +196,5 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
         "analysis_card": experiment.conclusions.card_id,
         "spec": list(spec_places(experiment, finding)),
         "command": recompute(experiment),
+        **({"waivers": waived} if waived else {}),
     }

@@ -10,7 +10,7 @@ from stages.contracts.finding import Finding
 from stages.contracts.lineage import Lineage
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
-from stages.publish import numbers
+from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
 from stages.publish.numbers import setting
@@ -114,6 +114,10 @@ def _page(experiment: ExperimentFiles) -> Iterator[str]:
     yield "  " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     verdicts = [(claim, f"{verdict.verdict}   {verdict.finding or 'no finding'}") for claim, verdict in experiment.verdicts.items()]
     yield from _table("claims", verdicts)
+    yield from _table(
+        "carried over",
+        [(waiver.of, f"code {waiver.code}, {waiver.who}, {waiver.at}: {waiver.why}") for waiver in carried.waivers(experiment)],
+    )
     files = [_file(node.path, node.sha256) for node in lineage.nodes if node.kind in ("file", "card", "data") and node.path]
     changed = [line for line in files if line[0] != "same"]
     yield from _table("files that changed since the page was built", changed or [("none", f"{len(files)} files are the same")])
@@ -154,6 +158,11 @@ def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator
             now = card_id(run.card)
             note = "" if made in ("", now) else f", the files were made from card {made}"
             found[(f"train {run.ref.name}", f"card {now}   code {run.card.code_hash}{note}")] = None
+            for words in carried.of_run(experiment, run.ref.name):
+                found[("  carried over", carried.line(words))] = None
+    for words in experiment.card.waivers:
+        if words.run is None:
+            found[(carried.what(words), f"carried over: {carried.line(words)}")] = None
     if experiment.conclude:
         found[("conclude", f"card {card_id(experiment.conclude)}   code {experiment.conclude.code_hash}")] = None
     yield from _table("cards and code", list(found))

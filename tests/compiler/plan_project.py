@@ -130,7 +130,8 @@ def ledger(path: Path, seconds: float, outcome: str = "finished", devices: tuple
     number = len(path.read_text().splitlines()) // 2 + 1 if path.exists() else 1
     name, at = f"{path.parent.name}-a{number}", "2026-01-01T00:00:00Z"
     head = git(Path(), "rev-parse", "--short=12", "HEAD").strip()
-    started = {"event": "started", "attempt": name, "number": number, "at": at, "card_id": "0" * 16, "commit": head}
+    card = hashlib.sha256(path.with_name("train.card.json").read_bytes()).hexdigest()[:16]
+    started = {"event": "started", "attempt": name, "number": number, "at": at, "card_id": card, "commit": head}
     started |= {"host": "test", "devices": devices, "versions": {}, "sandbox": "none", "resumed_from": None}
     ended = {"event": "ended", "attempt": name, "at": at, "outcome": outcome, "last_step": 12, "seconds": seconds}
     with path.open("a") as stream:

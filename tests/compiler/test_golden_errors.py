@@ -1,8 +1,9 @@
 """Every code's full rendered text: `tests/golden_errors/<code>[-what]/` holds a spec (or a command, files, or a file to be
-without) and what octavo says."""
+without; `nobody`: git knows no user) and what octavo says."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -18,8 +19,11 @@ NAMES = sorted(path.name for path in CASES.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], update_golden: bool) -> None:
+def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, update_golden: bool) -> None:
     case = CASES / name
+    user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "" if (case / "nobody").exists() else "Ada"}
+    for key, value in {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **user}.items():
+        monkeypatch.setenv(key, value)
     if (case / "files").exists():
         shutil.copytree(case / "files", work, dirs_exist_ok=True)
     if (case / "spec.yaml").exists():
