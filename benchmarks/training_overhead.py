@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.artifact import read
+from stages.contracts.grpo import GrpoSettings
 from stages.contracts.layout import RunFolder
 from stages.contracts.plugin import Answer
 from stages.contracts.run_card import TrainCard
@@ -31,7 +32,7 @@ CARD = RunFolder(Path("runs/quickstart/shaped-s1")).card
 def main() -> None:
     if not CARD.exists():
         sys.exit(f"{CARD} is missing: run `make demo` first")
-    card = read(TrainCard, CARD)
+    card = read(TrainCard[GrpoSettings], CARD)
     card = card.model_copy(update={"train": card.train.model_copy(update={"max_steps": STEPS, "save_steps": 10 * STEPS})})
     prepare("cpu")
     seconds: dict[str, list[float]] = {"plain TRL": [], "octavo": []}
@@ -67,18 +68,19 @@ class Clock:
 CLOCK = Clock()
 
 
-def one_round(card: TrainCard, name: str) -> float:
+def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
     """CPU seconds a step of one training, children (the sandbox) not counted: both sides score alike."""
     from transformers import set_seed
 
     from stages.train.callbacks import HistoryRecorder
+    from stages.train.grpo import trainer as grpo_trainer
     from stages.train.guards import NonfiniteGuard
     from stages.train.model import load_base
     from stages.train.progress import Progress
     from stages.train.recorder import Journal
     from stages.train.rewards.compose import compose
     from stages.train.scoring import TrainingReward
-    from stages.train.trainer import grpo_trainer
+    from stages.train.with_trl import built
 
     rows = read_rows(card.data, "/data")
     by_id = {row["id"]: row for row in rows}
@@ -108,7 +110,7 @@ def one_round(card: TrainCard, name: str) -> float:
 
         callbacks = []
     function = scored if name == "octavo" else reward
-    trainer = grpo_trainer(card, model, tokenizer, rows, reward=function, callbacks=callbacks, output=folder / "trainer")
+    trainer = built(card, grpo_trainer, model, tokenizer, rows, reward=function, callbacks=callbacks, output=folder / "trainer")
     begun = time.process_time()
     trainer.train()
     spent = (time.process_time() - begun) / STEPS

@@ -95,5 +95,6 @@ def _wanted(one: Compiled) -> graph.Wanted:
         made_model=one.cards.model.card.name if one.cards.model.card else None,
         train_data={setup.name: setup.data.path for setup in one.expansion.setups},
         evaluation_data=evaluation.path if evaluation else None,
+        algorithm=one.expansion.setups[0].train.algorithm,
         runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
     )

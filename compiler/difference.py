@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.algorithms import plain_train, train_settings
 from compiler.diagnostics import sentence
 from compiler.experiment import Experiment
 from compiler.family import at, changes
 from compiler.gates import gate_use
 from compiler.nodes import Node
-from compiler.parse import validated
 from compiler.spec_rewards import Reward
-from compiler.units import converted
 from stages.contracts.diagnostic import Diagnostic, Note, Place
-from stages.contracts.grpo import GrpoSettings
 
 SECTIONS = ("model", "data", "preflight", "health", "evaluation")
 ABSENT = "(nothing)"
@@ -38,7 +36,7 @@ class Difference:
 
 def differences(before: Experiment, after: Experiment) -> list[Difference]:
     """All settings that differ, in the order of the keys."""
-    trains = [validated(GrpoSettings, of.node("train"), "train")[0] for of in (before, after)]
+    trains = [train_settings(of.node("train"))[0] for of in (before, after)]
     filled_in = None not in trains  # keys that only conditions give have no default: then the two are compared as written
     one, other = (dict(leaves("", settings(of, filled_in))) for of in (before, after))
     return [
@@ -51,8 +49,8 @@ def differences(before: Experiment, after: Experiment) -> list[Difference]:
 def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
     """Everything that can change a result. Gates are maps by name, beside their order. `filled_in`: `train` with its defaults."""
     found: dict[str, Any] = {key: _dumped(getattr(of.spec, key)) for key in SECTIONS}
-    value = validated(GrpoSettings, of.node("train"), "train")[0] if filled_in else None
-    found["train"] = converted(GrpoSettings, of.node("train").plain()) if value is None else value.model_dump(mode="json")
+    value = train_settings(of.node("train"))[0] if filled_in else None
+    found["train"] = plain_train(of.node("train")) if value is None else value.model_dump(mode="json")
     found["seeds"] = list(of.spec.seeds)
     found["rewards"] = {name: _reward(of, name, reward) for name, reward in of.spec.rewards.items()}
     found["conditions"] = {name: condition.model_dump(mode="json") for name, condition in of.spec.conditions.items()}

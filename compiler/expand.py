@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel
-
+from compiler.algorithms import algorithm, train_settings
 from compiler.experiment import Experiment
 from compiler.gates import GateUse
 from compiler.layers import overlay
@@ -14,11 +15,11 @@ from compiler.nodes import Node
 from compiler.parse import validated
 from compiler.rewards import Declared, Penalties, RewardUse, combined_scores, composed, declared_gates, penalty_cards, scores
 from compiler.spec import Adapter, Condition, TrainData
-from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.evaluate_card import CombinedCard
-from stages.contracts.grpo import GrpoSettings
+from stages.contracts.train_settings import TrainSettings
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M")
 MAX_RUNS = 20_000
 
 
@@ -29,7 +30,7 @@ class Setup:
     name: str
     condition: Condition
     node: Node
-    train: GrpoSettings
+    train: TrainSettings
     train_node: Node
     data: TrainData
     data_node: Node
@@ -75,7 +76,7 @@ def expand(of: Experiment) -> Expansion:
     sections = _Sections(of, problems)
     for name, condition in of.spec.conditions.items():
         node = of.node("conditions", name)
-        train = sections.train.under(node.get("train"))
+        train = None if _other_algorithm(of, name, node.get("train"), problems) else sections.train.under(node.get("train"))
         data = sections.data.under(node.get("data", "train"))
         adapter = sections.adapter.under(node.get("model", "adapter"))
         reward = composed(of, name, condition, rewards, penalties, problems)
@@ -101,20 +102,42 @@ def _too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
     )
 
 
+def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: list[Diagnostic]) -> bool:
+    """E358 when a condition changes the algorithm: settings, metrics and health differ, so there is nothing to compare."""
+    written = over.get("algorithm") if over is not None else None
+    base, shared = algorithm(of.root.get("train")), of.root.get("train", "algorithm")
+    if written is None or base is None or written.value == base:
+        return False
+    problems.append(
+        Diagnostic(
+            "E358",
+            f"the condition `{name}` changes the algorithm",
+            why="another algorithm has other settings, other metrics and another meaning of its steps; conditions differ within one",
+            fix="delete it here, and write a spec of its own with this one as its `parent`",
+            place=written.place,
+            notes=(Note(shared.place if shared else None, f"the experiment trains with `{base}`{'' if shared else ', the default'}"),),
+        )
+    )
+    return True
+
+
 class _Sections:
     """Sections of the experiment with a condition's on top. Conditions that change nothing share one validated section."""
 
     def __init__(self, of: Experiment, problems: list[Diagnostic]) -> None:
         self.of, self.problems = of, problems
         model, root = of.node("model"), of.root
-        self.train = _Section(GrpoSettings, root.get("train"), "train", problems)
-        self.data = _Section(TrainData, root.get("data", "train"), "data.train", problems)
-        self.adapter = _Section(Adapter, root.get("model", "adapter") or Node({}, model.place, model.key), "model.adapter", problems)
+        self.train = _Section(train_settings, root.get("train"), problems)
+        self.data = _Section(partial(validated, TrainData, where="data.train"), root.get("data", "train"), problems)
+        adapter = root.get("model", "adapter") or Node({}, model.place, model.key)
+        self.adapter = _Section(partial(validated, Adapter, where="model.adapter"), adapter, problems)
 
 
 class _Section(Generic[M]):
-    def __init__(self, model: type[M], base: Node | None, name: str, problems: list[Diagnostic]) -> None:
-        self.model, self.base, self.name, self.problems = model, base, name, problems
+    def __init__(
+        self, validate: Callable[[Node], tuple[M | None, list[Diagnostic]]], base: Node | None, problems: list[Diagnostic]
+    ) -> None:
+        self.validate, self.base, self.problems = validate, base, problems
         self.plain: tuple[M, Node] | None = None
         self.known = False
 
@@ -124,7 +147,7 @@ class _Section(Generic[M]):
             return self.plain
         assert self.base is not None  # the model of a spec asks for it
         node = self.base if over is None else overlay(self.base, over, "condition")
-        value, problems = validated(self.model, node, self.name)
+        value, problems = self.validate(node)
         self.problems.extend(problems)
         found = None if value is None else (value, node)
         if over is None:

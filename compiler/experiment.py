@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compiler.algorithms import train_settings
 from compiler.diagnostics import Rejected, nearest
 from compiler.family import Member, member
 from compiler.gates import gate_use
@@ -15,7 +16,6 @@ from compiler.secrets import secrets
 from compiler.shared import Read
 from compiler.spec import MAX_PROFILES, Spec
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.grpo import GrpoSettings
 
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles")
 """They say what the experiment is, whichever of its profiles runs."""
@@ -142,7 +142,7 @@ def _deeper(root: Node) -> Iterator[Diagnostic]:
     train = root.get("train")
     if train is not None and isinstance(train.value, dict):
         merged = any(condition.get("train") for _, condition in _items(root.get("conditions")))
-        yield from (found for found in validated(GrpoSettings, train, "train")[1] if found.code != "E202" or not merged)
+        yield from (found for found in train_settings(train)[1] if found.code != "E202" or not merged)
     for name, reward in _items(root.get("rewards")):
         gates = reward.get("gates")
         for entry in gates.value if gates is not None and isinstance(gates.value, list) else ():

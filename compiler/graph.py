@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.contracts.algorithms import stage_of
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
 SITE = Path("site")
@@ -51,6 +52,8 @@ class Wanted:
     train_data: dict[str, str]
     """Condition -> path of its prompts."""
     evaluation_data: str | None
+    algorithm: str
+    """Of every run: a condition cannot change it."""
     runs: tuple[tuple[str, str, int], ...]
 
 
@@ -222,12 +225,13 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
 
 def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
     given, made = _paths(_RUN.card, _RUN.retry), _paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
+    module = stage_of(of.algorithm)
     shared = {name: (folder.permission(name).as_posix(), of.model_path, data) for name, data in of.train_data.items()}
     for name, condition, seed in of.runs:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
             f"train-{name}",
-            "stages.train.grpo",
+            module,
             (root,),
             (*(f"{root}/{file}" for file in given), *shared[condition]),
             tuple([f"{root}/{file}" for file in made]),

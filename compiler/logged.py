@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compiler.expand import Setup
+from stages.contracts.grouped import GroupedSettings
 from stages.contracts.history import GATE_METRICS, METRICS
+from stages.contracts.train_settings import TrainSettings
+
+
+def logs_kl(train: TrainSettings) -> bool:
+    """Whether the trainer measures the KL to the reference model: TRL does not load one when nothing uses it."""
+    return isinstance(train, GroupedSettings) and train.beta > 0
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:
@@ -13,7 +20,7 @@ def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     setups = list(sides)
     gates = [{use.card.name for use in setup.reward.gates} for setup in setups]
     shared = sorted(set.intersection(*gates)) if gates else []
-    without = {"kl"} if any(setup.train.beta == 0 for setup in setups) else set()
+    without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}
     return [name for name in METRICS if name not in without] + [f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS]
 
 
@@ -22,7 +29,7 @@ def logged_by_any(setups: Iterable[Setup]) -> list[str]:
     found: dict[str, None] = {}
     seen: set[tuple[tuple[str, ...], bool]] = set()
     for setup in setups:
-        key = (tuple(use.card.name for use in setup.reward.gates), setup.train.beta == 0)
+        key = (tuple(use.card.name for use in setup.reward.gates), logs_kl(setup.train))
         if key not in seen:
             seen.add(key)
             found |= dict.fromkeys(logged_by_all([setup]))

@@ -33,7 +33,7 @@ from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
 from stages.contracts.stage import ROOT
 
 CARD = "train.card.json"
-TRAINS = {"stages.train.grpo", "stages.train.sft"}
+PRETRAINS = "stages.train.sft"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
@@ -101,7 +101,7 @@ def _stage(decision: Decision, why: Why, waived: Mapping[tuple[str, str], str]) 
         pipeline=decision.pipeline,
         stage=stage.name,
         run=stage.name.removeprefix("train-") if stage.name.startswith("train-") else None,
-        trains=stage.module in TRAINS or stage.name.startswith("train-"),
+        trains=stage.module == PRETRAINS or stage.name.startswith("train-"),
         state=decision.state,
         reasons=why.reasons(decision),
         waiver=waived.get((decision.pipeline, stage.name)),

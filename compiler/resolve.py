@@ -13,7 +13,9 @@ from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
 from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
+from compiler.logged import logs_kl
 from compiler.nodes import Node
+from stages.contracts.algorithms import AnyTrainCard, stage_of
 from stages.contracts.analysis_card import (
     ClaimCard,
     ConcludeCard,
@@ -33,7 +35,7 @@ from stages.contracts.page_card import ChangeWords, ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward_card import ExampleCard, GateCard
-from stages.contracts.run_card import TrainCard
+from stages.contracts.sampled import SampledSettings
 
 CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
 
@@ -43,7 +45,7 @@ class Cards:
     """Every card of one experiment. `train` holds one card a condition; its runs differ from it in the seed only."""
 
     model: BaseModel
-    train: dict[str, TrainCard]
+    train: dict[str, AnyTrainCard]
     train_origins: dict[str, places.Origins]
     page: PageCard
     single: dict[str, Artifact]
@@ -93,8 +95,8 @@ class _Resolver:
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
         self.examples: dict[tuple[str, str], tuple[ExampleCard, ...]] = {}
 
-    def train(self, setup: Setup) -> TrainCard:
-        return TrainCard(
+    def train(self, setup: Setup) -> AnyTrainCard:
+        return AnyTrainCard(
             experiment=self.of.name,
             condition=setup.name,
             seed=self.spec.seeds[0],
@@ -105,7 +107,7 @@ class _Resolver:
             train=setup.train,
             device=self.device,
             versions=self.inputs.versions(),
-            code_hash=self._code("stages.train.grpo", GATES, (use.card.kind for use in setup.reward.gates)),
+            code_hash=self._code(stage_of(setup.train.algorithm), GATES, (use.card.kind for use in setup.reward.gates)),
         )
 
     def preflight(self) -> PreflightCard:
@@ -125,15 +127,17 @@ class _Resolver:
         )
 
     def _preflight_condition(self, setup: Setup) -> PreflightCondition:
+        sampling = setup.train
+        assert isinstance(sampling, SampledSettings)  # every algorithm so far learns from completions that it samples
         return PreflightCondition(
             name=setup.name,
             null_control=setup.condition.role == "null_control",
             reward=setup.reward.card(self._examples(setup)),
             data=self._data(setup),
-            num_generations=setup.train.num_generations,
-            max_completion_length=setup.train.max_completion_length,
-            temperature=setup.train.temperature,
-            top_p=setup.train.top_p,
+            num_generations=sampling.group_size,
+            max_completion_length=sampling.max_completion_length,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
         )
 
     def evaluate(self) -> EvaluateCard:
@@ -149,7 +153,7 @@ class _Resolver:
             samples=evaluation.samples,
             temperature=evaluation.temperature,
             top_p=evaluation.top_p,
-            max_completion_length=evaluation.max_completion_length or max(s.train.max_completion_length for s in self.expansion.setups),
+            max_completion_length=evaluation.max_completion_length or max(map(_longest, self.expansion.setups)),
             device=self.device,
             versions=self.inputs.versions(("torch", "transformers", "peft")),
             code_hash=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
@@ -232,7 +236,7 @@ class _Resolver:
         found = differences(self.of.parent, self.of.proper or self.of)
         return tuple(ChangeWords(key=one.key, before=shown(one.before), after=shown(one.after)) for one in found)
 
-    def train_origins(self, setup: Setup, card: TrainCard) -> places.Origins:
+    def train_origins(self, setup: Setup, card: AnyTrainCard) -> places.Origins:
         pins = {
             name: Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared")
             for name, (_, line) in self.inputs.pins().items()
@@ -294,11 +298,15 @@ class _Resolver:
 
     def _curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
-        kl = ("kl",) if any(setup.train.beta > 0 for setup in self.expansion.setups) else ()
+        kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
         return (*CURVES, *kl, *(f"gate.{gate}.pass_share" for gate in gates))
 
     def _code(self, stage: str, package: str, kinds: Any) -> str:
         return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])
+
+
+def _longest(setup: Setup) -> int:
+    return setup.train.max_completion_length if isinstance(setup.train, SampledSettings) else 1
 
 
 def _score(gate: GateCard) -> GateCard:

@@ -11,6 +11,7 @@ from compiler.inputs import MADE, DataFile, Fault, Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.sampled import SampledSettings
 
 
 def data_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -62,7 +63,7 @@ def _data_nodes(of: Experiment, expansion: Expansion) -> Iterator[tuple[Node, st
 
 def _prompts_of_a_step(expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     for setup in expansion.setups:
-        prompts = setup.train.generation_batch_size // setup.train.num_generations
+        prompts = setup.train.prompts_per_batch
         try:
             rows = len(inputs.data(setup.data.path).rows)
         except Fault:
@@ -113,15 +114,16 @@ def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) ->
     if model.max_positions is None:
         return
     for setup in expansion.setups:
+        if not isinstance(setup.train, SampledSettings):
+            continue
         try:
             data = inputs.data(setup.data.path)
         except Fault:
             continue
-        yield from _context(setup, data, model.max_positions, of.spec.model.base.startswith(MADE))
+        yield from _context(setup, setup.train.max_completion_length, data, model.max_positions, of.spec.model.base.startswith(MADE))
 
 
-def _context(setup: Setup, data: DataFile, limit: int, made: bool) -> Iterator[Diagnostic]:
-    length = setup.train.max_completion_length
+def _context(setup: Setup, length: int, data: DataFile, limit: int, made: bool) -> Iterator[Diagnostic]:
     fewest, most = data.prompt_tokens(setup.data.prompt, setup.data.rows)
     written = setup.train_node.get("max_completion_length")
     place = written.place if written else key_place(setup.train_node)

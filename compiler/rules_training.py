@@ -10,6 +10,8 @@ from compiler.experiment import Experiment
 from compiler.inputs import Inputs
 from compiler.parse import key_place
 from stages.contracts.diagnostic import Diagnostic, Note
+from stages.contracts.grouped import GroupedSettings
+from stages.contracts.sampled import SampledSettings
 
 
 def groups_are_whole(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -17,6 +19,8 @@ def groups_are_whole(of: Experiment, expansion: Expansion, inputs: Inputs) -> It
     processes = max(1, of.spec.resources.gpus)
     for setup in expansion.setups:
         train, node = setup.train, setup.train_node
+        if not isinstance(train, GroupedSettings):
+            continue
         batch = train.generation_batch_size * processes
         if batch % train.num_generations:
             written = node.get("num_generations") or node.get("per_device_train_batch_size") or node.get("gradient_accumulation_steps")
@@ -29,7 +33,7 @@ def groups_are_whole(of: Experiment, expansion: Expansion, inputs: Inputs) -> It
             yield Diagnostic(
                 "E304",
                 f"a generation batch of {batch} cannot be split into groups of {train.num_generations}",
-                why="GRPO compares completions of one prompt with each other, so every group must be whole",
+                why=f"{train.algorithm.upper()} compares completions of one prompt with each other, so every group must be whole",
                 fix=_whole_groups(train.per_device_train_batch_size * processes, train.gradient_accumulation_steps, train.num_generations),
                 place=written.place if written else key_place(node),
                 notes=(Note(other.place if other and other is not written else None, arithmetic),),
@@ -60,7 +64,7 @@ def _whole_groups(per_step: int, accumulation: int, group: int) -> str:
 def save_steps_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """A run that never saves starts from nothing after a crash."""
     for setup in expansion.setups:
-        if setup.train.save_steps > setup.train.max_steps:
+        if isinstance(setup.train, SampledSettings) and setup.train.save_steps > setup.train.max_steps:
             written = setup.train_node.get("save_steps")
             yield Diagnostic(
                 "W303",
@@ -76,7 +80,7 @@ def warm_up_is_used_and_ends(of: Experiment, expansion: Expansion, inputs: Input
     """E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
     for setup in expansion.setups:
         train, written = setup.train, setup.train_node.get("warmup_steps")
-        if written is None or train.warmup_steps == 0:
+        if written is None or not isinstance(train, SampledSettings) or train.warmup_steps == 0:
             continue
         if train.lr_scheduler_type == "constant":
             schedule = setup.train_node.get("lr_scheduler_type")

@@ -18,8 +18,8 @@ from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
 from compiler.schema_words import worded
 from compiler.spec import Adapter, Spec, TrainData
+from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.plugin import GATES, kinds
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -41,8 +41,9 @@ def built() -> Schema:
     definitions = _models()
     needed = _requirements(definitions["Spec"], definitions)
     needed["properties"].pop("train", None)  # conditions may give what it lacks
-    merged = _merged("Spec", definitions)
+    merged = _merged(["Spec", *map(_arm, ALGORITHMS)], definitions)
     overrides = {_over(name): _override(definitions[name], merged) for name in merged}
+    overrides[_over("Train")] = _by_algorithm(_over(""))
     for name in merged:
         definitions[name].pop("required", None)
     spec = definitions.pop("Spec")
@@ -65,11 +66,12 @@ def built() -> Schema:
 def _models() -> dict[str, Schema]:
     """Definitions by name, every model's own; free maps replaced by the sections that they hold; gates by kind."""
     gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
-    models: list[type[BaseModel]] = [Spec, GrpoSettings, Adapter, TrainData, *gates.values()]
+    models: list[type[BaseModel]] = [Spec, *ALGORITHMS.values(), Adapter, TrainData, *gates.values()]
     references, top = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
     definitions: dict[str, Schema] = top["$defs"]
     named = {model: references[(model, "validation")]["$ref"].removeprefix(_REF) for model in models}
-    definitions["Train"] = definitions.pop(named[GrpoSettings])
+    definitions |= {_arm(name): definitions.pop(named[model]) for name, model in ALGORITHMS.items()}
+    definitions["Train"] = _by_algorithm("")
     definitions["Gate"] = _gates({kind: definitions.pop(named[model]) for kind, model in gates.items()}, definitions["Gate"])
     for holder, key, section in (
         ("Spec", "train", "Train"),
@@ -115,9 +117,24 @@ def _gates(settings: dict[str, Schema], gate: Schema) -> Schema:
     }
 
 
-def _merged(name: str, definitions: dict[str, Schema]) -> list[str]:
-    """Definitions that are reached from `name` without passing a list or a choice of forms: what layers merge key by key."""
-    found, waiting = [], [name]
+def _arm(algorithm: str) -> str:
+    """Name of the definition that holds an algorithm's settings."""
+    return f"Train{algorithm.capitalize()}"
+
+
+def _by_algorithm(suffix: str) -> Schema:
+    """`train`: the settings of the algorithm that it names; without one, which a lower layer may name, those of any."""
+    choice: Schema = {"anyOf": [{"$ref": f"{_REF}{_arm(name)}{suffix}"} for name in ALGORITHMS]}
+    for name in reversed(ALGORITHMS):
+        named = {"required": ["algorithm"], "properties": {"algorithm": {"const": name}}}
+        choice = {"if": named, "then": {"$ref": f"{_REF}{_arm(name)}{suffix}"}, "else": choice}
+    known = {"enum": list(ALGORITHMS), "description": "Training algorithm; it decides which other keys there are.", "default": DEFAULT}
+    return {"type": "object", "description": "Settings of training, by algorithm.", "properties": {"algorithm": known}, **choice}
+
+
+def _merged(names: list[str], definitions: dict[str, Schema]) -> list[str]:
+    """Definitions that are reached from `names` without passing a list or a choice of forms: what layers merge key by key."""
+    found, waiting = [], list(names)
     while waiting:
         current = waiting.pop()
         if current not in found and current in definitions and "oneOf" not in definitions[current]:

@@ -242,7 +242,7 @@ class Spec(Part):
     hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")
-    train: dict[str, Any] = Field(description="GRPO settings; names are those of TRL's GRPOConfig.")
+    train: dict[str, Any] = Field(description="Settings of training; which keys there are is decided by `algorithm`.")
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = Field(
         min_length=1, max_length=10_000, description="One run a condition and seed."
     )

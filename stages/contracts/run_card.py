@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from stages.contracts.artifact import Artifact
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import RewardCard
+from stages.contracts.train_settings import TrainSettings
+
+S = TypeVar("S", bound=TrainSettings)
 
 
-class TrainCard(Artifact):
-    """One condition with one seed."""
+class TrainCard(Artifact, Generic[S]):
+    """One condition with one seed. `train` holds the settings of its algorithm: `TrainCard[GrpoSettings]` in the stage
+    that trains with GRPO, `AnyTrainCard` (stages/contracts/algorithms.py) where any may come."""
 
     SCHEMA: ClassVar[str] = "octavo.train_card/1"
 
@@ -23,7 +26,7 @@ class TrainCard(Artifact):
     model: ModelCard
     data: DataCard
     reward: RewardCard
-    train: GrpoSettings
+    train: S
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]
     """Library versions the result depends on, from the project's constraints.txt."""

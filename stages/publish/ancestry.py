@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import file_digest
 from stages.contracts.lineage import Edge, Lineage, Node
-from stages.contracts.run_card import TrainCard
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import plural
 from stages.publish.passports import commits
@@ -123,7 +123,7 @@ def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
             graph.edge(graph.file(path), graph.file(run.folder.health))
 
 
-def _inputs(graph: _Graph, card: str, train: TrainCard) -> None:
+def _inputs(graph: _Graph, card: str, train: AnyTrainCard) -> None:
     data, model = train.data, train.model
     graph.edge(graph.node(Node(id=f"data:{data.path}", kind="data", label=data.path, path=data.path, sha256=data.sha256)), card)
     graph.edge(

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, read_attempts
@@ -19,7 +20,6 @@ from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
 from stages.contracts.reward_card import ExampleCard
-from stages.contracts.run_card import TrainCard
 
 A = TypeVar("A", bound=Artifact)
 
@@ -30,7 +30,7 @@ class RunFiles:
 
     ref: RunRef
     folder: RunFolder
-    card: TrainCard | None
+    card: AnyTrainCard | None
     outcome: Outcome | None
     health: Health | None
     attempts: tuple[Attempt, ...]
@@ -83,7 +83,7 @@ class ExperimentFiles:
     def of_condition(self, name: str) -> tuple[RunFiles, ...]:
         return tuple(run for run in self.runs if run.ref.condition == name)
 
-    def train_card(self, condition: str) -> TrainCard | None:
+    def train_card(self, condition: str) -> AnyTrainCard | None:
         """The card of a condition's first run; its other runs differ in the seed only."""
         return next((run.card for run in self.of_condition(condition) if run.card), None)
 
@@ -145,7 +145,7 @@ def _run(folder: RunFolder, ref: RunRef) -> RunFiles:
     return RunFiles(
         ref=ref,
         folder=folder,
-        card=_maybe(TrainCard, folder.card),
+        card=_maybe(AnyTrainCard, folder.card),
         outcome=_maybe(Outcome, folder.outcome),
         health=_maybe(Health, folder.health),
         attempts=read_attempts(folder.attempts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contracts.run_card import TrainCard
+from stages.contracts.algorithms import AnyTrainCard
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import setting
 
@@ -65,7 +65,7 @@ def _rows(experiment: ExperimentFiles, first: dict[str, RunFiles], group: str) -
     return tuple(rows)
 
 
-def flat(card: TrainCard, group: str) -> dict[str, Any]:
+def flat(card: AnyTrainCard, group: str) -> dict[str, Any]:
     """JSON pointer -> value for every leaf of a part of the card; lists are leaves."""
     return _flat(card.model_dump(mode="json")[group], f"/{group}")
 

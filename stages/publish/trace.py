@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Finding
 from stages.contracts.lineage import Lineage
-from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
 from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles, load
@@ -168,7 +168,7 @@ def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator
     yield from _table("cards and code", list(found))
 
 
-def _settings(experiment: ExperimentFiles, run: RunFiles, card: TrainCard) -> Iterator[tuple[str, str]]:
+def _settings(experiment: ExperimentFiles, run: RunFiles, card: AnyTrainCard) -> Iterator[tuple[str, str]]:
     values = {pointer: setting(value) for pointer, value in flat(card, "train").items()}
     width = max(len(text) for text in values.values())
     for pointer, text in values.items():

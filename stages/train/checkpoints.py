@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors", "adapter_config.json")
 
-
-def newest(folder: Path) -> tuple[Path, int] | None:
-    """(folder, step) of the newest complete checkpoint under the trainer's output folder; incomplete ones are removed."""
+def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
+    """(folder, step) of the newest checkpoint under the trainer's output folder that holds all `needed` files; others are removed."""
     found = []
     for path in folder.glob("checkpoint-*"):
-        step = _step(path)
+        step = _step(path, needed)
         if step is None:
             shutil.rmtree(path)
         else:
@@ -24,8 +23,8 @@ def newest(folder: Path) -> tuple[Path, int] | None:
     return path, step
 
 
-def _step(path: Path) -> int | None:
-    if any(not (path / name).is_file() or (path / name).stat().st_size == 0 for name in NEEDED):
+def _step(path: Path, needed: Sequence[str]) -> int | None:
+    if any(not (path / name).is_file() or (path / name).stat().st_size == 0 for name in needed):
         return None
     try:
         return int(json.loads((path / "trainer_state.json").read_text())["global_step"])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from stages.contracts.grpo import Guards
+from stages.contracts.train_settings import Guards
 from stages.train.attempts import Stopped
 
 

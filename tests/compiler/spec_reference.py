@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script only
 
 from compiler.schema import built, schema  # noqa: E402
-from stages.contracts.grpo import GrpoSettings  # noqa: E402
+from stages.contracts.algorithms import ALGORITHMS  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"
@@ -40,14 +40,18 @@ def generated() -> str:
     """The whole page."""
     found = built()
     definitions = found["$defs"]
-    needed = {"Spec": found["else"]["required"], "Train": [key for key, field in GrpoSettings.model_fields.items() if field.is_required()]}
+    needed = {"Spec": found["else"]["required"]}
+    for name, model in ALGORITHMS.items():
+        needed[f"Train{name.capitalize()}"] = [key for key, field in model.model_fields.items() if field.is_required()]
     _collect(found["else"], found, definitions, needed)
     names, waiting = [], ["Spec"]
     while waiting:
         name = waiting.pop(0)
         if name not in names:
             names.append(name)
-            waiting += [inner for value in _section(name, found)["properties"].values() for inner in _names(value) if inner not in _SKIPPED]
+            section = _section(name, found)
+            values = [*section["properties"].values(), section.get("then", {}), section.get("else", {})]
+            waiting += [inner for value in values for inner in _names(value) if inner not in _SKIPPED]
     return _HEAD + "".join(_table(name, _section(name, found), needed.get(name)) for name in names)
 
 
@@ -67,7 +71,8 @@ def _collect(needed: dict[str, Any], part: dict[str, Any], definitions: dict[str
 def _names(value: dict[str, Any]) -> list[str]:
     """Definitions that a key's value may be or hold; overrides and profiles are described by what they override."""
     found = []
-    for part in (value, value.get("additionalProperties"), value.get("items"), *value.get("anyOf", []), *value.get("oneOf", [])):
+    inside = (value.get(key) for key in ("additionalProperties", "items", "then", "else"))
+    for part in (value, *inside, *value.get("anyOf", []), *value.get("oneOf", [])):
         if isinstance(part, dict):
             name = part.get("$ref", "").removeprefix("#/$defs/")
             found += [name] if name and not name.endswith("Override") and name != "Profile" else _names(part) if part is not value else []

@@ -181,7 +181,7 @@ def test_schema(capsys):
     assert kinds["exact_match"]["required"] == ["kind", "column"]
     timeout = kinds["python_tests"]["properties"]["timeout"]
     assert [option["type"] for option in timeout["anyOf"]] == ["number", "string"]
-    assert "required" not in definitions["TrainOverride"] and "learning_rate" in definitions["TrainOverride"]["properties"]
+    assert "required" not in definitions["TrainGrpoOverride"] and "learning_rate" in definitions["TrainGrpoOverride"]["properties"]
     assert "required" not in definitions["Profile"]
     assert not {"use", "parent", "changes", "hypothesis", "profiles"} & set(definitions["Profile"]["properties"])
     assert set(definitions["Phase"]["properties"]) == {"from", "weights"}

@@ -148,7 +148,7 @@ def test_every_key_says_what_it_means():
 
 def test_hover_shows_defaults_and_units():
     definitions = SCHEMA["$defs"]
-    assert definitions["Train"]["properties"]["epsilon"]["markdownDescription"] == "Clip range of the policy ratio.\n\nDefault: `0.2`"
+    assert definitions["TrainGrpo"]["properties"]["epsilon"]["markdownDescription"] == "Clip range of the policy ratio.\n\nDefault: `0.2`"
     assert definitions["Resources"]["properties"]["gpu_memory"]["markdownDescription"] == (
         "Memory of the GPU; for planning only.\n\nUnit: bytes, written `512MB` or `30GB`"
     )
@@ -205,7 +205,7 @@ def test_the_page_names_every_key():
             continue
         section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
         assert [key for key in definition["properties"] if f"\n| `{key}` | " not in section] == []
-    for name in ("Spec", "Model", "Train", "Reward", "Condition", "Evaluation", "Claim", "Health", "Guards"):
+    for name in ("Spec", "Model", "Train", "TrainGrpo", "TrainRloo", "Reward", "Condition", "Evaluation", "Claim", "Health", "Guards"):
         assert f"\n## {name}\n" in page
     assert "| `learning_rate` | number > 0 | required | Peak learning rate of AdamW. |" in page
     assert "| `r` | whole number ≥ 1, ≤ 4,096 | `16` | Rank. |" in page

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 import stages.contracts
 from stages.contracts import attempt, history
+from stages.contracts.algorithms import Settings
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
 
@@ -113,7 +114,10 @@ def _models() -> list[type[Frozen]]:
     for module_info in pkgutil.iter_modules(stages.contracts.__path__):
         module = importlib.import_module(f"stages.contracts.{module_info.name}")
         mine = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, Frozen) and m.__module__ == module.__name__]
-        found += sorted((m for m in mine if m not in (Frozen, Artifact)), key=lambda m: inspect.getsourcelines(m)[1])
+        found += sorted(
+            (m for m in mine if m not in (Frozen, Artifact) and not m.__pydantic_generic_metadata__["args"]),
+            key=lambda m: inspect.getsourcelines(m)[1],
+        )
     return found
 
 
@@ -150,6 +154,8 @@ def _kind(annotation: Any) -> str:
         return " or ".join(f"`{value}`" for value in inside)
     if origin in (UnionType, typing.Union):
         return " or ".join(_kind(part) for part in inside)
+    if isinstance(annotation, typing.TypeVar):  # the settings of an algorithm
+        return _kind(Settings)
     if origin is tuple:
         return f"list of {_kind(inside[0])}"
     if origin is dict:

@@ -9,7 +9,8 @@ from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
 from stages.train.attempts import Stopped, begin, classify, end, latest, lock
-from stages.train.checkpoints import NEEDED, newest
+from stages.train.checkpoints import newest
+from stages.train.with_trl import CHECKPOINT
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_full_disk_is_seen_on_the_disk_and_not_in_words(run, monkeypatch):
 def checkpoint(folder, step, missing=None, state=None):
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
-    for name in NEEDED:
+    for name in CHECKPOINT:
         if name != missing:
             (path / name).write_text(state or f'{{"global_step": {step}}}')
     return path
@@ -100,6 +101,6 @@ def test_the_newest_complete_checkpoint_counts_and_torn_ones_go(tmp_path):
     whole = checkpoint(tmp_path, 100)
     torn = checkpoint(tmp_path, 120, missing="optimizer.pt")
     broken = checkpoint(tmp_path, 140, state="{")
-    assert newest(tmp_path) == (whole, 100)
+    assert newest(tmp_path, CHECKPOINT) == (whole, 100)
     assert not torn.exists() and not broken.exists()
-    assert newest(tmp_path / "nowhere") is None
+    assert newest(tmp_path / "nowhere", CHECKPOINT) is None

@@ -1,0 +1,35 @@
+"""What the settings of every training algorithm share. Each algorithm has a module of its own beside this one.
+
+A stage imports the settings of its own algorithm only: a change of one algorithm's keys then leaves the code hash, and so the runs,
+of all others alone. `stages/contracts/algorithms.py` knows them all; the compiler and the pages use that.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+
+
+class Guards(Frozen):
+    """What is done about non-finite gradients during training."""
+
+    skip_nonfinite_gradients: bool = Field(True, description="Skip an optimizer step whose gradient is not finite; it is counted.")
+    stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after so many skipped steps in a row.")
+
+
+class TrainSettings(Frozen):
+    """Keys that every algorithm has. `algorithm` is narrowed to its own name by each."""
+
+    algorithm: str
+    max_steps: int = Field(ge=1, description="Optimizer steps of a run.")
+
+    @property
+    def group_size(self) -> int:
+        """Completions of one prompt that are compared with each other; 1 when none are."""
+        return 1
+
+    @property
+    def prompts_per_batch(self) -> int:
+        """Different prompts in one batch of completions; 0 when no completions are sampled."""
+        return 0

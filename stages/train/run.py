@@ -1,0 +1,158 @@
+"""One attempt of a run, whichever algorithm trains it: lock, ledger, permission, training, files, outcome.
+
+An algorithm is a stage of its own (`stages/train/<algorithm>.py`) that gives this module one function: it trains to the end and
+returns the folder that holds the adapter. It may raise anything; the class of the failure is recorded.
+
+Exit 0: the attempt finished, or failed and was recorded (dvc then goes on to the run's siblings and the page shows the hole).
+Exit 1: nothing could be recorded, or the disk is full. Exit 130: stopped by a signal; the next `dvc repro` resumes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from stages.contracts.artifact import read, write
+from stages.contracts.attempt import FailureClass, Outcome, Started
+from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.preflight_card import Permission
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import card_id, open_card
+from stages.contracts.train_settings import TrainSettings
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, latest, lock
+from stages.train.checkpoints import copy_adapter, newest
+from stages.train.data import Row, read_rows
+from stages.train.environment import end_with_parent, prepare
+from stages.train.recorder import Journal, write_completions, write_history
+from stages.train.rewards.compose import sandbox
+from stages.train.scoring import gate_modules
+
+S = TypeVar("S", bound=TrainSettings)
+
+
+@dataclass(frozen=True)
+class Work(Generic[S]):
+    """What an algorithm trains with."""
+
+    run: RunFolder
+    card: TrainCard[S]
+    rows: list[Row]
+    journal: Journal
+    started: Started
+    output: Path
+    """Where checkpoints go: `checkpoint-<step>` folders, outside of DVC's outs."""
+    checkpoint: tuple[Path, int] | None
+    """The newest complete checkpoint and its step; null: from the start."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.card.experiment} {self.run.name}"
+
+    @property
+    def steps_before(self) -> int:
+        """Steps that are done already."""
+        return self.checkpoint[1] if self.checkpoint else 0
+
+
+Fit = Callable[[Work[S]], Path]
+
+
+def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], checkpoint_files: Sequence[str]) -> int:
+    """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
+    one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
+    run = RunFolder(folder)
+    card = open_card(kind, run.card, [module], lambda card: gate_modules(card.reward.gates))
+    prepare(card.device)
+    end_with_parent()
+    with lock(run):
+        rows = read_rows(card.data, "/data")
+        permission = read(Permission, ExperimentFolder(folder.parent).permission(card.condition))
+        return _locked(run, card, rows, permission, fit, checkpoint_files)
+
+
+def _locked(
+    run: RunFolder, card: TrainCard[S], rows: list[Row], permission: Permission, fit: Fit[S], checkpoint_files: Sequence[str]
+) -> int:
+    identity = card_id(card)
+    scratch = checkpoints(identity)
+    last = latest(run, identity)
+    if last and last.state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
+        shutil.rmtree(scratch, ignore_errors=True)
+    checkpoint = newest(scratch / "trainer", checkpoint_files)
+    journal = Journal(scratch)
+    started = begin(
+        run, identity, devices=_devices(card), sandbox=sandbox(card.reward.gates), resumed_from=checkpoint[1] if checkpoint else None
+    )
+    begun = time.monotonic()
+    failure: FailureClass | None = None
+    error: str | None = None
+    adapter: Path | None = None
+    try:
+        if not permission.train:
+            raise Stopped("refused", "; ".join(permission.reasons))
+        adapter = _trained(Work(run, card, rows, journal, started, scratch / "trainer", checkpoint), fit)
+    except (Exception, KeyboardInterrupt) as caught:
+        failure, error = classify(caught)
+        if failure == "bug":
+            (scratch / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            error = f"{error} (traceback: {scratch / 'traceback.txt'})"
+    steps = min(journal.last_step(), card.train.max_steps)
+    if failure is None and steps < card.train.max_steps:
+        failure, error = "bug", f"the trainer ended after {steps} of {card.train.max_steps} steps"
+        adapter = None
+    outcome = Outcome(
+        card_id=identity,
+        attempt=started.attempt,
+        finished=failure is None,
+        steps_done=steps,
+        target_steps=card.train.max_steps,
+        failure=failure,
+        error=error,
+    )
+    try:
+        _write(run, card, journal, adapter, outcome)
+    except OSError as caught:
+        failure, error = classify(caught)
+        end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
+        raise
+    end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
+    if failure is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        return 0
+    print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {steps}: {error}", file=sys.stderr)
+    return {"interrupted": 130, "disk": 1}.get(failure, 0)
+
+
+def _trained(work: Work[S], fit: Fit[S]) -> Path:
+    steps = work.card.train.max_steps
+    if work.checkpoint and work.steps_before >= steps:  # killed while finishing: resuming would train one step too many
+        return work.checkpoint[0]
+    resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
+    print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, reward {work.card.reward.name}{resumed}", flush=True)
+    return fit(work)
+
+
+def _write(run: RunFolder, card: TrainCard[S], journal: Journal, adapter: Path | None, outcome: Outcome) -> None:
+    names = [gate.name for gate in card.reward.gates]
+    identity = {"card_id": outcome.card_id, "attempt": outcome.attempt}
+    write_history(run.history, journal.history_rows(), **identity)
+    write_completions(run.completions, journal.completion_rows(), names, **identity)
+    shutil.rmtree(run.adapter, ignore_errors=True)
+    run.adapter.mkdir()
+    if adapter:
+        copy_adapter(adapter, run.adapter)
+    write(run.outcome, outcome)
+
+
+def _devices(card: TrainCard[S]) -> tuple[str, ...]:
+    if card.device == "cpu":
+        return ("cpu",)
+    import torch
+
+    return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))

@@ -1,0 +1,114 @@
+"""Training with one of TRL's trainers for grouped completions (GRPO, RLOO): what the two share. TRL costs seconds to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stages.contracts.grouped import GroupedSettings
+from stages.contracts.run_card import TrainCard
+from stages.train.attempts import Stopped
+from stages.train.checkpoints import newest
+from stages.train.data import Row
+from stages.train.model import load_base, lora
+from stages.train.progress import Progress
+from stages.train.recorder import Journal
+from stages.train.run import Work
+from stages.train.scoring import TrainingReward
+from stages.train.tracking import tracked
+
+CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors", "adapter_config.json")
+"""Files of a complete checkpoint. Without one of them transformers would silently restart the optimizer or the random numbers."""
+
+Trainer = Callable[..., Any]
+"""`(settings, **parts)`: settings are the keyword arguments of the algorithm's configuration, parts those of its trainer."""
+
+G = TypeVar("G", bound=GroupedSettings)
+
+
+def fit(work: Work[G], trainer: Trainer) -> Path:
+    """Train to the end and return the checkpoint that holds the adapter."""
+    from stages.train.callbacks import HistoryRecorder
+    from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state, policy_finite
+
+    card, steps = work.card, work.card.train.max_steps
+    model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
+    reward = TrainingReward(
+        card.reward,
+        rows={row["id"]: row for row in work.rows},
+        seed=card.seed,
+        group=card.train.num_generations,
+        ends={tokenizer.eos_token_id, tokenizer.pad_token_id},
+        journal=work.journal,
+        attempt=work.started.attempt,
+    )
+    guard = NonfiniteGuard(card.train.guards)
+    progress = Progress(work.name, work.started.number, steps, begin_at=work.steps_before)
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt)
+    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
+        training = built(
+            card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=[guard, recorder], output=work.output, report_to=report_to
+        )
+        start = adapter_state(training.model)
+        try:
+            training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself tells whether that is what happened
+            adapter_change(start, training.model)
+            if not policy_finite(training.model, tokenizer, work.rows[0][card.data.prompt]):
+                raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
+            raise
+    change = adapter_change(start, training.model)
+    if change == 0.0 and _moved(work.journal, work.started.attempt):
+        raise Stopped("bug", "gradients were not zero and no weight of the adapter changed: the adapter is not connected")
+    saved = newest(work.output, CHECKPOINT)
+    if saved is None or saved[1] != steps:
+        raise Stopped("bug", f"no complete checkpoint of step {steps}")
+    return saved[0]
+
+
+def built(
+    card: TrainCard[G],
+    trainer: Trainer,
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Row],
+    *,
+    reward: Callable[..., list[float | None]],
+    callbacks: Sequence[Any],
+    output: Path,
+    report_to: str = "none",
+) -> Any:
+    """A trainer that logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps are averaged."""
+    import datasets
+    from transformers import PrinterCallback
+
+    settings = {
+        **card.train.model_dump(exclude={"algorithm", "guards"}),
+        "output_dir": str(output),
+        "seed": card.seed,
+        "use_cpu": card.device == "cpu",
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_total_limit": 2,
+        "report_to": report_to,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": card.device != "cpu",
+    }
+    training = trainer(
+        settings,
+        model=model,
+        train_dataset=datasets.Dataset.from_list([{"prompt": row[card.data.prompt], "id": row["id"]} for row in rows]),
+        processing_class=tokenizer,
+        reward_funcs=[reward],
+        peft_config=lora(card.model.adapter),
+        callbacks=list(callbacks),
+    )
+    training.remove_callback(PrinterCallback)
+    return training
+
+
+def _moved(journal: Journal, attempt: str) -> bool:
+    """Whether any step of the attempt had a non-zero gradient; with a zero reward none has, and nothing may change."""
+    return any(row["metric"] == "grad_norm" and row["value"] for row in journal.history_rows() if row["attempt"] == attempt)
