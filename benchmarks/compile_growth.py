@@ -68,7 +68,7 @@ def main() -> int:
 def measured(command: list[str], folder: Path, repeats: int, before: Callable[[], None] | None = None) -> tuple[float, float]:
     """Median (CPU, wall) seconds of a process. `before` runs untimed before each."""
     cpu, wall = [], []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
     for _ in range(repeats):
         if before:
             before()
@@ -103,7 +103,8 @@ def synthetic(folder: Path, runs: int) -> Path:
 
 
 def clean(folder: Path) -> None:
-    shutil.rmtree(folder / "runs", ignore_errors=True)
+    for name in ("runs", ".cache"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "dvc.yaml").unlink(missing_ok=True)
 
 

@@ -28,7 +28,8 @@ from compile_growth import OCTAVO, synthetic  # noqa: E402
 from compiler.plan_files import Files, folder_md5  # noqa: E402
 
 TARGET, FLOOR = 20.0, 10.0
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "DVC_NO_ANALYTICS": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", "DVC_NO_ANALYTICS": "1"}
+ENVIRONMENT["GIT_CONFIG_GLOBAL"] = os.devnull
 FOLDERS = ("adapter", "model", "figures", "page", "site")
 
 
