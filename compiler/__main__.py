@@ -86,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
     waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")
 
+    rescore = commands.add_parser("rescore", help="score the stored completions of a run again with today's gates; say what changes")
+    rescore.add_argument("run", help="such as shaped-s1, quickstart/shaped-s1 or runs/quickstart/shaped-s1")
+    rescore.add_argument("--spec", action="store_true", help="with the reward and data that the spec declares now, not those of the card")
+    rescore.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    rescore.add_argument("--write", metavar="file", help="also write the completions with today's scores to a new Parquet file")
+
     doctor = commands.add_parser("doctor", help="what the live experiments need and this machine has, with what to type for the rest")
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
 

@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
         "schema": schema,
         "trace": trace,
         "waive": waive,
+        "rescore": rescore,
     }
     try:
         code = commands[options.command](options, inputs)
@@ -174,6 +175,24 @@ def waive(options: argparse.Namespace, inputs: Inputs) -> int:
     for line in made.said:
         print(line)
     print(f"{', '.join(made.files)} written. Commit it, then: octavo compile && dvc repro", file=sys.stderr)
+    return 0
+
+
+def rescore(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print what today's gates say of stored completions. Writes only where `--write` says, and only a new file."""
+    from compiler import rescore as again
+
+    found = again.rescore(options.run, spec=options.spec, to=Path(options.write) if options.write else None, inputs=inputs)
+    if options.json:
+        from stages.contracts.artifact import dump
+
+        print(dump(found), end="")
+    else:
+        from compiler.rescore_text import text
+
+        print(text(found), end="")
+    if options.write:
+        print(f"{options.write}: written", file=sys.stderr)
     return 0
 
 
