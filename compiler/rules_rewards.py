@@ -9,6 +9,7 @@ from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Fault, Inputs
 from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.plugin import reads
 
 
 def gates_have_own_names(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -44,6 +45,22 @@ def gates_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs) -> I
                     notes=(Note(on_fail.place if on_fail else None, f"`{use.card.name}` always decides"),),
                 )
                 break
+
+
+def readers_stand_after_what_they_read(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """A gate that grades the verdict of another, in rewards and among the scores of the evaluation."""
+    for where, uses in [(f"`{reward}`", uses) for reward, uses in expansion.rewards.items()] + [("the evaluation", expansion.scores)]:
+        for place, use in enumerate(uses):
+            kinds = reads(use.card.kind)
+            if kinds and not any(before.card.kind in kinds for before in uses[:place]):
+                kind = use.node.get("kind")
+                yield Diagnostic(
+                    "E397",
+                    f"`{use.card.name}` reads the verdict of a gate of kind `{kinds[0]}`, and none stands before it in {where}",
+                    why=f"`{use.card.kind}` checks nothing itself: it grades what that gate found",
+                    fix=f"put `- verify: {{kind: {kinds[0]}}}` before it",
+                    place=kind.place if kind else use.node.place,
+                )
 
 
 def rewards_have_examples(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -90,4 +107,4 @@ def _some_row(of: Experiment, inputs: Inputs) -> str:
         return "row-1"
 
 
-RULES = (gates_have_own_names, gates_are_reached, rewards_have_examples)
+RULES = (gates_have_own_names, gates_are_reached, readers_stand_after_what_they_read, rewards_have_examples)

@@ -5,7 +5,8 @@ The folder is the registry: a table of kinds would change the code hash of every
 
     def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]
 
-which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`. A detector module has
+which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`. A gate that grades what
+an earlier one found names the kinds of that one in `READS`, and finds its judgement in `Answer.said`. A detector module has
 `Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
@@ -39,6 +40,8 @@ class Answer:
     row: Mapping[str, Any]
     truncated: bool = False
     key: str = ""
+    said: Mapping[str, Judgement] = field(default_factory=dict, hash=False)
+    """By kind in the gate's READS, what the last earlier gate of that kind said of this completion, where it was reached."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,8 @@ def load(package: str, kind: str) -> ModuleType:
 def marks(kind: str) -> tuple[str, ...]:
     """Names of the marks that a gate kind's judgements may hold. Raises KeyError for an unknown kind."""
     return tuple(getattr(load(GATES, kind), "MARKS", ()))
+
+
+def reads(kind: str) -> tuple[str, ...]:
+    """Kinds of which a gate of this kind reads the verdict: one of them must stand before it. Raises KeyError for an unknown kind."""
+    return tuple(getattr(load(GATES, kind), "READS", ()))

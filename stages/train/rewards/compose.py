@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from stages.contracts.plugin import GATES, Answer, Judgement, load
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.rewards.combine import first_decides, sound, weighted
-from stages.train.rewards.combine.gate import Gate, ready
+from stages.train.rewards.combine.gate import Gate, ready, told
 from stages.train.rewards.combine.penalties import penalised
 
 TOLERANCE = 1e-9
@@ -90,10 +90,12 @@ def score_each(gates: Sequence[GateCard], answers: Sequence[Answer]) -> tuple[di
     """Every gate judges every answer by itself: (judgements, wall seconds) by gate name. For the shared evaluation."""
     judgements: dict[str, list[Judgement]] = {}
     seconds: dict[str, float] = {}
+    before: list[Gate] = []
     for card in gates:
         gate = ready(card)
         began = time.perf_counter()
-        judgements[card.name] = gate.judge(answers)
+        judgements[card.name] = gate.judge(told(gate, before, judgements, answers))
+        before.append(gate)
         seconds[card.name] = time.perf_counter() - began
     return judgements, seconds
 

@@ -1,4 +1,4 @@
-"""Gate `format`: the completion looks as asked. A pattern for all of it, parts it must hold, bounds on its length."""
+"""Gate `format`: the completion looks as asked. A pattern for all of it, parts it must or must not hold, bounds on its length."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Settings(Frozen):
         None, description="Regular expression (syntax of the `regex` library) that must match the whole completion, white space included."
     )
     required: tuple[str, ...] = Field((), description="Parts that must each appear somewhere in the completion.")
+    forbidden: tuple[str, ...] = Field(
+        (), description="Parts that must not appear anywhere in the completion.", exclude_if=lambda parts: not parts
+    )
     min_chars: int | None = Field(None, ge=0, description="Fewest characters.")
     max_chars: int | None = Field(None, ge=0, description="Most characters.")
 
@@ -37,8 +40,8 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _rules(self) -> Settings:
-        if self.pattern is None and not self.required and self.min_chars is None and self.max_chars is None:
-            raise ValueError("a format gate needs at least one of pattern, required, min_chars, max_chars")
+        if self.pattern is None and not self.required and not self.forbidden and self.min_chars is None and self.max_chars is None:
+            raise ValueError("a format gate needs at least one of pattern, required, forbidden, min_chars, max_chars")
         if self.min_chars is not None and self.max_chars is not None and self.min_chars > self.max_chars:
             raise ValueError(f"min_chars {self.min_chars} is above max_chars {self.max_chars}: no completion can pass")
         return self
@@ -57,6 +60,9 @@ def _judge(settings: Settings, text: str) -> Judgement:
     for part in settings.required:
         if part not in text:
             return Judgement("fail", 0.0, f"the part {part!r} is missing")
+    for part in settings.forbidden:
+        if part in text:
+            return Judgement("fail", 0.0, f"holds the part {part!r}")
     if settings.pattern is not None:
         import regex
 

@@ -59,10 +59,13 @@ def bubblewrap() -> str | None:
         return shutil.which("bwrap")
 
 
-def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = ()) -> list[str]:
+def bubblewrap_command(
+    argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = (), links: Sequence[tuple[str, str]] = ()
+) -> list[str]:
     """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
 
-    `also` are further absolute paths to show inside, read-only.
+    `also` are further absolute paths to show inside, read-only; `links` are symbolic links to make there, (target, place): there
+    is no /proc inside, and a program that asks where it lies (Lean does) finds /proc/2/exe.
 
     Raises FileNotFoundError when there is no bwrap.
     """
@@ -75,6 +78,8 @@ def bubblewrap_command(argv: Sequence[str], seccomp_fd: int, info_fd: int, also:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
     for device in _DEVICES:
         command += ["--dev-bind", device, device]
+    for target, place in links:
+        command += ["--symlink", target, place]
     command += ["--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--", *argv]
     uid = uid_to_drop_to()
     if uid is None:

@@ -32,6 +32,10 @@ _PROGRAM_DENIED = (
     "fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr memfd_secret pidfd_getfd kcmp syslog iopl ioperm clock_settime "
     "settimeofday adjtimex clock_adjtime vhangup nfsservctl lookup_dcookie socket socketpair connect bind listen accept accept4"
 )
+_CHECKER_DENIED = (
+    "execve execveat fork vfork memfd_create kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
+)
+_CLONE_THREAD = 0x00010000
 _PROT_EXEC = 4
 _CLONE_NAMESPACES = 0x7E020080
 """CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}."""
@@ -81,7 +85,21 @@ def zygote() -> bytes:
 @functools.cache
 def program() -> bytes:
     """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing."""
+    return _exported(_program(_library()))
+
+
+@functools.cache
+def checker() -> bytes:
+    """Filter of a proof checker at work inside bubblewrap: as `program`, and no other processes; threads and reading files are left."""
     lib = _library()
+    rules = _program(lib)
+    for name in _CHECKER_DENIED.split():
+        _add(rules, lib.ERRNO(errno.EPERM), name)
+    rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
+    return _exported(rules)
+
+
+def _program(lib: Any) -> Any:
     rules = lib.SyscallFilter(lib.ALLOW)
     for name in _PROGRAM_DENIED.split():
         _add(rules, lib.ERRNO(errno.EPERM), name)
@@ -89,7 +107,7 @@ def program() -> bytes:
         if _CLONE_NAMESPACES >> bit & 1:
             rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, 1 << bit, 1 << bit))
     rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
-    return _exported(rules)
+    return rules
 
 
 def _compute(lib: Any, rules: Any) -> None:

@@ -55,17 +55,17 @@ def _child_pid(info: int) -> int | None:
 
 
 class ZygoteProcess:
-    """A running program inside a tier; `also` are files and folders that it needs there. Raises VerifierFault when it does not start."""
+    """A running program inside a tier; `also` and `links` are as for bubblewrap. Raises VerifierFault when it does not start."""
 
     jobs = 0
     """Jobs asked so far."""
 
-    def __init__(self, tier: Tier, command: Sequence[str], also: Sequence[str] = ()) -> None:
+    def __init__(self, tier: Tier, command: Sequence[str], also: Sequence[str] = (), links: Sequence[tuple[str, str]] = ()) -> None:
         self.tier, self.owner = tier, os.getpid()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._child: int | None = None
         try:
-            self.process = self._start(command, also)
+            self.process = self._start(command, also, links)
         except OSError as error:
             self._errors.close()
             raise VerifierFault(f"the zygote did not start: {error}") from None
@@ -106,7 +106,7 @@ class ZygoteProcess:
         lines = self._errors.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self.process.returncode}"
 
-    def _start(self, command: Sequence[str], also: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, command: Sequence[str], also: Sequence[str], links: Sequence[tuple[str, str]]) -> subprocess.Popen[bytes]:
         if self.tier == "seccomp":
             return self._popen(command, ())
         info, info_end = os.pipe()
@@ -114,7 +114,7 @@ class ZygoteProcess:
             with tempfile.TemporaryFile() as filter_:
                 filter_.write(seccomp.program())
                 filter_.seek(0)
-                wrapped = isolation.bubblewrap_command(command, filter_.fileno(), info_end, also)
+                wrapped = isolation.bubblewrap_command(command, filter_.fileno(), info_end, also, links)
                 process = self._popen(wrapped, (filter_.fileno(), info_end))
         finally:
             os.close(info_end)

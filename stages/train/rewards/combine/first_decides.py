@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.rewards.combine.gate import Combined, Gate
+from stages.train.rewards.combine.gate import Combined, Gate, told
 
 
 def combined(gates: Sequence[Gate], answers: Sequence[Answer]) -> Combined:
@@ -15,9 +15,10 @@ def combined(gates: Sequence[Gate], answers: Sequence[Answer]) -> Combined:
     judgements: dict[str, list[Judgement | None]] = {}
     seconds: dict[str, float] = {}
     waiting = list(range(len(answers)))
-    for gate in gates:
+    for place, gate in enumerate(gates):
         began = time.perf_counter()
-        found = gate.judge([answers[index] for index in waiting]) if waiting else []
+        heard = told(gate, gates[:place], judgements, answers)
+        found = gate.judge([heard[index] for index in waiting]) if waiting else []
         seconds[gate.card.name] = time.perf_counter() - began
         said: list[Judgement | None] = [None] * len(answers)
         onward = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from stages.contracts.plugin import GATES, Answer, Judgement, load
+from stages.contracts.plugin import GATES, Answer, Judgement, load, reads
 from stages.contracts.reward_card import GateCard
 
 REASON_CHARS = 300
@@ -39,6 +39,18 @@ class Gate:
         if len(found) != len(answers):
             return [unknown(f"the gate gave {len(found)} judgements for {len(answers)} completions")] * len(answers)
         return [_checked(one) for one in found]
+
+
+def told(
+    gate: Gate, before: Sequence[Gate], judgements: Mapping[str, Sequence[Judgement | None]], answers: Sequence[Answer]
+) -> list[Answer]:
+    """The answers, each with what the gates before said of it, where this gate reads that. `judgements` has one entry an answer."""
+    kinds = reads(gate.card.kind)
+    sources = {one.card.kind: judgements[one.card.name] for one in before if one.card.kind in kinds}
+    if not sources:
+        return list(answers)
+    said = [{kind: found for kind, all_of in sources.items() if (found := all_of[index]) is not None} for index in range(len(answers))]
+    return [replace(answer, said=heard) for answer, heard in zip(answers, said, strict=True)]
 
 
 def ready(card: GateCard) -> Gate:

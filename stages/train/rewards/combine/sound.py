@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from stages.contracts.plugin import marks
+from stages.contracts.plugin import marks, reads
 from stages.contracts.reward_card import RewardCard
 from stages.train.rewards.combine.penalties import gates_of
 
@@ -22,6 +22,10 @@ def check(reward: RewardCard) -> None:
         _weighted(reward, names)
     elif reward.curriculum or any(gate.weight is not None or gate.needs is not None for gate in reward.gates):
         raise ValueError(f"reward {reward.name!r}: weight, needs and curriculum belong to `combine: weighted`")
+    for place, gate in enumerate(reward.gates):
+        kinds = reads(gate.kind)
+        if kinds and not any(one.kind in kinds for one in reward.gates[:place]):
+            raise ValueError(f"gate {gate.name!r} reads the verdict of a gate of kind {' or '.join(kinds)}, and none stands before it")
     _penalties(reward)
 
 

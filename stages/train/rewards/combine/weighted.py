@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import PhaseCard
-from stages.train.rewards.combine.gate import Combined, Gate, unknown
+from stages.train.rewards.combine.gate import Combined, Gate, told, unknown
 
 UPSTREAM = "a gate that this one needs is unknown"
 
@@ -17,11 +17,12 @@ def combined(gates: Sequence[Gate], weights: Mapping[str, float], answers: Seque
     """Score every answer. A gate whose `needs` did not pass is not reached and counts 0."""
     judgements: dict[str, list[Judgement | None]] = {}
     seconds: dict[str, float] = {}
-    for gate in gates:
+    for place, gate in enumerate(gates):
         before = judgements[gate.card.needs] if gate.card.needs else None
         reached = [index for index in range(len(answers)) if before is None or _passed(before[index])]
         began = time.perf_counter()
-        found = gate.judge([answers[index] for index in reached]) if reached else []
+        heard = told(gate, gates[:place], judgements, answers)
+        found = gate.judge([heard[index] for index in reached]) if reached else []
         seconds[gate.card.name] = time.perf_counter() - began
         said: list[Judgement | None] = [None] * len(answers)
         for index, judgement in zip(reached, found, strict=True):

@@ -108,6 +108,8 @@ def test_exact_match(text, row, strip, status):
         ({"min_chars": 2}, "ab", "pass", ""),
         ({"required": ["<a>", "</a>"]}, "<a>1</a>", "pass", ""),
         ({"required": ["<a>", "</a>"]}, "<a>1", "fail", "the part '</a>' is missing"),
+        ({"forbidden": ["sorry"]}, "by simp", "pass", ""),
+        ({"forbidden": ["admit", "sorry"], "min_chars": 2}, "by sorry", "fail", "holds the part 'sorry'"),
         ({"pattern": "(a|aa)+(b|c)"}, "a" * 60, "unknown", "the pattern took more than 0.2 s"),
     ],
 )

@@ -1,0 +1,88 @@
+"""What a checker of proofs can find, and how much each kind of error is worth: shared by Lean and Coq."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.plugin import Answer, Judgement
+
+CLASSES = ("syntax", "type", "tactic", "timeout", "other", "forbidden")
+"""Kinds of failure, and the marks of the gates that check proofs: exactly one is true for an answer that fails."""
+Outcome = Literal["proved", "syntax", "type", "tactic", "timeout", "other", "forbidden", "broken", "unknown"]
+REASON_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of a proof. `reason` may hold the answer's words, made printable."""
+
+    outcome: Outcome
+    """forbidden: a cheat, or what answers may not use; broken: the data row or the header is; unknown: the verifier failed."""
+    reason: str = ""
+    keep: bool = True
+    """Whether to keep this for equal jobs: not for time-outs and unknown, which may end otherwise."""
+
+
+class Scores(Frozen):
+    """Score of a proof that fails, by the kind of its first error."""
+
+    tactic: float = Field(1.0, ge=0, le=1, description="A step of the proof fails, or goals are left.")
+    type: float = Field(0.7, ge=0, le=1, description="A term has the wrong type, or a name does not exist.")
+    other: float = Field(0.5, ge=0, le=1, description="Any other error.")
+    timeout: float = Field(0.5, ge=0, le=1, description="More CPU time, or more of the checker's own budget, than allowed.")
+    syntax: float = Field(0.3, ge=0, le=1, description="The answer does not parse.")
+    forbidden: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="A cheat: `sorry`, axioms, a changed goal, or commands that answers may not use; no more than any other.",
+    )
+
+    @model_validator(mode="after")
+    def _cheats_pay_least(self) -> Scores:
+        if self.forbidden > min(self.tactic, self.type, self.other, self.timeout, self.syntax):
+            raise ValueError("a cheat must not score more than an honest error does")
+        return self
+
+
+def unknown(reason: str) -> Checked:
+    """The verifier could not decide."""
+    return Checked("unknown", printable(reason), keep=False)
+
+
+def printable(text: str) -> str:
+    """One line of at most REASON_CHARS characters."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:REASON_CHARS]
+
+
+def judgement(checked: Checked) -> Judgement:
+    """What a gate says of a checked proof: pass (1.0), fail (0.0) with the mark of its class, or unknown."""
+    marks = {name: checked.outcome == name for name in CLASSES}
+    if checked.outcome == "proved":
+        return Judgement("pass", 1.0, marks=marks)
+    if checked.outcome in CLASSES:
+        return Judgement("fail", 0.0, f"{checked.outcome}: {checked.reason}", marks)
+    return Judgement("unknown", None, checked.reason)
+
+
+def graded(scores: Scores, kind: str, answers: Sequence[Answer]) -> list[Judgement]:
+    """Grade what a gate of `kind` said before of each answer; nothing is checked again."""
+    return [_graded(scores, kind, answer.said.get(kind)) for answer in answers]
+
+
+def _graded(scores: Scores, kind: str, said: Judgement | None) -> Judgement:
+    if said is None:
+        return Judgement("unknown", None, f"no gate of kind {kind!r} has checked this answer before")
+    if said.status == "unknown":
+        return Judgement("unknown", None, said.reason)
+    if said.status == "pass":
+        return Judgement("pass", 1.0)
+    found = next((name for name in CLASSES if said.marks.get(name)), None)
+    if found is None:
+        return Judgement("unknown", None, f"the gate of kind {kind!r} does not say what is wrong")
+    return Judgement("fail", getattr(scores, found), said.reason)
