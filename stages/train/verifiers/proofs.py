@@ -40,7 +40,7 @@ class Scores(Frozen):
         0.0,
         ge=0,
         le=1,
-        description="A cheat: `sorry`, axioms, a changed goal, or commands that answers may not use; no more than any other.",
+        description="A cheat: `sorry`, axioms, a changed goal, forbidden commands; no more than any other.",
     )
 
     @model_validator(mode="after")
