@@ -1,0 +1,43 @@
+"""A log's cell -> one of the states of history: a number, not finite, or null."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_WORDS = {"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"}
+"""What logs write as text for numbers that JSON lacks."""
+_NULL = {"null", "none", "n/a", ""}
+
+
+class NoNumber(Exception):
+    """A cell that is no number; the message shows it."""
+
+
+def number(cell: Any) -> float | None:
+    """The cell as a number, NaN and Infinity among them; None when it was logged as "does not apply". Raises NoNumber."""
+    if cell is None or type(cell) is float:
+        return cell
+    if isinstance(cell, (int, float)):  # true and false count as 1 and 0
+        return float(cell)
+    if isinstance(cell, str):
+        word = cell.strip().lower()
+        if word in _NULL:
+            return None
+        if word in _WORDS:
+            return float(word)
+        try:
+            return float(word)
+        except ValueError:
+            pass
+    raise NoNumber(repr(cell)[:60])
+
+
+def whole(cell: Any) -> int | None:
+    """The cell as a step: a whole number from 0; None when there is none. Raises NoNumber."""
+    found = number(cell)
+    if found is None:
+        return None
+    if not math.isfinite(found) or found != int(found) or found < 0 or found >= 1 << 53:
+        raise NoNumber(repr(cell)[:60])
+    return int(found)

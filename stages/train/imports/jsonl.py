@@ -1,0 +1,35 @@
+"""Format `jsonl`: one JSON object a line. A torn last line (a killed writer) is left out and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stages.train.imports.json_text import loads
+from stages.train.imports.log import Log, Unreadable, by_column, flat
+
+
+def read(path: Path, index: str = "step") -> Log:
+    """Raises Unreadable for a line that is no JSON object."""
+    cut: list[str] = []
+    log = by_column(_rows(path, cut), index)
+    log.cut = "; ".join(cut)
+    return log
+
+
+def _rows(path: Path, cut: list[str]) -> Iterator[dict[str, Any]]:
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            row = loads(line)
+        except ValueError as error:
+            if number == len(lines):  # only a line without its newline can be torn
+                cut.append(f"line {number} is torn")
+                return
+            raise Unreadable(f"line {number} of {path} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise Unreadable(f"line {number} of {path} is not a JSON object")
+        yield dict(flat(row)) if any(isinstance(cell, (dict, list)) for cell in row.values()) else row

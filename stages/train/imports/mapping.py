@@ -1,0 +1,144 @@
+"""Log + card -> rows of history, and what a reader must know of them: stride, gaps, overlaps, contamination, merged names."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from stages.contracts.import_card import ColumnCard, Gap, ReadCard
+from stages.contracts.series import stride
+from stages.train.imports.cells import NoNumber, number, whole
+from stages.train.imports.log import Column, Log, Unreadable
+from stages.train.imports.merged import merged_names
+
+_FEW = 5
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A log as history."""
+
+    rows: list[dict[str, Any]]
+    """As HISTORY_COLUMNS."""
+    logged: int
+    """Rows of the log that hold a mapped metric."""
+    steps: tuple[int, ...]
+    """Distinct logged steps, in order."""
+    stride: int
+    gaps: tuple[Gap, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def last(self) -> int:
+        return self.steps[-1] if self.steps else 0
+
+
+def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
+    """Rows of history. Where the step falls, a new part of the trajectory begins; it is an attempt of its own, so later parts win.
+
+    Raises Unreadable for a column that is not in the log, a cell that is no number, or a step that is no whole number.
+    """
+    columns = {card.metric: (card, column) for card in read.columns if (column := _column(log, card)) is not None}
+    used = sorted({row for _, column in columns.values() for row in column.rows})
+    steps, unplaced = _steps(log, read, used)
+    parts = _parts(used, steps)
+    names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
+    rows = []
+    for metric, (card, column) in columns.items():
+        for row, cell in zip(column.rows, column.cells, strict=True):
+            step = steps.get(row)
+            if step is not None:
+                rows.append({"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step)})
+    order = {name: place for place, name in enumerate(names)}
+    rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))
+    distinct = tuple(sorted(set(steps.values())))
+    usual = stride(distinct)
+    gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > usual)
+    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *merged_names(log), *_sampled(distinct, gaps)]
+    return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes))
+
+
+def _column(log: Log, card: ColumnCard) -> Column | None:
+    found = log.columns.get(card.column)
+    if found is None and not card.optional:
+        near = difflib.get_close_matches(card.column, list(log.columns), n=1, cutoff=0.6)
+        meant = f"; did you mean `{near[0]}`?" if near else ""
+        known = ", ".join(sorted(log.columns)[:12]) or "none"
+        raise Unreadable(f"no column `{card.column}` for the metric `{card.metric}`{meant} Columns of the log: {known}")
+    return found
+
+
+def _cell(cell: Any, card: ColumnCard, step: int) -> dict[str, Any]:
+    try:
+        found = number(cell)
+    except NoNumber as text:
+        raise Unreadable(f"`{card.column}` at step {step} is no number: {text}") from None
+    if found is None:
+        return {"value": None, "state": "null"}
+    return {"value": found * card.factor, "state": "value"} if math.isfinite(found) else {"value": None, "state": "nonfinite"}
+
+
+def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], int]:
+    """Row -> octavo's step (from 1), and how many rows have no place."""
+    found, unplaced = {}, 0
+    shift = 1 - read.counts_from
+    for row in used:
+        index = log.index[row]
+        try:
+            if read.epoch is not None:
+                epoch = number(index)
+                step = None if epoch is None or not math.isfinite(epoch) else round(epoch * (read.steps_per_epoch or 0))
+            else:
+                step = whole(index)
+        except NoNumber as text:
+            raise Unreadable(f"the step in row {row + 1} is no whole number: {text}") from None
+        if step is None:
+            unplaced += 1
+        else:
+            found[row] = step + shift
+    if used and not found:
+        wanted = read.epoch or read.step
+        raise Unreadable(f"no row has a step (column `{wanted}`). Columns of the log: {', '.join(sorted(log.columns)[:12])}")
+    return found, unplaced
+
+
+def _parts(used: list[int], steps: dict[int, int]) -> dict[int, int]:
+    """Row -> number of its part: a step below the one before it is a resume."""
+    parts, part, before = {}, 0, 0
+    for row in used:
+        if row in steps:
+            part += steps[row] < before
+            before = steps[row]
+            parts[row] = part
+    return parts
+
+
+def _notes(
+    log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int], unplaced: int, target: int
+) -> Iterator[str]:
+    if log.cut:
+        yield f"cut: {log.cut}; everything before it was read"
+    if unplaced:
+        yield f"{unplaced} rows hold a metric and no step; they were left out"
+    if read.epoch is not None:
+        yield f"the log's index is the epoch, not the step: step = epoch x {read.steps_per_epoch:g}, rounded"
+        if len(set(steps.values())) < len(steps):
+            yield f"{len(steps)} rows fall on {len(set(steps.values()))} steps, because the epoch is printed with few digits"
+    ends = {part: max(steps[row] for row in steps if parts[row] == part) for part in sorted(set(parts.values()))}
+    starts = {part: min(steps[row] for row in steps if parts[row] == part) for part in ends}
+    for part in list(ends)[1:]:
+        yield f"resumed: logged to step {ends[part - 1]}, then again from step {starts[part]}; the later rows count"
+    if steps and max(steps.values()) > target:
+        yield f"contaminated: the log reaches step {max(steps.values())} of {target}, so a finished run was trained on"
+    if steps and min(steps.values()) < 1:
+        yield "the log has a step 0; octavo counts from 1, so it lies in no window (`counts_from: 0` if it is the first step)"
+
+
+def _sampled(steps: tuple[int, ...], gaps: tuple[Gap, ...]) -> Iterator[str]:
+    """W&B's `history()` and its exports give 500 or so rows picked from all, at uneven distances."""
+    if len(gaps) > len(steps) / 10 and len(gaps) > _FEW:
+        yield f"uneven: {len(gaps)} of {len(steps) - 1} distances between logged steps differ from the usual one, as in a sampled export"
