@@ -215,7 +215,7 @@ def _steps(evidence: Evidence, run: RunEvidence) -> Finding:
         unit="steps",
         value=None if done is None else float(done),
         reason="" if done is not None else f"unknown (log ends at {run.history.last_step})",
-        method="the trainer's final state",
+        method="last logged step" if run.imported is not None and run.imported.steps == "unknown" else "the trainer's final state",
         k=done,
         n=run.ref.target_steps,
         sources=(evidence.source(run.place.health),) if run.health else (),

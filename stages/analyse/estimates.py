@@ -74,7 +74,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
         reason=measured.why,
         interval=interval,
         level=level,
-        method=interval.method if interval else method,
+        method=measured.method or (interval.method if interval else method),
         k=measured.k,
         n=measured.n,
         window=_window(evidence, [run], name, statistic),
@@ -210,6 +210,9 @@ def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic:
     what = meaning(name).says
     if name.startswith("evaluation."):
         when = "after training minus the untrained model" if statistic == "change" else "after training"
+    elif runs and all(run.only_summary for run in runs):
+        methods = sorted({m for run in runs if (m := evidence.value(run, name, statistic).method)})
+        when = methods[0] if len(methods) == 1 else "from the sources' summaries"
     elif statistic == "change":
         when = "last window minus first window"
     else:
@@ -226,6 +229,8 @@ def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic:
 def _window(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> str:
     if name.startswith("evaluation."):
         return "shared evaluation at the end" + (" minus the untrained model" if statistic == "change" else "")
+    if runs and all(run.only_summary for run in runs):
+        return "no window: a value of the source's summary"
     if len({run.ref.target_steps for run in runs}) != 1:
         return "windows differ between runs"
     if statistic == "change":
@@ -240,7 +245,11 @@ def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statist
         if statistic == "change" and evidence.untrained.scores:
             files.insert(0, (evidence.untrained.path, None))
     else:
-        files = [(run.history.path, run.history.attempt) for run in runs if run.history.exists]
+        files = [
+            (run.place.imported, run.history.attempt) if run.only_summary else (run.history.path, run.history.attempt)
+            for run in runs
+            if run.history.exists
+        ]
     return tuple(evidence.source(path, attempt) for path, attempt in files)
 
 

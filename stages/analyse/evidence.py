@@ -16,6 +16,7 @@ from stages.contracts.attempt import Attempt, read_attempts
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
 from stages.contracts.history import Metric, metric
+from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
 
@@ -31,6 +32,12 @@ class RunEvidence:
     history: History
     evaluation: Evaluation
     completions: pd.DataFrame
+    imported: Imported | None = None
+
+    @property
+    def only_summary(self) -> bool:
+        """Whether the run was imported as single values, without any series."""
+        return self.imported is not None and bool(self.imported.summary)
 
     @property
     def included(self) -> bool:
@@ -50,6 +57,8 @@ class Measured:
     why: str = ""
     k: int | None = None
     n: int | None = None
+    method: str = ""
+    """How the value was made, when its source says so."""
 
 
 @dataclass
@@ -94,6 +103,8 @@ class Evidence:
             return self._change(run, name)
         if name.startswith("evaluation."):
             return self.evaluated(run.evaluation, name)
+        if run.imported is not None and run.only_summary:
+            return _summary_value(run.imported, name, statistic)
         window = self.window(run.ref, statistic)
         values = run.history.values(name, window.first, window.last)
         if len(values):
@@ -124,6 +135,16 @@ class Evidence:
         known = counts.passed + counts.failed
         k, n = (counts.passed, known) if measure == "pass_share" else (counts.unknown, known + counts.unknown)
         return Measured(k / n, k=k, n=n) if n else Measured(None, f"{score} knew of no completion", 0, 0)
+
+
+def _summary_value(imported: Imported, name: str, statistic: str) -> Measured:
+    """A value of the source's own summary. It is never a mean over a window of ours, and its method says what it is."""
+    found = next((value for value in imported.summary if (value.metric, value.statistic) == (name, statistic)), None)
+    if found is None:
+        return Measured(None, f"the source's summary has no {statistic} value of {name}")
+    if found.value is None:
+        return Measured(None, "the source's summary says NaN or Inf" if found.state == "nonfinite" else "the source's summary says null")
+    return Measured(found.value, method=found.method)
 
 
 def meaning(name: str) -> Metric:
@@ -158,4 +179,5 @@ def _load_run(place: RunFolder, run: RunRef, condition: ConditionCard, scores: S
         history=read_history(place.history),
         evaluation=read_evaluation(place.evaluation, scores),
         completions=read_completions(place.completions, condition.gates),
+        imported=read(Imported, place.imported) if place.imported.exists() else None,
     )

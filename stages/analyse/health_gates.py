@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stages.analyse import summaries
 from stages.analyse.tables import History
 from stages.analyse.windows import Window, final_window
 from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult
+from stages.contracts.import_card import Imported
 
 
 def judge(
@@ -20,9 +22,13 @@ def judge(
     outcome: Outcome | None,
     detections: Sequence[Detection],
     windows: Windows,
+    imported: Imported | None = None,
 ) -> GateResult:
     """Whether the run passes. `passed` is null when it cannot be decided."""
-    rule, passed, says = _RULES[gate.rule](gate, run, history, outcome, detections, final_window(run.target_steps, windows.final))
+    if imported is not None and imported.summary and gate.rule != "complete":
+        rule, passed, says = summaries.judged(gate, imported)
+    else:
+        rule, passed, says = _RULES[gate.rule](gate, run, history, outcome, detections, final_window(run.target_steps, windows.final))
     if gate.except_null_controls and null_control and not passed:
         passed, says = True, f"not applied to null controls ({says})"
     return GateResult(gate=gate.name, rule=rule, passed=passed, says=says)
@@ -58,6 +64,8 @@ def _complete(
     if done > run.target_steps or history.last_step > run.target_steps:
         beyond = max(done, history.last_step)
         return rule, False, f"contaminated: {beyond} steps of {run.target_steps}, so a finished run was trained on"
+    if outcome.unknown:
+        return rule, None, f"unknown ({outcome.unknown})"
     if outcome.finished and done == run.target_steps:
         return rule, True, f"{done} of {run.target_steps} steps done"
     return rule, False, f"{done} of {run.target_steps} steps done" + (" although the attempt says finished" if outcome.finished else "")

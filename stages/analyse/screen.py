@@ -9,7 +9,9 @@ due again gets a new <run>/retry.json, so that the next `dvc repro` trains it; t
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
+from stages.analyse import summaries
 from stages.analyse.duplicates import duplicates
 from stages.analyse.health_gates import judge
 from stages.analyse.summary import series
@@ -18,6 +20,7 @@ from stages.contracts.analysis_card import HealthGate, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult, Health, Signal
+from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.retry import Retry
@@ -44,7 +47,7 @@ def screen(folder: Path) -> None:
         healths.append(health)
         all_series.append(found)
     counted = {health.run for health in healths if health.included}
-    same = duplicates([found for found in all_series if found.run in counted])
+    same = duplicates([found for found in all_series if found.run in counted and found.metrics])
     healths = [_duplicate(health, same[health.run]) if health.run in same else health for health in healths]
     for health in healths:
         place = experiment.run(health.run)
@@ -58,9 +61,15 @@ def screen(folder: Path) -> None:
 def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, Series]:
     condition = next(found for found in card.conditions if found.name == run.condition)
     outcome = _outcome(place)
-    history = read_history(place.history)
+    history, imported = read_history(place.history), read(Imported, place.imported) if place.imported.exists() else None
+    only_summary = imported is not None and bool(imported.summary)
     measured = series(run, condition, history, read_completions(place.completions, texts=True))
-    detections = tuple(_detect(detector.kind, detector.settings, measured) for detector in card.detectors)
+    detections = tuple(
+        summaries.unobservable(detector.kind) if only_summary else _detect(detector.kind, detector.settings, measured)
+        for detector in card.detectors
+    )
+    if imported is not None and only_summary:
+        detections += (summaries.look(imported, card.detectors, measured.null_control),)
     gates = tuple(
         judge(
             gate,
@@ -70,17 +79,18 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
             outcome=outcome,
             detections=detections,
             windows=card.windows,
+            imported=imported,
         )
         for gate in card.gates
     )
-    reasons = _reasons(history, outcome, card.gates, gates)
+    reasons = _reasons(history, outcome, card.gates, gates, only_summary)
     health = Health(
         run=run.name,
         condition=run.condition,
         seed=run.seed,
         card_id=history.card_id or (outcome.card_id if outcome else None),
         attempt=history.attempt or (outcome.attempt if outcome else None),
-        state="missing" if outcome is None else "finished" if outcome.finished else "failed",
+        state=_state(outcome),
         steps_done=outcome.steps_done if outcome else None,
         target_steps=run.target_steps,
         failure=outcome.failure if outcome else None,
@@ -91,9 +101,15 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
         reasons=reasons,
         stride=history.stride,
         valid_until=measured.valid_until,
-        notes=_notes(history),
+        notes=(*_notes(history), *(imported.notes if imported else ())),
     )
     return health, measured
+
+
+def _state(outcome: Outcome | None) -> Literal["finished", "failed", "unknown", "missing"]:
+    if outcome is None:
+        return "missing"
+    return "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
 
 
 def _outcome(place: RunFolder) -> Outcome | None:
@@ -109,18 +125,22 @@ def _detect(kind: str, settings: dict[str, object], measured: Series) -> Detecti
     return found
 
 
-def _reasons(history: History, outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...]) -> tuple[str, ...]:
+def _reasons(
+    history: History, outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...], only_summary: bool
+) -> tuple[str, ...]:
     """Why the run does not count, the cause first; () when it does. What merely follows from an unfinished run is not repeated."""
     reasons = []
     if outcome is None:
         reasons.append("not trained: no outcome was recorded")
-    elif not outcome.finished:
-        reasons.append(f"the last attempt failed ({outcome.failure or 'unknown class'}) after {outcome.steps_done} steps")
-    elif not history.columns:
+    elif not outcome.finished and not outcome.unknown:
+        source = f"its source says that it did not end well ({outcome.error})" if outcome.error and outcome.failure is None else ""
+        failed = source or f"the last attempt failed ({outcome.failure or 'unknown class'})"
+        reasons.append(f"{failed} after {outcome.steps_done} steps")
+    elif not history.columns and not only_summary:
         reasons.append("nothing was logged")
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:
         reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
-    finished = outcome is not None and outcome.finished
+    finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
     for gate, answer in zip(declared, gates, strict=True):
         follows = not finished and (answer.passed is None or gate.rule == "complete")
         if not answer.passed and not follows:
@@ -145,6 +165,8 @@ def _duplicate(health: Health, of: str) -> Health:
 def _retry(place: RunFolder) -> None:
     """Make a failed run due again. A finished run's file is left alone: DVC would train it again."""
     outcome = _outcome(place)
+    if place.imported.exists():  # a new attempt would read the same source again
+        return
     if outcome is None or outcome.finished or outcome.failure in NOT_DUE:
         return
     due = Retry(after=outcome.attempt)

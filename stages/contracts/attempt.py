@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen
 
@@ -40,7 +40,8 @@ class Ended(Frozen):
     event: Literal["ended"] = "ended"
     attempt: str
     at: str
-    outcome: Literal["finished", "failed"]
+    outcome: Literal["finished", "failed", "unknown"]
+    """unknown: of an imported run whose log merely ends."""
     failure: FailureClass | None = None
     last_step: int
     seconds: float
@@ -60,6 +61,8 @@ class Outcome(Artifact):
     target_steps: int
     failure: FailureClass | None = None
     error: str | None = None
+    unknown: str = Field("", exclude_if=lambda value: not value)
+    """Of an imported run: why nobody knows whether it finished, such as `log ends at 299`. Then `finished` is false."""
 
 
 class Attempt(Frozen):
@@ -70,7 +73,7 @@ class Attempt(Frozen):
 
     @property
     def state(self) -> str:
-        """`finished`, `failed` or `killed`. Of a run that is being trained right now, the live attempt reads `killed`."""
+        """`finished`, `failed`, `unknown` or `killed`. Of a run that is being trained right now, the live attempt reads `killed`."""
         return self.ended.outcome if self.ended else "killed"
 
 

@@ -55,7 +55,8 @@ class Health(Artifact):
     card_id: str | None
     """Card id from the history's metadata: which card the numbers belong to; null when there is no history."""
     attempt: str | None
-    state: Literal["finished", "failed", "missing"]
+    state: Literal["finished", "failed", "unknown", "missing"]
+    """unknown: imported, and the log merely ends."""
     steps_done: int | None
     target_steps: int
     failure: str | None = None

@@ -47,6 +47,16 @@ class RunFolder:
         return self.root / "train.card.json"
 
     @property
+    def import_card(self) -> Path:
+        """In place of the train card, for a run that octavo did not train."""
+        return self.root / "import.card.json"
+
+    @property
+    def imported(self) -> Path:
+        """What was read from the source of such a run."""
+        return self.root / "imported.json"
+
+    @property
     def retry(self) -> Path:
         """Written by the compiler once; rewritten by screen when a failed run is due again. A dependency of train."""
         return self.root / "retry.json"

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.attempt import Attempt, Ended, FailureClass, Started, read_attempts
@@ -75,12 +76,21 @@ def begin(run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: st
     return started
 
 
-def end(run: RunFolder, started: Started, *, failure: FailureClass | None, error: str | None, last_step: int, seconds: float) -> Ended:
-    """Append the end of an attempt; it finished when there is no failure."""
+def end(
+    run: RunFolder,
+    started: Started,
+    *,
+    failure: FailureClass | None,
+    error: str | None,
+    last_step: int,
+    seconds: float,
+    outcome: Literal["finished", "failed", "unknown"] | None = None,
+) -> Ended:
+    """Append the end of an attempt; it finished when there is no failure. `outcome` is given for what is known otherwise."""
     ended = Ended(
         attempt=started.attempt,
         at=_now(),
-        outcome="failed" if failure else "finished",
+        outcome=outcome or ("failed" if failure else "finished"),
         failure=failure,
         last_step=last_step,
         seconds=round(seconds, 1),

@@ -15,7 +15,7 @@ from stages.train.imports.cells import NoNumber, number, whole
 from stages.train.imports.log import Column, Log, Unreadable
 from stages.train.imports.merged import merged_names
 
-_FEW = 5
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,7 @@ def _parts(used: list[int], steps: dict[int, int]) -> dict[int, int]:
     return parts
 
 
-def _notes(
-    log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int], unplaced: int, target: int
-) -> Iterator[str]:
+def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int], unplaced: int, target: int) -> Iterator[str]:
     if log.cut:
         yield f"cut: {log.cut}; everything before it was read"
     if unplaced:
@@ -140,5 +138,5 @@ def _notes(
 
 def _sampled(steps: tuple[int, ...], gaps: tuple[Gap, ...]) -> Iterator[str]:
     """W&B's `history()` and its exports give 500 or so rows picked from all, at uneven distances."""
-    if len(gaps) > len(steps) / 10 and len(gaps) > _FEW:
+    if len(gaps) > len(steps) / 10 and len(gaps) > FEW:
         yield f"uneven: {len(gaps)} of {len(steps) - 1} distances between logged steps differ from the usual one, as in a sampled export"

@@ -14,7 +14,7 @@ from typing import Any
 from stages.train.imports.log import Column, Log, Unreadable
 from stages.train.imports.protobuf import fields, varint
 
-_SCALAR = re.compile(
+_SCALAR: Any = re.compile(  # Any: typeshed does not know Pattern.scanner
     rb"(.)\x00{7}.{4}"  # length below 256, checksum
     rb"\x09.{8}(?:\x10([\x80-\xff]*[\x00-\x7f]))?"  # wall time, step
     rb"\x2a.\x0a.\x0a(.)([^\x15]*)\x15(.{4}).{4}",  # summary, value, tag, simple_value, checksum
@@ -30,17 +30,19 @@ def read(path: Path, index: str = "step") -> Log:
     if not files:
         raise Unreadable(f"{path} holds no event file (`*tfevents*`)")
     log = Log([], {})
-    cuts = [cut for file in files if (cut := _file(file, log))]
-    _named(log.columns)
+    tags: dict[bytes, Column] = {}
+    cuts = [cut for file in files if (cut := _file(file, log.index, tags))]
+    for tag, found in tags.items():
+        found.cells = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in found.cells]
+        log.columns[tag.decode("utf-8", "replace")] = found
     log.cut = "; ".join(cuts)
     return log
 
 
-def _file(path: Path, log: Log) -> str:
-    """Add one file's events to the log, and say where it is cut."""
+def _file(path: Path, index: list[Any], columns: dict[bytes, Column]) -> str:
+    """Add one file's events, and say where it is cut. Cells of the fast way stay packed floats until all is read."""
     data = path.read_bytes()
     at, size = 0, len(data)
-    index, columns = log.index, log.columns
     last: Any = object()  # a new file is a new row, whatever its step
     row = len(index) - 1
     while at < size:
@@ -56,9 +58,9 @@ def _file(path: Path, log: Log) -> str:
                 row += 1
                 index.append(_unpacked(packed))
             try:
-                column = columns[tag]  # type: ignore[index]  # bytes until the file is read: decoding a tag for each event costs more
+                column = columns[tag]
             except KeyError:
-                column = columns[tag] = Column()  # type: ignore[index]
+                column = columns[tag] = Column()
             column.rows.append(row)
             column.cells.append(value)
         if at >= size:
@@ -71,18 +73,10 @@ def _file(path: Path, log: Log) -> str:
             row += 1
             last = object()
             index.append(step)
-            column = columns.setdefault(name, Column())  # type: ignore[arg-type]
+            column = columns.setdefault(name, Column())
             column.rows.append(row)
             column.cells.append(cell)
     return ""
-
-
-def _named(columns: dict[str, Column]) -> None:
-    """Tags as text, and packed values as floats."""
-    for tag in [tag for tag in columns if isinstance(tag, bytes)]:
-        found = columns.pop(tag)
-        cells = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in found.cells]
-        columns[tag.decode("utf-8", "replace")] = Column(found.rows, cells)
 
 
 def _unpacked(packed: bytes | None) -> int:

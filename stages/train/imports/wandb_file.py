@@ -93,7 +93,7 @@ def _records(data: bytes, log: Log) -> Iterator[bytes]:
             if kind == _LAST:
                 yield b"".join(parts)
                 parts = []
-    if parts or at < size and data.count(0, at) != size - at:
+    if parts or (at < size and data.count(0, at) != size - at):
         log.cut = f"the record at byte {at} of {size} is torn"
 
 
@@ -113,7 +113,7 @@ def _row(data: bytes, at: int, end: int, log: Log, names: dict[bytes, str]) -> N
             if tag == _ITEM_VALUE:
                 length, at = varint(data, at + 2)
                 value = data[at : at + length]
-            elif tag == _ITEM_KEY or tag == _ITEM_NESTED:
+            elif tag in (_ITEM_KEY, _ITEM_NESTED):
                 length, at = varint(data, at + 1)
                 key = key + b"." + data[at : at + length] if key else data[at : at + length]
             else:

@@ -1,0 +1,100 @@
+"""Logs as history: states, resumes, contamination, merged names, epochs, and units."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.import_card import ColumnCard, Gap, ReadCard
+from stages.train.imports import jsonl
+from stages.train.imports.log import Unreadable, by_column
+from stages.train.imports.mapping import mapped
+
+FIXTURES = Path(__file__).parents[5] / "shared" / "cases" / "fixtures"
+shared = pytest.mark.skipif(not FIXTURES.exists(), reason="the shared cases are not here")
+
+
+def read_card(**columns: str) -> ReadCard:
+    return ReadCard(format="jsonl", columns=tuple(ColumnCard(metric=m, column=c, unit="as it is") for m, c in columns.items()))
+
+
+def rows(found, metric="reward"):
+    return [(row["step"], row["value"], row["state"]) for row in found.rows if row["metric"] == metric]
+
+
+def test_states_stay_apart_and_units_are_converted():
+    log = by_column([{"step": 1, "r": 50}, {"step": 2, "r": None}, {"step": 3}, {"step": 4, "r": "NaN"}], "step")
+    read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=0.01, unit="%"),))
+    found = mapped(log, read, 4, "a")
+    assert rows(found, "truncated") == [(1, 0.5, "value"), (2, None, "null"), (4, None, "nonfinite")]
+
+
+def test_case_10_stride_and_gaps():
+    log = by_column(({"step": step, "r": 0.0} for step in range(1, 301, 2) if step not in (5, 7)), "step")
+    found = mapped(log, read_card(reward="r"), 300, "a")
+    assert found.stride == 2 and found.gaps == (Gap(after=3, before=9),) and found.last == 299
+
+
+def test_case_12_step_301_is_contamination():
+    found = mapped(by_column(({"step": step, "r": 1.0} for step in range(1, 302)), "step"), read_card(reward="r"), 300, "a")
+    assert found.notes == ("contaminated: the log reaches step 301 of 300, so a finished run was trained on",)
+
+
+def test_case_18_resume_makes_a_part_of_its_own():
+    log = by_column([{"step": step, "r": 0.0} for step in range(1, 213)] + [{"step": step, "r": 1.0} for step in range(201, 221)], "step")
+    found = mapped(log, read_card(reward="r"), 220, "a")
+    assert {row["attempt"] for row in found.rows} == {"a-part1", "a-part2"}
+    assert "resumed: logged to step 212, then again from step 201; the later rows count" in found.notes
+
+
+@shared
+def test_case_7_merged_names_are_flagged_and_honest_ones_are_not():
+    merged = mapped(jsonl.read(FIXTURES / "two_gates_same_name.jsonl"), read_card(reward="reward"), 6, "a")
+    assert any(note.startswith("merged: ") and "gate" in note for note in merged.notes)
+    for name in ("healthy", "nan_persistent_from_3", "all_none_reward", "zero_reward", "num_iterations2_sparse_rows"):
+        found = mapped(jsonl.read(FIXTURES / f"{name}.jsonl"), read_card(reward="reward"), 6, "a")
+        assert not any("merged" in note for note in found.notes), name
+
+
+@shared
+def test_case_1_and_4_nan_and_sparse_rows():
+    found = mapped(jsonl.read(FIXTURES / "nan_persistent_from_3.jsonl"), read_card(grad_norm="grad_norm", kl="kl"), 6, "a")
+    assert [state for _, _, state in rows(found, "grad_norm")][2:] == ["nonfinite"] * (len(rows(found, "grad_norm")) - 2)
+    assert {state for step, _, state in rows(found, "kl") if step >= 3} <= {"null", "nonfinite"}
+    sparse = mapped(jsonl.read(FIXTURES / "num_iterations2_sparse_rows.jsonl"), read_card(reward="reward"), 6, "a")
+    assert [step for step, _, _ in rows(sparse)] == [1, 3, 5]
+
+
+def test_case_35_an_epoch_is_no_step():
+    read = ReadCard(format="jsonl", epoch="epoch", steps_per_epoch=100, columns=(ColumnCard(metric="reward", column="r", unit="reward"),))
+    log = by_column([{"epoch": 0.28, "r": 1.0}, {"epoch": 0.28, "r": 2.0}, {"epoch": 0.29, "r": 3.0}], "epoch")
+    found = mapped(log, read, 100, "a")
+    assert rows(found) == [(28, 1.0, "value"), (28, 2.0, "value"), (29, 3.0, "value")]
+    assert any("index is the epoch" in note for note in found.notes) and any("3 rows fall on 2 steps" in note for note in found.notes)
+
+
+def test_steps_from_zero():
+    log = by_column([{"step": 0, "r": 1.0}, {"step": 1, "r": 2.0}], "step")
+    assert any("step 0" in note for note in mapped(log, read_card(reward="r"), 2, "a").notes)
+    shifted = mapped(log, read_card(reward="r").model_copy(update={"counts_from": 0}), 2, "a")
+    assert [step for step, _, _ in rows(shifted)] == [1, 2] and not shifted.notes
+
+
+def test_what_cannot_be_mapped_says_so():
+    log = by_column([{"step": 1, "rewards": 1.0}], "step")
+    with pytest.raises(Unreadable, match="no column `reward` for the metric `reward`; did you mean `rewards`"):
+        mapped(log, read_card(reward="reward"), 1, "a")
+    optional = ReadCard(format="jsonl", columns=(ColumnCard(metric="kl", column="kl", unit="x", optional=True),))
+    assert mapped(log, optional, 1, "a").rows == []
+    with pytest.raises(Unreadable, match="is no number"):
+        mapped(by_column([{"step": 1, "r": "warm"}], "step"), read_card(reward="r"), 1, "a")
+    with pytest.raises(Unreadable, match="no whole number"):
+        mapped(by_column([{"step": 1.5, "r": 1}], "step"), read_card(reward="r"), 1, "a")
+    with pytest.raises(Unreadable, match="no row has a step"):
+        mapped(by_column([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
+
+
+def test_an_uneven_log_looks_sampled():
+    steps = [step for step in range(1, 1000) if json.dumps(step)[-1] in "147" or step % 13 == 0]
+    found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
+    assert any(note.startswith("uneven: ") for note in found.notes)

@@ -1,0 +1,246 @@
+"""Each format against logs that its own writer made where it can be had, and every kind of broken file."""
+
+import glob
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.train.imports import csv_table, jsonl, summary, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
+from stages.train.imports.cells import NoNumber, number, whole
+from stages.train.imports.json_text import loads
+from stages.train.imports.log import Log, Unreadable
+
+FIXTURES = Path(__file__).parents[5] / "shared" / "cases" / "fixtures"
+
+
+def pairs(log: Log, name: str) -> list[tuple[object, object]]:
+    """(index, cell) of a column."""
+    column = log.columns[name]
+    return [(log.index[row], cell) for row, cell in zip(column.rows, column.cells, strict=True)]
+
+
+def test_bare_nan_in_json_is_read_and_text_of_that_name_is_left_alone():
+    text = b'{"a": NaN,\n "b": [1, -Infinity\n], "c": "x: NaN,", "d": Infinity}'
+    found = loads(text)
+    assert math.isnan(number(found["a"])) and number(found["b"][1]) == -math.inf and number(found["d"]) == math.inf
+    assert found["c"] == "x: NaN,"
+    with pytest.raises(ValueError):
+        loads(b"{")
+    with pytest.raises(ValueError):
+        loads(b"[" * 100_000)
+
+
+def test_cells_keep_their_states_apart():
+    assert [number(cell) for cell in (1, 2.5, True, "3", None, "null")] == [1.0, 2.5, 1.0, 3.0, None, None]
+    assert math.isnan(number("NaN")) and number("-inf") == -math.inf
+    with pytest.raises(NoNumber):
+        number("warm")
+    assert whole(3.0) == 3 and whole("4") == 4 and whole(None) is None
+    for bad in (2.5, float("nan"), -1, "x", 1e300):
+        with pytest.raises(NoNumber):
+            whole(bad)
+
+
+def test_trainer_state(tmp_path):
+    path = tmp_path / "trainer_state.json"
+    rows = '{"step": 1, "loss": 0.5},\n{"step": 2, "loss": 0.0, "grad_norm": NaN},\n{"step": 2, "train_loss": 0.1}'
+    path.write_text(f'{{"global_step": 2, "max_steps": 3, "log_history": [{rows}]}}')
+    log = trainer_state.read(path)
+    assert log.index == [1, 2, 2] and log.steps_done == 2
+    assert pairs(log, "loss") == [(1, 0.5), (2, 0.0)]
+    assert log.columns["grad_norm"].rows == [1], "absent at step 1: nothing is filled in"
+    assert "train_loss" not in log.columns and "train_loss" in log.notes[0]
+    for broken in ("{", "[]", '{"log_history": 1}', '{"log_history": [1]}'):
+        path.write_text(broken)
+        with pytest.raises(Unreadable):
+            trainer_state.read(path)
+
+
+@pytest.mark.skipif(not FIXTURES.exists(), reason="the shared cases are not here")
+def test_case_3_bare_nan_and_infinity_of_a_real_trainer_state():
+    path = FIXTURES / "trainer_state_with_NaN.json"
+    log = trainer_state.read(path)
+    expected = json.loads(path.read_text())
+    rows = expected["log_history"]
+    assert log.index == [row["step"] for row in rows] and log.steps_done == expected["global_step"]
+    for name in {name for row in rows for name in row} - {"step", "train_loss"}:
+        told = [number(cell) for _, cell in pairs(log, name)]
+        assert [repr(cell) for cell in told] == [repr(number(row[name])) for row in rows if name in row], name
+    assert any(isinstance(v, float) and not math.isfinite(v) for row in rows for v in row.values())
+
+
+def test_jsonl_reads_up_to_a_torn_line_and_refuses_a_broken_one(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1, "a": {"b": 2}, "list": [1]}\n\n{"step": 2, "a": {"b": NaN}}\n{"step": 3, "a')
+    log = jsonl.read(path)
+    assert log.index == [1, 2] and log.columns["a.b"].cells[0] == 2 and math.isnan(number(log.columns["a.b"].cells[1]))
+    assert log.cut == "line 4 is torn" and "list" not in log.columns
+    path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(Unreadable, match="line 2"):
+        jsonl.read(path)
+    path.write_bytes(b"3\n")
+    with pytest.raises(Unreadable, match="not a JSON object"):
+        jsonl.read(path)
+
+
+def test_csv_keeps_four_states_apart(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("step,loss,kl\n1,0.5,\n2,NaN,null\n3,inf,0.25\n", encoding="utf-8-sig")
+    log = csv_table.read(path)
+    assert log.index == [1.0, 2.0, 3.0]
+    assert pairs(log, "kl") == [(2.0, None), (3.0, 0.25)], "an empty cell is absent, null is null"
+    assert math.isnan(log.columns["loss"].cells[1]) and log.columns["loss"].cells[2] == math.inf
+    path.write_text("step;a\n1;2\n")
+    assert csv_table.read(path).columns["a"].cells == [2.0]
+    for text, match in (("a,b,a\n1,2,3\n", "2 times"), ("a,b\n1,2,3\n", "3 cells under 2"), ("\xff", "UTF-8")):
+        path.write_text(text, encoding="latin-1")
+        with pytest.raises(Unreadable, match=match):
+            csv_table.read(path)
+
+
+PATTERN = (
+    "[Epoch {epoch}]  loss={loss}  grad={grad}  lr={lr}  reward={reward}±{spread}  syntax_rew={syntax}±{syntax_spread}  "
+    "entropy={entropy}  frac_zero_std={zero}"
+)
+LINE = (
+    "[Epoch 0.28]  loss=-0.0469  grad=0.0838  lr=3.58e-06  reward=0.102{}0.077  syntax_rew=0.102{}0.078  entropy=0.155  frac_zero_std=0.00"
+)
+
+
+@pytest.mark.parametrize(
+    "content", [LINE.replace("{}", "±").encode(), LINE.replace("{}", "Â±").encode(), LINE.replace("{}", "±").encode("cp1252")]
+)
+def test_case_35_lines_of_a_text_log_also_with_a_wrong_encoding(tmp_path, content):
+    path = tmp_path / "learning.log"
+    path.write_bytes(b"loading model\n" + content + b"\r\nprogress 10%\rprogress 99%\r" + content + b"\n")
+    log = text_lines.read(path, PATTERN, "epoch")
+    assert log.index == [0.28, 0.28]
+    row = {name: column.cells[0] for name, column in log.columns.items()}
+    assert row == {
+        "epoch": 0.28, "loss": -0.0469, "grad": 0.0838, "lr": 3.58e-06, "reward": 0.102, "spread": 0.077,
+        "syntax": 0.102, "syntax_spread": 0.078, "entropy": 0.155, "zero": 0.0,
+    }  # fmt: skip
+    assert "1 of 3 lines do not follow" in log.notes[0]
+    assert (len(log.notes) == 2) == (content != LINE.replace("{}", "±").encode())
+
+
+def test_text_without_a_fitting_line_and_with_nan(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text("step 3: loss nan\n")
+    assert math.isnan(text_lines.read(path, "step {step}: loss {loss}", "step").columns["loss"].cells[0])
+    with pytest.raises(Unreadable, match="no line"):
+        text_lines.read(path, "at {step}", "step")
+
+
+@pytest.fixture(scope="module")
+def wandb_run(tmp_path_factory):
+    """A real offline file of the installed wandb: 300 steps, rows of another logger between them, NaN, null and long texts."""
+    pytest.importorskip("wandb")
+    folder = tmp_path_factory.mktemp("wandb")
+    code = """if True:
+        import wandb
+        run = wandb.init(project="p", settings=wandb.Settings(x_disable_stats=True))
+        for step in range(1, 301):
+            kl = float("nan") if step == 7 else None if step == 11 else step / 4
+            run.log({"train/loss": step / 2, "train/kl": kl, "train/global_step": step, "note": "x" * 300})
+            run.log({"profiling/time": 0.1})
+        run.finish(exit_code=3)
+    """
+    environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(folder)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=folder, capture_output=True, timeout=120)
+    (found,) = glob.glob(str(folder / "wandb" / "offline-run-*" / "*.wandb"))
+    return Path(found)
+
+
+def test_wandb_file(wandb_run):
+    log = wandb_file.read(wandb_run)
+    assert [index for index in log.index if index is not None] == list(range(1, 301)), "rows of other loggers have no step"
+    assert pairs(log, "train/loss") == [(step, step / 2) for step in range(1, 301)]
+    told = dict(pairs(log, "train/kl"))
+    assert told[11] is None and told[8] == 2.0
+    assert told[7] is None or math.isnan(told[7]), "wandb writes NaN as it likes; it is never a number"
+    assert log.failed == "exit code 3" and not log.cut and log.columns["note"].cells[0] == "x" * 300
+
+
+def test_case_34_a_cut_wandb_file_is_read_up_to_the_torn_record(wandb_run, tmp_path):
+    whole_file = wandb_run.read_bytes()
+    assert len(whole_file) > 3 * 32768, "records run over blocks"
+    path = tmp_path / "cut.wandb"
+    path.write_bytes(whole_file[: len(whole_file) // 2])
+    log = wandb_file.read(path)
+    steps = [step for step, _ in pairs(log, "train/loss")]
+    assert "torn" in log.cut and 100 < len(steps) < 200 and steps == list(range(1, len(steps) + 1))
+    assert any("no exit record" in note for note in log.notes) and not log.failed
+    broken = bytearray(whole_file)
+    broken[len(broken) // 2] ^= 0xFF
+    path.write_bytes(bytes(broken))
+    assert "checksum" in wandb_file.read(path).cut
+    path.write_bytes(whole_file[:7] + bytes(500))
+    assert wandb_file.read(path).index == []
+    for other in (b"", b":W&B", b"plain text"):
+        path.write_bytes(other)
+        with pytest.raises(Unreadable, match=r"no \.wandb file"):
+            wandb_file.read(path)
+
+
+def test_tensorboard_against_its_own_reader(tmp_path):
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    writer = writers.SummaryWriter(tmp_path)
+    for step in range(0, 400, 2):
+        writer.add_scalar("train/loss", step / 3, step)
+        writer.add_scalar("train/kl", float("nan") if step == 4 else -1.5, step)
+        writer.add_scalar("new/style", step, step, new_style=True)
+        writer.add_text("note", "a text", step)
+    writer.close()
+    log = tensorboard.read(tmp_path)
+    known = reader.EventAccumulator(str(tmp_path), size_guidance={"scalars": 0, "tensors": 0})
+    known.Reload()
+    for tag in ("train/loss", "train/kl"):
+        assert [repr(pair) for pair in pairs(log, tag)] == [repr((event.step, event.value)) for event in known.Scalars(tag)]
+    assert pairs(log, "new/style") == [(step, float(step)) for step in range(0, 400, 2)]
+    assert sorted(log.columns) == ["new/style", "train/kl", "train/loss"] and not log.cut
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert "torn" in tensorboard.read(path).cut
+    path.write_bytes(b"no events at all, only text")
+    with pytest.raises(Unreadable, match="no event file"):
+        tensorboard.read(path)
+
+
+def test_summary_finds_the_one_object(tmp_path):
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps({"runs": [{"name": "a", "seed": 1, "x": 2}, {"name": "a", "seed": 2}], "name": "b"}))
+    assert summary.read(path, {"name": "a", "seed": 1})["x"] == 2
+    with pytest.raises(Unreadable, match="no object"):
+        summary.read(path, {"name": "c"})
+    with pytest.raises(Unreadable, match="2 objects"):
+        summary.read(path, {"name": "a"})
+
+
+def test_snapshot_must_be_whole_and_made_by_fetch(tmp_path):
+    path = tmp_path / "run.jsonl"
+    head = {
+        "schema": wandb_snapshot.SNAPSHOT,
+        "entity": "e",
+        "project": "p",
+        "id": "i",
+        "state": "crashed",
+        "rows": 2,
+        "last_history_step": 1,
+    }
+    rows = [{"train/global_step": 1, "train/loss": 0.5}, {"train/global_step": 2, "train/loss": 0.25}]
+    path.write_text("\n".join(map(json.dumps, [head, *rows])) + "\n")
+    log = wandb_snapshot.read(path)
+    assert pairs(log, "train/loss") == [(1, 0.5), (2, 0.25)] and log.failed == "W&B says `crashed`" and "state" not in log.columns
+    path.write_text("\n".join(map(json.dumps, [head, rows[0]])) + "\n")
+    with pytest.raises(Unreadable, match="says 2 rows and holds 1"):
+        wandb_snapshot.read(path)
+    path.write_text(json.dumps(rows[0]) + "\n")
+    with pytest.raises(Unreadable, match="no snapshot"):
+        wandb_snapshot.read(path)
