@@ -37,6 +37,8 @@ the command that repairs it. All paths in files are relative to the project root
 |---|---|---|---|
 | `dvc.yaml`, `dvc.lock` | compiler, DVC | git | the stage graph, and what each stage was run with |
 | `<run>/train.card.json` | compiler | git | everything that changes the result of a run, and nothing else |
+| `<run>/import.card.json` | compiler | git | of a run that octavo did not train: its source by content, how it is read, what is mapped |
+| `<run>/imported.json` | collect | DVC | what was read of such a source: stride, gaps, cuts, flags, and the values of a summary |
 | `<run>/retry.json` | compiler, screen | git | whether a failed run is due again |
 | `<run>/attempts.jsonl` | train | git | the ledger: every attempt that began, and how it ended |
 | `waivers.jsonl` | `octavo waive` | git | code changes that a person judged to change no result; a base model has one too |
