@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from contextlib import suppress
 
 from compiler import code_memo, waivers
 from compiler.compile import Compiled, compile_all, project
@@ -219,12 +220,14 @@ def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Referenc
 
 def _left_over(compiled: list[Compiled]) -> list[str]:
     """Run folders with a card that no run of the spec has."""
-    found: list[Path] = []
+    found: list[str] = []
     for one in compiled:
         names = {run.name for run in one.expansion.runs}
-        cards = (RUNS / one.experiment.name).glob("*/train.card.json")
-        found += [path.parent for path in cards if path.parent.name not in names]
-    return sorted(path.as_posix() for path in found)
+        folder = (RUNS / one.experiment.name).as_posix()
+        with suppress(FileNotFoundError):
+            rest = [name for name in os.listdir(folder) if name not in names]
+            found += [f"{folder}/{name}" for name in rest if os.path.exists(f"{folder}/{name}/train.card.json")]
+    return sorted(found)
 
 
 def _differs(count: int) -> Diagnostic:

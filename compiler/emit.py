@@ -67,44 +67,45 @@ def seeded(text: str, seed: int) -> str:
 def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> str:
     """Canonical text of the origins. Runs of a condition differ in `/seed` only, so the rest is written once a condition."""
     sides = {name: _around_seed(found) for name, found in made.train_origins.items()}
-    cards = {f"{run.name}/train.card.json": _origins_of_run(*sides[run.setup.name], origin(run.seed_node)) for run in runs}
-    cards |= {
-        path: encoded({key: _plain(found) for key, found in pointers.items()}, "    ") for path, pointers in made.single_origins.items()
-    }
+    cards: dict[str, tuple[str, ...]] = {}
+    for run in runs:
+        before, after = sides[run.setup.name]
+        cards[f"{run.name}/{CARD}"] = ("{\n", before, ",\n", _entry(_SEED_POINTER, origin(run.seed_node)), ",\n", after, "\n    }")
+    for path, pointers in made.single_origins.items():
+        cards[path] = (encoded({key: _plain(found) for key, found in pointers.items()}, "    "),)
     claims = {claim.id: _plain(origin(of.node("claims", index))) for index, claim in enumerate(of.spec.claims)}
     parts = {
-        "cards": "{\n" + ",\n".join(f"    {encoded(path)}: {cards[path]}" for path in sorted(cards)) + "\n  }",
         "claims": encoded(claims, "  "),
         "conditions": encoded({name: _plain(_named(of.node("conditions", name))) for name in of.spec.conditions}, "  "),
         "schema": encoded(Origins.SCHEMA),
         "spec": encoded(of.document.file),
     }
-    return "{\n" + ",\n".join(f"  {encoded(key)}: {part}" for key, part in parts.items()) + "\n}\n"
+    pieces = ['{\n  "cards": {']
+    for index, path in enumerate(sorted(cards)):
+        pieces += [",\n    " if index else "\n    ", encoded(path), ": ", *cards[path]]
+    pieces += ["\n  }", *(f",\n  {encoded(key)}: {part}" for key, part in parts.items()), "\n}\n"]
+    return "".join(pieces)  # once: with a thousand runs this is ten megabytes
 
 
 _SEED_POINTER = "/seed"
 
 
 def _around_seed(found: dict[str, Origin]) -> tuple[str, str]:
-    """Entries that stand before, and after, that of the seed."""
+    """Entries that stand before that of the seed, such as the condition's, and after it, such as those of training."""
     keys = sorted(found)
     at = bisect(keys, _SEED_POINTER)
     lines = [_entry(key, found[key]) for key in keys]
     return ",\n".join(lines[:at]), ",\n".join(lines[at:])
 
 
-def _origins_of_run(before: str, after: str, seed: Origin) -> str:
-    return "{\n" + ",\n".join(filter(None, (before, _entry(_SEED_POINTER, seed), after))) + "\n    }"
-
-
 def _entry(pointer: str, found: Origin) -> str:
-    return f"      {encoded(pointer)}: {_placed(found.file, found.line, found.column, found.layer)}"
+    return _written(pointer, found.file, found.line, found.column, found.layer)
 
 
 @functools.cache
-def _placed(file: str | None, line: int | None, column: int | None, layer: str) -> str:
-    """Text of an origin: thousands of values stand at few places."""
-    return encoded({"column": column, "file": file, "layer": layer, "line": line}, "      ")
+def _written(pointer: str, file: str | None, line: int | None, column: int | None, layer: str) -> str:
+    """Conditions share most of their values, and the places where these stand."""
+    return f"      {encoded(pointer)}: " + encoded({"column": column, "file": file, "layer": layer, "line": line}, "      ")
 
 
 def _plain(found: Origin) -> dict[str, str | int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from typing import Any
 
 from compiler.expand import Setup
@@ -17,18 +17,27 @@ DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")
 
 def origin(node: Node | None) -> Origin:
     """The origin of a value: its place and layer; a default when nobody wrote it."""
-    if node is None:
-        return DEFAULT
-    return Origin(file=node.place.file, line=node.place.line, column=node.place.column, layer=node.layer)
+    return DEFAULT if node is None else _at(node.place.file, node.place.line, node.place.column, node.layer)
 
 
-def leaves(pointer: str, plain: Any, node: Node | None) -> Iterator[tuple[str, Origin]]:
+@functools.cache
+def _at(file: str, line: int, column: int, layer: str) -> Origin:
+    """Thousands of values stand at few places."""
+    return Origin.model_validate({"file": file, "line": line, "column": column, "layer": layer})
+
+
+def leaves(pointer: str, plain: Any, node: Node | None) -> Origins:
     """Each leaf below a value, lists counting as leaves, with the place of the node that lies at the same keys."""
-    if isinstance(plain, dict) and plain:
-        for key, value in plain.items():
-            yield from leaves(f"{pointer}/{escaped(key)}", value, node.get(key) if node is not None else None)
-    else:
-        yield pointer, origin(node)
+    if not (isinstance(plain, dict) and plain):
+        return {pointer: origin(node)}
+    found: Origins = {}
+    for key, value in plain.items():
+        place, inner = f"{pointer}/{escaped(key)}", node.get(key) if node is not None else None
+        if isinstance(value, dict):
+            found |= leaves(place, value, inner)
+        else:
+            found[place] = origin(inner)
+    return found
 
 
 def escaped(key: str) -> str:
@@ -48,7 +57,7 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
             found |= {f"{place}/settings/{key}": origin(use.node.get(_WRITTEN_AS.get(key, key))) for key in use.card.settings}
             found[f"{place}/kind"] = origin(use.node)
         else:
-            found |= dict(leaves(f"{place}/settings", use.card.settings, use.node))
+            found |= leaves(f"{place}/settings", use.card.settings, use.node)
     return found
 
 
@@ -62,10 +71,10 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
     found["/null_control"] = origin(setup.node.get("role"))
     found |= {"/model/base": origin(base.get("base")), "/model/quantization": origin(base.get("quantization"))}
     found |= {"/model/path": found["/model/base"], "/model/revision": found["/model/base"]}
-    found |= dict(leaves("/model/adapter", train["model"]["adapter"], setup.adapter_node))
-    found |= dict(leaves("/data", train["data"], setup.data_node))
+    found |= leaves("/model/adapter", train["model"]["adapter"], setup.adapter_node)
+    found |= leaves("/data", train["data"], setup.data_node)
     found["/data/sha256"] = found["/data/path"]
-    found |= dict(leaves("/train", train["train"], setup.train_node))
+    found |= leaves("/train", train["train"], setup.train_node)
     reward = setup.reward
     found |= {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}
     source = reward.source

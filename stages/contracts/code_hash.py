@@ -16,6 +16,8 @@ from pathlib import Path
 from stages.contracts.artifact import digest
 
 PACKAGES = ("stages",)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements hold statements: an import is one, so expressions need not be looked at."""
 _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
@@ -88,7 +90,11 @@ def _module(file: str) -> Module:
 
 
 def _imports(file: str, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for block in _BLOCKS:
+            waiting += getattr(node, block, ())
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -21,8 +21,11 @@ class _Grown(Frozen):
     @model_serializer(mode="wrap")
     def _without_unset_later_fields(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields = type(self).model_fields
-        unset = {name for name in self.LATER if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in dumped(self).items() if name not in unset}
+        found: dict[str, Any] = dumped(self)
+        for name in self.LATER:
+            if getattr(self, name) == fields[name].default:
+                found.pop(name, None)
+        return found
 
 
 class GateCard(_Grown):
