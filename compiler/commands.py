@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from compiler import code_memo, waivers
 from compiler.compile import Compiled, compile_all, project
