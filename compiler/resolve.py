@@ -15,6 +15,7 @@ from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.logged import logs_kl
 from compiler.nodes import Node
+from compiler.questions import asked, asked_metrics, metrics, question_words
 from stages.contracts.algorithms import AnyTrainCard, stage_of
 from stages.contracts.analysis_card import (
     ClaimCard,
@@ -92,6 +93,7 @@ class _Resolver:
         self.runs = tuple(
             RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
         )
+        self.questions = question_words(of, expansion)
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
         self.examples: dict[tuple[str, str], tuple[ExampleCard, ...]] = {}
 
@@ -178,7 +180,7 @@ class _Resolver:
             conditions=self.conditions,
             runs=self.runs,
             evaluation=self.scores,
-            metrics=self._curves(),
+            metrics=tuple(dict.fromkeys([*self._curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
             claims=tuple(
                 ClaimCard(
                     id=claim.id,
@@ -194,6 +196,7 @@ class _Resolver:
                 for claim in self.spec.claims
             ),
             windows=Windows(),
+            asked=asked(self.questions),
             code_hash=self.inputs.code(["stages.analyse.conclude"]),
         )
 
@@ -227,6 +230,7 @@ class _Resolver:
             parent=self.spec.parent,
             changes=self._changes(),
             hypothesis=" ".join(self.spec.hypothesis.split()),
+            questions=self.questions,
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from itertools import islice
 
-from compiler import rules_claims, rules_data, rules_family, rules_health, rules_names, rules_rewards, rules_training, rules_weights
+from compiler import (
+    questions,
+    rules_claims,
+    rules_data,
+    rules_family,
+    rules_health,
+    rules_names,
+    rules_rewards,
+    rules_training,
+    rules_weights,
+)
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
@@ -18,6 +28,7 @@ RULES = (
     *rules_data.RULES,
     *rules_health.RULES,
     *rules_claims.RULES,
+    *questions.RULES,
     *rules_family.RULES,
 )
 

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from compiler.names import ProjectPath, Slug, fault
 from compiler.spec_part import Part
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
+from compiler.spec_words import QuestionUse
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 
 MAX_PROFILES = 100
@@ -255,6 +256,9 @@ class Spec(Part):
     evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
     claims: tuple[Claim, ...] = Field(
         (), max_length=1_000, description="What the experiment is to decide, with rules written before the data."
+    )
+    questions: tuple[QuestionUse, ...] = Field(
+        (), max_length=200, description="Questions that the page answers with computed sections: a text, or {ask, show}."
     )
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     profiles: dict[Slug, dict[str, Any]] = Field(

@@ -18,6 +18,9 @@ Ids of findings are `<subject>/<metric>/<statistic>`. Pages, `octavo trace` and 
 - subject `<condition>`; metric `reward`, `zero_signal_share`, `truncated`, `unknown_share`; statistic `preflight`.
 - `<condition>/attempts/finished`, `<condition>/runs/included`, the same two of `experiment`, and `<run>/steps/done`.
 
+- of what questions ask: `<run>/detector.<kind>/onset`, `<condition>/detector.<kind>/runs` (runs with a warning, of those it looked at),
+  `<condition>/detectors/runs` and `<condition>/runs/complete`, the last two of `experiment` too.
+
 A claim that counts excluded runs too adds `-with-excluded` to its statistic. The field `statistic` of a contrast is `difference`.
 """
 
@@ -29,6 +32,7 @@ from pathlib import Path
 from stages.analyse.counts import count_findings
 from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
 from stages.analyse.evidence import Evidence, load_evidence
+from stages.analyse.onsets import answers
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard
 from stages.contracts.artifact import write
@@ -82,6 +86,7 @@ def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
             yield from (run_finding(evidence, run, name, s, card.level) for s in ("final", "change"))
     yield from _contrasts(card, evidence)
     yield from count_findings(evidence, card.level)
+    yield from answers(card.asked, evidence)
 
 
 def _contrasts(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:

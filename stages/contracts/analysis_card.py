@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.question import Asked
+
+
+def _empty(value: object) -> bool:
+    """Cards of experiments that do not use a later field stay as they were before it."""
+    return not value
+
 
 Role = Literal["treatment", "control", "null_control"]
 
@@ -104,6 +113,8 @@ class ConcludeCard(Artifact):
     claims: tuple[ClaimCard, ...]
     windows: Windows
     level: float = 0.95
+    asked: tuple[Asked, ...] = Field((), exclude_if=_empty)
+    """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
     code_hash: str
 
 

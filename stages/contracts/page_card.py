@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.question import QuestionWords
 
 
 class ClaimWords(Frozen):
@@ -70,6 +71,8 @@ class PageCard(Artifact):
     """The whole difference to the parent."""
     hypothesis: str = Field("", exclude_if=_empty)
     """What the changes were expected to do."""
+    questions: tuple[QuestionWords, ...] = Field((), exclude_if=_empty)
+    """What the page is asked, in the spec's order."""
     waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
     """Waivers that hold now, each stage's oldest first."""
     code_hash: str

@@ -19,6 +19,7 @@ from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage, picture
+from stages.publish.answers import answers
 from stages.publish.claims import claim_views
 from stages.publish.examples import examples
 from stages.publish.experiment import ExperimentFiles, load
@@ -72,6 +73,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "attempts": ledger.attempt_rows(experiment),
         "rates": rates,
         "hours": ledger.hours(experiment),
+        "questions": answers(experiment, facts, claims),
         "settings": settings.setting_groups(experiment),
         "prose": prose(experiment, facts),
         "methods": methods(experiment),

@@ -1,0 +1,147 @@
+"""Answers to questions, on findings that the analysis itself made. What the synthetic experiment holds is worked out by hand in
+tests/stages/analyse: 12 runs of 20 steps; random-s3 fails at step 7, inverted-s2 is truncated from step 11, zero never has a signal."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from example_experiment import build, dress
+from test_page_from_analysis import synthetic
+
+from stages.analyse.conclude import conclude
+from stages.analyse.screen import screen
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import read, write
+from stages.contracts.health import Health
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.contracts.question import QuestionWords
+from stages.publish.page import page
+
+ASKED = (
+    QuestionWords(ask="Did reward_std collapse?", show="signal"),
+    QuestionWords(ask="What was the final reward?", show="reward"),
+    QuestionWords(ask="Did loss decrease meaningfully?", show="loss"),
+    QuestionWords(ask="Were there any anomalies <script>?", show="anomalies"),
+    QuestionWords(ask="How many steps did each run complete?", show="completion"),
+    QuestionWords(ask="What holds?", show="claims"),
+    QuestionWords(ask="How many attempts?", show="attempts"),
+    QuestionWords(ask="And `completion_tokens`?", metric="completion_tokens"),
+    QuestionWords(ask="And the tests?", metric="evaluation.tests.pass_share"),
+)
+
+
+def plain(markup: str) -> str:
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).replace(" .", ".").replace(" ;", ";").strip()
+
+
+def ask(folder: ExperimentFolder, *questions: QuestionWords) -> list[str]:
+    """The answers' sections of the page."""
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"questions": questions}))
+    page(folder.root)
+    text = (folder.page / "index.md").read_text(encoding="utf-8")
+    return text.split("## Questions and answers")[1].split("\n## ")[0].split('<section class="asked">')[1:]
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Question -> the answer's HTML."""
+    root = tmp_path_factory.mktemp("answers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        folder: ExperimentFolder = synthetic().complete(root)
+        card = read(ConcludeCard, folder.conclude_card)
+        asked = {"asked": ("anomalies", "completion", "signal"), "metrics": (*card.metrics, "loss")}
+        write(folder.conclude_card, card.model_copy(update=asked))
+        screen(folder.root)
+        conclude(folder.root)
+        dress(folder, read(ConcludeCard, folder.conclude_card))
+        found = ask(folder, *ASKED)
+        passports = json.loads((folder.page / "passports.json").read_text())
+    for section in found:
+        assert set(map(html.unescape, re.findall(r'data-finding="([^"]*)"', section))) <= set(passports)
+    return {question.ask: section for question, section in zip(ASKED, found, strict=True)}
+
+
+def short(section: str) -> str:
+    return plain(section.split('<p class="short">')[1].split("</p>")[0])
+
+
+def rows(section: str) -> list[list[str]]:
+    return [[plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in section.split("<tr>")[2:]]
+
+
+def test_signal(answered: dict[str, str]) -> None:
+    found = answered["Did reward_std collapse?"]
+    assert short(found) == "No. No run of shaped, inverted and random collapsed. zero: without a signal by design, as a null control."
+    table = rows(found)
+    assert table[3] == ["zero (null control: expected)", "1.00", "1.00", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"]
+    assert table[0][3:] == ["0 of 3", "none"]
+
+
+def test_reward_is_by_condition_and_never_ranked(answered: dict[str, str]) -> None:
+    found = answered["What was the final reward?"]
+    assert short(found).startswith("In the last window, reward: shaped ") and "conditions are not ranked by it" in plain(found)
+    assert [row[0] for row in rows(found)] == ["shaped", "inverted", "random", "zero"]
+    for _, first, last, change, _ in rows(found):
+        numbers = [float(re.split(" ", cell)[0].replace("−", "-").replace("+", "")) for cell in (first, last, change)]
+        assert round(numbers[1] - numbers[0], 4) == numbers[2], "a printed change follows from the printed numbers"
+
+
+def test_loss_is_said_to_be_no_progress(answered: dict[str, str]) -> None:
+    found = plain(answered["Did loss decrease meaningfully?"])
+    assert "The loss does not answer that. Its absolute change: shaped 0.00" in found
+    assert "GRPO's logged loss is no measure of progress" in found and "%" not in found
+    assert "Look at the change on the shared evaluation instead (tests): shaped: +" in found
+
+
+def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str]) -> None:
+    found = answered["Were there any anomalies <script>?"]
+    assert short(found) == "Yes. Detectors warn about 6 of 12 runs."
+    assert ["inverted", "truncation", "1 of 3", "inverted-s2 step 11"] in rows(found)
+    assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(found)
+    assert "Did not finish: random-s3 (verifier)." in plain(found)
+    assert "spikes (not applicable: grad_norm: 20 rows, 21 are needed" in plain(found) and "Silence there is not health." in plain(found)
+    assert "<script" not in found and "anomalies <script>?" in plain(found)
+
+
+def test_completion(answered: dict[str, str]) -> None:
+    found = answered["How many steps did each run complete?"]
+    assert short(found) == "11 of 12 runs did all their steps."
+    assert ["random-s3", "7 of 20", "failed"] in rows(found) and ["shaped-s1", "20 of 20", "finished"] in rows(found)
+    assert ["inverted-s2", "20 of 20", "finished, left out"] in rows(found) and len(rows(found)) == 12
+
+
+def test_claims_and_attempts(answered: dict[str, str]) -> None:
+    assert short(answered["What holds?"]).startswith("Of five declared claims, one is supported")
+    assert "Supported" in [row[1] for row in rows(answered["What holds?"])]
+    found = answered["How many attempts?"]
+    assert short(found) == "11 of 13 attempts finished; share 0.85 [0.58, 0.96]."
+    assert "The others ended as: killed and verifier." in plain(found)
+
+
+def test_any_metric(answered: dict[str, str]) -> None:
+    assert short(answered["And `completion_tokens`?"]).startswith("In the last window, completion length: shaped ")
+    found = answered["And the tests?"]
+    assert short(found).startswith("After training, share that passes tests, shared evaluation: shaped 0.85")
+    assert plain(found.split("<thead>")[1]).startswith("Condition Untrained After training Change Seeds")
+
+
+def test_without_findings_nothing_is_made_up(project: Path) -> None:
+    """The example's findings hold no onsets; its runs' health is deleted."""
+    folder = ExperimentFolder(build(project))
+    for path in folder.root.glob("*/health.json"):
+        read(Health, path)
+        path.unlink()
+    found = ask(folder, *ASKED[:1], *ASKED[2:5])
+    assert short(found[0]).startswith("Not known: no run was looked at by the detector of collapse.")
+    assert short(found[1]).startswith("The loss does not answer that. No history has a value that counts.")
+    assert short(found[2]) == "Not known: no run was screened."
+    assert short(found[3]) == "Not known: not concluded."
+
+
+def test_a_page_without_questions_has_no_such_section(project: Path) -> None:
+    page(build(project))
+    assert "Questions and answers" not in (project / "runs/quickstart/page/index.md").read_text(encoding="utf-8")
