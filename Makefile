@@ -78,6 +78,7 @@ bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
 	@$(BIN)/python -m stages.train.corpus ocaml data/ocaml-tiny
+	@$(BIN)/python -m stages.train.corpus theorems data/theorems
 
 clean:  ## remove what is built; runs, ledgers and the DVC cache stay
 	@rm -rf build .cache/octavo .cache/octavo-reports .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,93 @@
+"""The corpus of theorems, held against Coq itself: each class of fault is what it says, and every gate of seed 1 has both sides."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.plugin import Answer
+from stages.contracts.pretrain_card import CorpusSettings
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, labelled, problems, prompt_sets
+from stages.train.rewards import coq
+from stages.train.rewards.compose import compose
+from stages.train.verifiers import sandbox
+
+DATA = Path(__file__).parents[3] / "data/theorems"
+needs_coq = pytest.mark.skipif(
+    os.environ.get("CI") != "true" and (shutil.which("coqtop") is None or sandbox.tier() != "bubblewrap"),
+    reason="Coq is not installed (apt-get install coq libcoq-stdlib gcc), or no bubblewrap holds",
+)
+LOOKS = {"pattern": r"(?s)\s*Proof\..*Qed\.\s*", "min_chars": 10}
+SEED_1 = RewardCard(
+    name="shaped",
+    gates=(
+        GateCard(name="format", kind="format", settings=LOOKS, on_fail=0.0),
+        GateCard(name="verify", kind="coq", settings={"timeout": 5.0}, on_pass=0.0),
+        GateCard(name="grade", kind="coq_error", settings={}),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """(class of fault, by gate (status, class) or None, reward) of each completion of a small corpus."""
+    made = list(labelled(CorpusSettings(kind="theorems", rows=300, faulty=0.6, seed=5)))
+    scored = compose(SEED_1).score([Answer(text, problem.row("a")) for problem, _, text in made])
+    told = []
+    for place, (_, fault, _) in enumerate(made):
+        said = {gate.name: scored.judgements[gate.name][place] for gate in SEED_1.gates}
+        told.append(
+            (fault, {gate: (one.status, one.reason.split(":")[0]) if one else None for gate, one in said.items()}, scored.rewards[place])
+        )
+    return told
+
+
+def test_a_problem_by_hand():
+    found = Problem("forall n : nat, n + 0 = n", ("induction n", "reflexivity"))
+    assert (found.prompt, found.answer) == ("Theorem t : forall n : nat, n + 0 = n.\n", "Proof. induction n. reflexivity. Qed.")
+
+
+@needs_coq
+def test_right_answers_hold_in_every_family():
+    found = [*islice(problems(seed=3), 200)]
+    judged = coq.judge(coq.Settings(timeout=5.0), [Answer(one.answer, one.row("a")) for one in found])
+    assert [one.status for one in judged] == ["pass"] * 200
+    assert len({one.claim.split()[0] + one.steps[-1] for one in found}) >= len(FAMILIES)
+
+
+@needs_coq
+def test_each_class_of_fault_is_what_it_says(judged):
+    seen = Counter()
+    for fault, said, reward in judged:
+        seen[fault] += 1
+        if fault == "right":
+            assert said == {"format": ("pass", ""), "verify": ("pass", ""), "grade": None} and reward == 0.0
+        elif fault == "unfinished":
+            assert (said["format"][0], said["verify"], reward) == ("fail", None, 0.0)
+        else:
+            assert said["verify"] == ("fail", fault) and said["grade"] == ("fail", fault)
+            assert reward == {"syntax": 0.3, "type": 0.7, "tactic": 1.0}[fault]
+    assert set(seen) == {"right", *FAULTS} and min(seen.values()) >= 20
+
+
+@needs_coq
+def test_every_gate_has_completions_on_both_sides(judged):
+    format_, verify = (Counter(said[gate][0] for _, said, _ in judged if said[gate]) for gate in ("format", "verify"))
+    assert min(format_["pass"], format_["fail"], verify["pass"], verify["fail"]) >= 30
+    assert {reward for _, _, reward in judged} == {0.0, 0.3, 0.7, 1.0}
+
+
+@pytest.mark.parametrize("name", ["train", "heldout"])
+def test_the_shipped_prompt_sets_are_those_of_the_generator(name):
+    rows = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+    assert rows == prompt_sets()[name]
+
+
+def test_no_prompt_occurs_twice():
+    prompts = [row["prompt"] for rows in prompt_sets().values() for row in rows]
+    assert len(prompts) == len(set(prompts)) == 304
