@@ -1,25 +1,28 @@
-"""`octavo check --rewards`: run the examples of every reward through its gates, as preflight does before training."""
+"""`octavo check --rewards`: the examples of every reward through its gates, as preflight does before training, and degenerate answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from compiler.compile import Compiled
 from compiler.inputs import Inputs
 from compiler.nodes import Node
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.reward_card import ExampleCard
+from stages.contracts.reward_card import ExampleCard, RewardCard
 
 
 def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
-    """E325 at each example whose reward is not the expected one. Gates may start their sandbox."""
+    """E325 at each example whose reward is not the expected one; E398 and W398 at a reward that a degenerate answer serves best.
+    Gates may start their sandbox."""
     from stages.train.rewards.compose import check_examples
 
     of = one.experiment
     checked: set[tuple[str, str]] = set()
     for setup in one.expansion.setups:
         name = setup.reward.declared
-        if name is None or (name, setup.data.path) in checked or not of.spec.rewards[name].examples:
+        if name is None or (name, setup.data.path) in checked:
             continue
         checked.add((name, setup.data.path))
         rows = inputs.data(setup.data.path).rows
@@ -27,7 +30,8 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
             ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
             for example in of.spec.rewards[name].examples
         )
-        for index, outcome in enumerate(check_examples(setup.reward.card(examples))):
+        card = setup.reward.card(examples)
+        for index, outcome in enumerate(check_examples(card)):
             if not outcome.ok:
                 expect: Node = of.node("rewards", name, "examples", index, "expect")
                 got = "the gates do not know" if outcome.got is None else f"the reward is {outcome.got:g}"
@@ -38,3 +42,26 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
                     fix="correct the gates, or the expectation",
                     place=expect.place,
                 )
+        yield from _degenerate(card, rows, of.node("rewards", name))
+
+
+def _degenerate(card: RewardCard, rows: Mapping[str, Mapping[str, Any]], node: Node) -> Iterator[Diagnostic]:
+    """Texts that take no skill and that no right answer beats, unless an example says what they earn (W302 is about that)."""
+    from stages.train.probes import REFUSED, highest, probes
+
+    wanted: dict[str, Mapping[str, Any]] = {str(example.row.get("id")): example.row for example in card.examples}
+    wanted = wanted or dict(list(rows.items())[:3])
+    best = [one for one in probes(card, list(wanted.values())) if one.best and not one.declared]
+    for one in sorted(best, key=lambda one: one.name not in REFUSED)[:1]:  # what repairs the emptiest one mostly repairs the others
+        refused = one.name in REFUSED
+        text = json.dumps(one.text if len(one.text) <= 40 else f"{one.text[:40].rstrip()} ...", ensure_ascii=False)
+        row = next(iter(wanted))
+        yield Diagnostic(
+            "E398" if refused else "W398",
+            f"the answer {text} ({one.name}) earns {one.reward:g}; no right answer earns more than {highest(card):g}",
+            why="a policy finds such an optimum and then writes nothing else",
+            fix="add a gate that fails it, such as `filled: {kind: format, min_chars: 10, on_fail: 0.0}`"
+            + (f"; or, if it may, say so: `- {{completion: {text}, row: {row}, expect: {one.reward:g}}}`" if len(one.text) <= 40 else ""),
+            place=node.key if node.key is not None else node.place,
+            severity="error" if refused else "warning",
+        )

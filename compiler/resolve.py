@@ -140,6 +140,7 @@ class _Resolver:
             max_completion_length=sampling.max_completion_length,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
+            completions_per_step=sampling.prompts_per_batch * sampling.group_size * max(1, self.spec.resources.gpus) or None,
         )
 
     def evaluate(self) -> EvaluateCard:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import RewardCard
+
+
+def _unset(value: Any) -> bool:
+    return value is None
 
 
 class PreflightCondition(Frozen):
@@ -18,6 +24,8 @@ class PreflightCondition(Frozen):
     max_completion_length: int
     temperature: float
     top_p: float
+    completions_per_step: int | None = Field(None, exclude_if=_unset)
+    """Completions that training samples and scores at a time, on all devices together; null in cards from before it was written."""
 
 
 class PreflightCard(Artifact):
@@ -66,6 +74,26 @@ class Atom(Frozen):
     completions: int
 
 
+class ProbeReward(Frozen):
+    """A degenerate answer (stages/train/probes.py) and the least that it earns on a few rows, before any inversion; null: unknown."""
+
+    name: str
+    text: str
+    reward: float | None
+    best: bool
+    """No right answer earns more."""
+
+
+class StepTime(Frozen):
+    """Predicted wall seconds of one training step, from what preflight took on this machine."""
+
+    completions: int
+    sampling: float
+    scoring: float
+    slowest_gate: str
+    """The gate that takes most of `scoring`."""
+
+
 class PreflightResult(Frozen):
     condition: str
     verdict: Literal["pass", "warn", "refuse"]
@@ -80,6 +108,9 @@ class PreflightResult(Frozen):
     atoms: tuple[Atom, ...]
     seconds: float
     """Wall seconds of scoring, all gates."""
+    probes: tuple[ProbeReward, ...] = ()
+    step: StepTime | None = None
+    """Null when nothing was sampled for a step, and in results from before it was predicted."""
 
 
 class Preflight(Artifact):

@@ -45,6 +45,15 @@ class AtomRow:
 
 
 @dataclass(frozen=True)
+class ProbeRow:
+    """A degenerate answer and what it earns."""
+
+    name: str
+    earns: str
+    best: bool
+
+
+@dataclass(frozen=True)
 class RewardView:
     condition: str
     colour: int
@@ -58,6 +67,9 @@ class RewardView:
     preflight: PreflightResult | None
     facts_of_preflight: tuple[tuple[str, Markup], ...]
     atoms: tuple[AtomRow, ...]
+    probes: tuple[ProbeRow, ...]
+    step: str
+    """What a step was predicted to take; empty when it was not."""
 
 
 def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView, ...]:
@@ -81,6 +93,8 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
                 preflight=before,
                 facts_of_preflight=_measures(facts, before) if before else (),
                 atoms=_atoms(before) if before else (),
+                probes=_probes(before) if before else (),
+                step=_step(before) if before else "",
             )
         )
     return tuple(views)
@@ -142,4 +156,20 @@ def _atoms(result: PreflightResult) -> tuple[AtomRow, ...]:
             width=round(100 * atom.completions / result.completions, 1) if result.completions else 0.0,
         )
         for atom in most
+    )
+
+
+def _probes(result: PreflightResult) -> tuple[ProbeRow, ...]:
+    return tuple(
+        ProbeRow(probe.name, "unknown" if probe.reward is None else setting(round(probe.reward, 6)), probe.best) for probe in result.probes
+    )
+
+
+def _step(result: PreflightResult) -> str:
+    step = result.step
+    if step is None:
+        return ""
+    return (
+        f"A step of {step.completions} completions was predicted to take {step.sampling:.1f} s to sample and {step.scoring:.1f} s to score"
+        + (f", most of that for {step.slowest_gate}." if step.scoring >= 0.1 else ".")
     )

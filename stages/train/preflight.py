@@ -7,26 +7,38 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import write
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.preflight_card import Atom, GateShares, Permission, Preflight, PreflightCard, PreflightCondition, PreflightResult
+from stages.contracts.preflight_card import (
+    Atom,
+    GateShares,
+    Permission,
+    Preflight,
+    PreflightCard,
+    PreflightCondition,
+    PreflightResult,
+    ProbeReward,
+    StepTime,
+)
 from stages.contracts.stage import card_id, main, open_card
+from stages.train import reasons
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, sample
+from stages.train.probes import probes
 from stages.train.recorder import write_completions
-from stages.train.rewards.compose import Scored, check_examples, compose, sandbox
+from stages.train.rewards.compose import Scored, compose, sandbox
 from stages.train.scoring import completion_rows, gate_modules, zero_signal_groups
 
 MODULE = "stages.train.preflight"
-ATOM_SHARE = 0.4
-"""Share of completions on one reward value, neither the lowest nor the highest possible, from which preflight warns."""
 
 Sampling = tuple[str, int, int, float, float]
+Made = tuple[list[tuple[Row, Sampled]], float]
+"""Completions with their rows, and the wall seconds that sampling them took."""
 
 
 def preflight(folder: Path) -> None:
@@ -36,13 +48,13 @@ def preflight(folder: Path) -> None:
         PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(g for c in card.conditions for g in c.reward.gates)
     )
     prepare(card.device)
-    made: dict[Sampling, list[tuple[Row, Sampled]]] = {}
+    made: dict[Sampling, Made] = {}
     results, rows = [], []
     for condition in card.conditions:
         settings = (condition.data.path, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
         if settings not in made:
             made[settings] = _sample(card, condition)
-        result, scored_rows = _judge(card, condition, made[settings])
+        result, scored_rows = _judge(card, condition, *made[settings])
         results.append(result)
         rows.extend(scored_rows)
         print(f"{card.experiment} preflight {condition.name}: {result.verdict}. {' '.join(result.reasons)}", flush=True)
@@ -56,10 +68,11 @@ def preflight(folder: Path) -> None:
         write(experiment.permission(result.condition), Permission(condition=result.condition, train=not refused, reasons=reasons))
 
 
-def _sample(card: PreflightCard, condition: PreflightCondition) -> list[tuple[Row, Sampled]]:
+def _sample(card: PreflightCard, condition: PreflightCondition) -> Made:
     """Completions of the untrained model: whole groups, prompts in file order."""
     rows = read_rows(condition.data, "/conditions")[: max(1, card.completions // condition.num_generations)]
     model, tokenizer = load_base(card.model, card.device)
+    begun = time.perf_counter()
     sampled = sample(
         model,
         tokenizer,
@@ -70,16 +83,19 @@ def _sample(card: PreflightCard, condition: PreflightCondition) -> list[tuple[Ro
         top_p=condition.top_p,
         seed=card.seed,
     )
-    return [(row, found) for row, several in zip(rows, sampled, strict=True) for found in several]
+    seconds = time.perf_counter() - begun
+    return [(row, found) for row, several in zip(rows, sampled, strict=True) for found in several], seconds
 
 
 def _judge(
-    card: PreflightCard, condition: PreflightCondition, made: Sequence[tuple[Row, Sampled]]
+    card: PreflightCard, condition: PreflightCondition, made: Sequence[tuple[Row, Sampled]], sampling_seconds: float
 ) -> tuple[PreflightResult, list[dict[str, object]]]:
     answers = [
         Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:0:{row['id']}:{place}")
         for place, (row, found) in enumerate(made)
     ]
+    refusals = reasons.examples(condition.reward)  # and they start the verifiers, which is not what a step of training pays for
+    tried = probes(condition.reward, _first_rows(made))
     begun = time.perf_counter()
     scored = compose(condition.reward).score(answers)
     seconds = time.perf_counter() - begun
@@ -93,10 +109,16 @@ def _judge(
         "unknown": len(answers) - len(known),
     }
     atoms = tuple(Atom(reward=value, completions=count) for value, count in Counter(known).most_common(5))
-    refusals, warnings = _examples(condition), []
+    step = _step_time(condition, len(answers), sampling_seconds, scored)
+    warnings: list[str] = []
     if not condition.null_control:
-        refusals += _bounds(card, condition, counts)
-        warnings = _atoms(atoms, known)
+        refusals += reasons.bounds(card, condition, counts)
+        if not condition.reward.invert:
+            refusals += reasons.refused_optima(condition.reward, tried)
+            warnings += reasons.doubtful_optima(condition.reward, tried)
+            warnings += reasons.shorter_pays([(found.tokens, reward) for (_, found), reward in zip(made, scored.rewards, strict=True)])
+        warnings += reasons.atoms(atoms, known)
+        warnings += reasons.starvation(step)
     if counts["unknown"] and not refusals:
         warnings.append(f"{counts['unknown']} of {counts['completions']} rewards are unknown.")
     result = PreflightResult(
@@ -107,6 +129,8 @@ def _judge(
         funnel=_funnel(scored),
         atoms=atoms,
         seconds=round(seconds, 3),
+        probes=tuple(ProbeReward(name=one.name, text=one.text, reward=one.reward, best=one.best) for one in tried),
+        step=step,
         **counts,
     )
     tokens = [found.tokens for _, found in made]
@@ -114,39 +138,22 @@ def _judge(
     return result, rows
 
 
-def _examples(condition: PreflightCondition) -> list[str]:
-    failed = [found for found in check_examples(condition.reward) if not found.ok]
-    return [f"The reward example {found.completion!r} scores {found.got}, expected {found.expect}: {found.why}" for found in failed]
+def _first_rows(made: Sequence[tuple[Row, Sampled]]) -> list[Row]:
+    """Distinct rows, in order."""
+    return list({row["id"]: row for row, _ in made}.values())
 
 
-def _bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
-    reasons = []
-    silent, cut = counts["zero_signal_groups"] / counts["groups"], counts["truncated"] / counts["completions"]
-    unknown = counts["unknown"] / counts["completions"]
-    if silent >= card.zero_signal_below:
-        reasons.append(
-            f"{counts['zero_signal_groups']} of {counts['groups']} groups carry no signal ({silent:.0%}, declared below "
-            f"{card.zero_signal_below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
-        )
-    if cut >= card.truncated_below:
-        reasons.append(
-            f"{counts['truncated']} of {counts['completions']} completions are cut at {condition.max_completion_length} tokens "
-            f"({cut:.0%}, declared below {card.truncated_below:.0%}): raise max_completion_length."
-        )
-    if unknown > condition.reward.unknown_limit:
-        reasons.append(
-            f"{counts['unknown']} of {counts['completions']} rewards are unknown (limit {condition.reward.unknown_limit:.0%}): "
-            "the verifier or the data is broken."
-        )
-    return reasons
-
-
-def _atoms(atoms: Sequence[Atom], known: Sequence[float]) -> list[str]:
-    return [
-        f"{atom.completions} of {len(known)} completions hold exactly the reward {atom.reward:g}: look at them, it may be a loophole."
-        for atom in atoms
-        if atom.reward not in (0.0, 1.0) and atom.completions >= ATOM_SHARE * len(known)
-    ]
+def _step_time(condition: PreflightCondition, completions: int, sampling: float, scored: Scored) -> StepTime | None:
+    """What a step of training will take, if every completion takes what it took here."""
+    if not condition.completions_per_step or not completions or not scored.seconds:
+        return None
+    share = condition.completions_per_step / completions
+    return StepTime(
+        completions=condition.completions_per_step,
+        sampling=round(sampling * share, 3),
+        scoring=round(sum(scored.seconds.values()) * share, 3),
+        slowest_gate=max(scored.seconds, key=lambda gate: scored.seconds[gate]),
+    )
 
 
 def _funnel(scored: Scored) -> tuple[GateShares, ...]:

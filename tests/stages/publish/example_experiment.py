@@ -22,7 +22,16 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import ClaimWords, PageCard
-from stages.contracts.preflight_card import Atom, GateShares, Preflight, PreflightCard, PreflightCondition, PreflightResult
+from stages.contracts.preflight_card import (
+    Atom,
+    GateShares,
+    Preflight,
+    PreflightCard,
+    PreflightCondition,
+    PreflightResult,
+    ProbeReward,
+    StepTime,
+)
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT, card_id
@@ -518,6 +527,11 @@ def _preflight(folder: ExperimentFolder, hostile: str) -> None:
                 Atom(reward=0.25, completions=30),
                 Atom(reward=0.0, completions=6),
             ),
+            probes=(
+                ProbeReward(name="empty", text="", reward=0.0, best=False),
+                ProbeReward(name="one word", text="x", reward=1.0 if c.name == "shaped" else 0.1, best=c.name == "shaped"),
+            ),
+            step=StepTime(completions=64, sampling=2.5, scoring=0.52, slowest_gate="tests") if c.name == "shaped" else None,
         )
         for c in CONDITIONS
     )

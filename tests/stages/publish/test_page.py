@@ -297,3 +297,9 @@ def test_templates_escape_whatever_is_written_into_them() -> None:
 
 def test_the_stage_is_one_module_with_one_argument() -> None:
     assert page_stage.MODULES == ("stages.publish.page",)
+
+
+def test_the_reward_section_shows_what_preflight_tried_and_predicted(project: Path) -> None:
+    text = words(written(build(project)))
+    assert "earn, before any inversion: empty 0 one word 1.0 (no right answer earns more)" in text
+    assert "A step of 64 completions was predicted to take 2.5 s to sample and 0.5 s to score, most of that for tests." in text

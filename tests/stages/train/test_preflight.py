@@ -1,10 +1,11 @@
 import pytest
 
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
-from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition
+from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.train.model import Sampled
 from stages.train.preflight import _judge
+from stages.train.reasons import shorter_pays, starvation
 
 ROW = {"id": "a", "prompt": "p", "answer": "1"}
 EXACT = GateCard(name="answer", kind="exact_match", settings={"column": "answer"})
@@ -33,7 +34,7 @@ def condition(reward, null_control=False):
 
 def judged(texts, reward=None, *, row=ROW, cut=(), null_control=False, **bounds):
     made = [(row, Sampled(text=text, tokens=3, truncated=place in cut)) for place, text in enumerate(texts)]
-    return _judge(card(**bounds), condition(reward or RewardCard(name="r", gates=(FORMAT, EXACT)), null_control), made)
+    return _judge(card(**bounds), condition(reward or RewardCard(name="r", gates=(FORMAT, EXACT)), null_control), made, 1.0)
 
 
 def test_a_reward_with_signal_passes_and_its_numbers_are_counts():
@@ -81,3 +82,58 @@ def test_an_atom_that_is_neither_the_lowest_nor_the_highest_warns():
     partial = RewardCard(name="r", gates=(FORMAT.model_copy(update={"on_fail": 0.21}), EXACT))
     result, _ = judged(["1", "x", "x", "1"], partial)
     assert result.verdict == "warn" and "2 of 4 completions hold exactly the reward 0.21" in result.reasons[0]
+
+
+BRIEF = GateCard(name="brief", kind="length", settings={"max_words": 5})
+
+
+def test_the_empty_answer_as_the_best_one_is_refused_with_what_to_change():
+    result, _ = judged(["1 2 3 4 5 6", "x", "a b c d e f g", "1"], RewardCard(name="r", gates=(BRIEF,)))
+    assert result.verdict == "refuse"
+    assert result.reasons == ('The degenerate answer "" (empty) earns 1; no right answer earns more than 1: add a gate that fails it.',)
+    assert [(probe.name, probe.reward, probe.best) for probe in result.probes] == [
+        ("empty", 1.0, True),
+        ("one word", 1.0, True),
+        ("repeated", 0.0, False),
+    ]
+
+
+def test_an_author_who_knows_is_warned():
+    reward = RewardCard(name="r", gates=(BRIEF,), examples=(ExampleCard(completion="", row=ROW, expect=1.0),))
+    result, _ = judged(["1 2 3 4 5 6", "x", "a b c d e f g", "1"], reward)
+    assert result.verdict == "warn" and "an example says so, and training will find it" in result.reasons[0]
+
+
+def test_neither_an_inverted_reward_nor_a_null_control_is_asked_for_its_optimum():
+    texts = ["1 2 3 4 5 6", "x", "a b c d e f g", "1"]
+    assert judged(texts, RewardCard(name="r", gates=(BRIEF,), invert=True))[0].verdict == "pass"
+    assert judged(texts, RewardCard(name="r", gates=(BRIEF,)), null_control=True)[0].verdict == "pass"
+
+
+def test_shorter_answers_that_earn_more_are_said():
+    assert shorter_pays([(3, 1.0)] * 5 + [(20, 0.0)] * 10 + [(20, 1.0)] * 10) == [
+        "The shortest 5 of 25 completions (up to 3 tokens) earn 1.00 on average, the rest 0.50: training will shorten the answers. "
+        "Ask for what an answer must hold, or for a least length."
+    ]
+    assert shorter_pays([(3, 0.7)] * 5 + [(20, 0.0)] * 10 + [(20, 1.0)] * 10) == [], "0.2 ahead is within what few completions may do"
+    assert shorter_pays([(3, 1.0)] * 5 + [(3, 0.0)] * 20) == [], "all are of one length"
+    assert shorter_pays([(3, 1.0)] * 5 + [(20, 0.0)] * 10) == [], "too few to say"
+    assert shorter_pays([(3, 1.0)] * 5 + [(9, None)] * 50 + [(20, 1.0)] * 20) == [], "no reward differs"
+
+
+def test_what_a_step_will_take_is_predicted_from_what_preflight_took():
+    asked = condition(RewardCard(name="r", gates=(FORMAT, EXACT))).model_copy(update={"completions_per_step": 64})
+    made = [(ROW, Sampled(text=text, tokens=3, truncated=False)) for text in ("1", "x", "2", "1")]
+    result, _ = _judge(card(), asked, made, 2.0)
+    assert (result.step.completions, result.step.sampling) == (64, 32.0), "2 s for 4 completions"
+    assert 0 <= result.step.scoring < 10 and result.step.slowest_gate in ("format", "answer")
+    assert judged(["1", "x"])[0].step is None, "cards from before do not say how large a step is"
+
+
+def test_a_verifier_that_starves_training_is_said():
+    said = starvation(StepTime(completions=64, sampling=2.0, scoring=6.0, slowest_gate="tests"))
+    assert "the 64 completions of a step will take about 6.0 s, sampling them 2.0 s: 75% of that time waits for gates" in said[0]
+    assert "most of it for tests" in said[0]
+    assert starvation(StepTime(completions=64, sampling=6.0, scoring=6.0, slowest_gate="tests")) == []
+    assert starvation(StepTime(completions=64, sampling=0.1, scoring=0.9, slowest_gate="tests")) == []
+    assert starvation(None) == []

@@ -1,0 +1,73 @@
+"""Degenerate answers: texts that take no skill, scored to see whether one of them is a reward's best answer.
+
+A policy finds such an optimum and then writes nothing else. An author who means it says so with an example of that text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.contracts.plugin import Answer
+from stages.contracts.reward_card import RewardCard
+from stages.train.rewards.compose import compose
+
+REFUSED = ("empty", "end marker only", "required parts only")
+"""No task has these as its answer. One word may be one, and a word over and over too: those two only warn."""
+ROWS = 3
+"""Data rows that each text is scored on: one row's answer may happen to be `x`."""
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One degenerate text and the least that it earns on any row; null when a gate does not know."""
+
+    name: str
+    text: str
+    reward: float | None
+    best: bool
+    """No right answer earns more."""
+    declared: bool
+    """An example says what it earns, so its author knows."""
+
+
+def texts(reward: RewardCard) -> dict[str, str]:
+    """What is tried: nothing, one word, one word over and over, and what the gates' settings ask for without anything else."""
+    found = {"empty": "", "one word": "x", "repeated": "x " * 200}
+    for gate in reward.gates:
+        marker, required = gate.settings.get("end_marker"), gate.settings.get("required")
+        if isinstance(marker, str) and marker:
+            found["end marker only"] = marker
+        if isinstance(required, list | tuple) and required and all(isinstance(part, str) for part in required):
+            found["required parts only"] = "\n".join(required)
+    return found
+
+
+def highest(reward: RewardCard) -> float:
+    """What the best answer earns: the highest reward of the examples, else the most that the reward can pay."""
+    if reward.examples:
+        return max(example.expect for example in reward.examples)
+    most = 1.0 if reward.cap is None else reward.cap
+    return most if reward.scale is None else reward.scale.low + most * (reward.scale.high - reward.scale.low)
+
+
+def lowest(reward: RewardCard) -> float:
+    """The least that the reward can pay."""
+    return 0.0 if reward.scale is None else reward.scale.low
+
+
+def probes(reward: RewardCard, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
+    """Score all texts on the first rows, before any inversion. Never raises for a gate that fails."""
+    composed = compose(reward.model_copy(update={"invert": False}))
+    known = {example.completion.strip() for example in reward.examples}
+    top, bottom = highest(reward), lowest(reward)
+    made = []
+    for name, text in texts(reward).items():
+        answers = [Answer(text, row, key=f"probe-{name}-{place}") for place, row in enumerate(rows[:ROWS])]
+        earned = composed.score(answers).rewards
+        least = None if None in earned or not earned else min(one for one in earned if one is not None)
+        best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE
+        made.append(Probe(name, text, least, best, text.strip() in known))
+    return made

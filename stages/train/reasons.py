@@ -1,0 +1,105 @@
+"""Why preflight refuses or warns: one function a question, each with the numbers and with what to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
+from stages.contracts.reward_card import RewardCard
+from stages.train.probes import REFUSED, Probe, highest
+from stages.train.rewards.compose import check_examples
+
+ATOM_SHARE = 0.4
+"""Share of completions on one reward value, neither the lowest nor the highest possible, from which preflight warns."""
+SHORTEST = 0.1
+"""Share of completions that count as the shortest."""
+FEWEST = 5
+"""Fewest completions in that share."""
+PAYS = 0.25
+"""By how much of the range of rewards the shortest must be ahead of the rest for a warning."""
+STARVING_SECONDS = 1.0
+"""Scoring that takes less than this in a step starves nobody."""
+
+
+def examples(reward: RewardCard) -> list[str]:
+    """Examples whose reward is not the expected one."""
+    failed = [found for found in check_examples(reward) if not found.ok]
+    return [f"The reward example {found.completion!r} scores {found.got}, expected {found.expect}: {found.why}" for found in failed]
+
+
+def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
+    """Shares above what the spec declares."""
+    reasons = []
+    silent, cut = counts["zero_signal_groups"] / counts["groups"], counts["truncated"] / counts["completions"]
+    unknown = counts["unknown"] / counts["completions"]
+    if silent >= card.zero_signal_below:
+        reasons.append(
+            f"{counts['zero_signal_groups']} of {counts['groups']} groups carry no signal ({silent:.0%}, declared below "
+            f"{card.zero_signal_below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
+        )
+    if cut >= card.truncated_below:
+        reasons.append(
+            f"{counts['truncated']} of {counts['completions']} completions are cut at {condition.max_completion_length} tokens "
+            f"({cut:.0%}, declared below {card.truncated_below:.0%}): raise max_completion_length."
+        )
+    if unknown > condition.reward.unknown_limit:
+        reasons.append(
+            f"{counts['unknown']} of {counts['completions']} rewards are unknown (limit {condition.reward.unknown_limit:.0%}): "
+            "the verifier or the data is broken."
+        )
+    return reasons
+
+
+def atoms(found: Sequence[Atom], known: Sequence[float]) -> list[str]:
+    """Many completions on one reward between the lowest and the highest."""
+    return [
+        f"{atom.completions} of {len(known)} completions hold exactly the reward {atom.reward:g}: look at them, it may be a loophole."
+        for atom in found
+        if atom.reward not in (0.0, 1.0) and atom.completions >= ATOM_SHARE * len(known)
+    ]
+
+
+def refused_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
+    """The first text without any content that no right answer beats."""
+    return [_optimum(reward, one) for one in tried if one.best and not one.declared and one.name in REFUSED][:1]
+
+
+def doubtful_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
+    """The same where the author says so with an example, or where the text might be an answer."""
+    return [_optimum(reward, one) for one in tried if one.best and (one.declared or one.name not in REFUSED)][:1]
+
+
+def _optimum(reward: RewardCard, one: Probe) -> str:
+    text = json.dumps(one.text if len(one.text) <= 24 else f"{one.text[:24]}...", ensure_ascii=False)
+    what = f"The degenerate answer {text} ({one.name}) earns {one.reward:g}; no right answer earns more than {highest(reward):g}"
+    return f"{what}: " + ("an example says so, and training will find it." if one.declared else "add a gate that fails it.")
+
+
+def shorter_pays(earned: Sequence[tuple[int, float | None]]) -> list[str]:
+    """Whether the shortest completions earn clearly more than the rest. `earned`: (tokens, reward) of each completion."""
+    known = sorted((tokens, reward) for tokens, reward in earned if reward is not None)
+    few = max(FEWEST, round(SHORTEST * len(known)))
+    if len(known) < 4 * few or known[0][0] == known[-1][0]:
+        return []
+    rewards = [reward for _, reward in known]
+    short, rest = sum(rewards[:few]) / few, sum(rewards[few:]) / len(rewards[few:])
+    if short - rest < PAYS * (max(rewards) - min(rewards)) or max(rewards) == min(rewards):
+        return []
+    longest = known[few - 1][0]
+    return [
+        f"The shortest {few} of {len(known)} completions (up to {longest} tokens) earn {short:.2f} on average, the rest {rest:.2f}: "
+        "training will shorten the answers. Ask for what an answer must hold, or for a least length."
+    ]
+
+
+def starvation(step: StepTime | None) -> list[str]:
+    """Whether training will wait for the verifiers more than it samples."""
+    if step is None or step.scoring <= max(step.sampling, STARVING_SECONDS):
+        return []
+    share = step.scoring / (step.scoring + step.sampling)
+    return [
+        f"Scoring the {step.completions} completions of a step will take about {step.scoring:.1f} s, sampling them {step.sampling:.1f} s: "
+        f"{share:.0%} of that time waits for gates, most of it for {step.slowest_gate}. Fewer or cheaper tests, a lower timeout, or a "
+        "cheap gate before it that fails hopeless answers."
+    ]
