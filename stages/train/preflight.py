@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stages.contracts.artifact import write
 from stages.contracts.layout import ExperimentFolder
@@ -48,12 +49,13 @@ def preflight(folder: Path) -> None:
         PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(g for c in card.conditions for g in c.reward.gates)
     )
     prepare(card.device)
+    base = load_base(card.model, card.device)
     made: dict[Sampling, Made] = {}
     results, rows = [], []
     for condition in card.conditions:
         settings = (condition.data.path, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
         if settings not in made:
-            made[settings] = _sample(card, condition)
+            made[settings] = _sample(card, condition, *base)
         result, scored_rows = _judge(card, condition, *made[settings])
         results.append(result)
         rows.extend(scored_rows)
@@ -68,10 +70,9 @@ def preflight(folder: Path) -> None:
         write(experiment.permission(result.condition), Permission(condition=result.condition, train=not refused, reasons=reasons))
 
 
-def _sample(card: PreflightCard, condition: PreflightCondition) -> Made:
+def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, tokenizer: Any) -> Made:
     """Completions of the untrained model: whole groups, prompts in file order."""
     rows = read_rows(condition.data, "/conditions")[: max(1, card.completions // condition.num_generations)]
-    model, tokenizer = load_base(card.model, card.device)
     begun = time.perf_counter()
     sampled = sample(
         model,
