@@ -116,10 +116,13 @@ def _tokens(node: object, emit: Callable[[str], None]) -> None:
         emit(f"({type(node).__name__}")
         for field in node._fields:
             value = getattr(node, field, None)
-            if field in _IGNORED or value is None or value == []:
+            if value is None or field in _IGNORED or (isinstance(value, list) and not value):
                 continue
             if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 value = [child for child in value if not _is_text(child)]
+            if type(value) is str:  # names, mostly: a call less each is felt
+                emit(f" {field}=str:{value!r};")
+                continue
             emit(f" {field}=")
             _tokens(value, emit)
         emit(")")
