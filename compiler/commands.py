@@ -95,9 +95,9 @@ def plan(options: argparse.Namespace, inputs: Inputs) -> int:
 
     found = planning.plan(options.specs, inputs, options.base)
     if options.json:
-        from compiler.canonical import text as json_text
+        from stages.contracts.artifact import dump
 
-        print(json_text(found), end="")
+        print(dump(found), end="")
     elif options.markdown:
         from compiler.plan_markdown import markdown
 

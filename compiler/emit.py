@@ -8,13 +8,14 @@ import re
 from bisect import bisect
 from collections.abc import Iterable
 
-from compiler.canonical import encoded, text
 from compiler.expand import Run
 from compiler.experiment import Experiment
 from compiler.graph import Pipeline, Stage
 from compiler.nodes import Node
 from compiler.origins import origin
 from compiler.resolve import Cards
+from stages.contracts.artifact import dump
+from stages.contracts.canonical import encoded
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.retry import Retry
@@ -39,13 +40,13 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     """Path -> text of every card of an experiment, its origins included."""
     folder = ExperimentFolder(RUNS / of.name)
     root = folder.root.as_posix()
-    texts = {name: text(card) for name, card in made.train.items()}
+    texts = {name: dump(card) for name, card in made.train.items()}
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
-    files |= {(folder.root / path).as_posix(): text(card) for path, card in made.single.items()}
+    files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     files[folder.origins.as_posix()] = _origins(of, runs, made)
     if made.model.card is not None:
-        files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = text(made.model.card)
+        files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
     return files
 
 
@@ -54,7 +55,7 @@ def first_files(of: Experiment, runs: Iterable[Run]) -> Files:
     return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs}
 
 
-_RETRY = text(Retry())
+_RETRY = dump(Retry())
 CARD = RunFolder(RUNS).card.name
 RETRY = RunFolder(RUNS).retry.name
 

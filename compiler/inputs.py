@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.canonical import text
 from compiler.diagnostics import Rejected, nearest
 from compiler.names import PATH, SLUG
 from compiler.nodes import Document
 from compiler.parse import validated
 from compiler.source import read
 from compiler.spec import ModelFile
-from stages.contracts.artifact import ArtifactError, digest, file_digest
+from stages.contracts.artifact import ArtifactError, digest, dump, file_digest
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
@@ -190,7 +189,7 @@ class Inputs:
             code_hash=self.code(["stages.train.sft", f"{CORPORA}.{made.corpus.kind}"]),
         )
         folder = ModelFolder(MODELS / name)
-        waived = chain(self.waivers(folder.root), folder.card.name, identity(text(card)), card.code_hash)
+        waived = chain(self.waivers(folder.root), folder.card.name, identity(dump(card)), card.code_hash)
         kept = card.model_copy(update={"code_hash": waived[-1].code_from}) if waived else card
         positions = made.architecture.max_position_embeddings
         return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived)

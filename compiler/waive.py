@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from compiler.canonical import text
 from compiler.compile import compile_all
 from compiler.diagnostics import SECRET, Rejected, listed, nearest, sentence
 from compiler.inputs import MADE, MODEL_SPECS, Inputs
@@ -19,7 +18,7 @@ from compiler.plan_lock import Lock, read_lock
 from compiler.plan_past import OnDisk
 from compiler.plan_values import differences
 from compiler.waivers import SHOWN, stages
-from stages.contracts.artifact import ArtifactError, digest, read, write_text
+from stages.contracts.artifact import ArtifactError, digest, dump, read, write_text
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, RUNS, ModelFolder, RunFolder
@@ -137,7 +136,7 @@ def _model(base: str, inputs: Inputs) -> _Stage:
     model = inputs.model(base)
     assert model.card is not None
     folder = ModelFolder(MODELS / model.card.name)
-    return _Stage(base, folder.root, folder.card.name, text(model.card.model_copy(update={"code_hash": model.code})))
+    return _Stage(base, folder.root, folder.card.name, dump(model.card.model_copy(update={"code_hash": model.code})))
 
 
 def _stages(target: _Target, inputs: Inputs) -> Iterator[_Stage]:

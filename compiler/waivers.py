@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compiler.canonical import text
 from compiler.diagnostics import sentence
 from compiler.emit import CARD, Files, seeded
 from compiler.expand import Expansion
@@ -16,6 +15,7 @@ from compiler.experiment import Experiment
 from compiler.inputs import Inputs
 from compiler.plan_values import differences
 from compiler.resolve import Cards
+from stages.contracts.artifact import dump
 from stages.contracts.layout import RUNS
 from stages.contracts.page_card import WaivedWords
 from stages.contracts.waiver import Waiver, chain, coded, identity
@@ -55,13 +55,13 @@ def stages(expansion: Expansion, cards: Cards, only: Container[str] | None = Non
     """Of one experiment, training last; with `only` those of these cards."""
     for path, kind in SINGLE.items():
         if path in cards.single and (only is None or path in only):
-            yield Waivable(kind, None, path, text(cards.single[path]))
+            yield Waivable(kind, None, path, dump(cards.single[path]))
     texts: dict[str, str] = {}
     for run in expansion.runs:
         path = f"{run.name}/{CARD}"
         if only is None or path in only:
             if run.setup.name not in texts:
-                texts[run.setup.name] = text(cards.train[run.setup.name])
+                texts[run.setup.name] = dump(cards.train[run.setup.name])
             yield Waivable("train", run.name, path, seeded(texts[run.setup.name], run.seed))
 
 

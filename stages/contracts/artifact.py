@@ -15,6 +15,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from stages.contracts.canonical import encoded
+
 
 class ArtifactError(Exception):
     """A file between two stages is missing, broken or of another version. Carries place, why and fix."""
@@ -41,7 +43,7 @@ A = TypeVar("A", bound=Artifact)
 
 def canonical_json(value: Any) -> str:
     """Canonical text of a JSON-able value. Raises ValueError on NaN or Infinity."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    return encoded(value) + "\n"
 
 
 def dump(artifact: Artifact) -> str:

@@ -1,4 +1,4 @@
-"""Canonical JSON, as `stages.contracts.artifact` defines it and byte for byte equal to it, several times faster.
+"""Text of canonical JSON: sorted keys, two-space indent, UTF-8, no NaN. Several times faster than `json.dumps(indent=2)`, equal bytes.
 
 Python 3.11's json has no C encoder for indented text, and a thousand cards are written at once.
 """
@@ -9,13 +9,6 @@ import math
 from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
-
-from stages.contracts.artifact import Artifact
-
-
-def text(artifact: Artifact) -> str:
-    """Canonical text of an artifact, schema included."""
-    return encoded({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json")}) + "\n"
 
 
 def encoded(value: Any, indent: str = "") -> str:
@@ -35,6 +28,9 @@ def encoded(value: Any, indent: str = "") -> str:
         return f"{{\n{inner}" + f",\n{inner}".join(lines) + f"\n{indent}}}"
     if isinstance(value, list | tuple):
         return f"[\n{inner}" + f",\n{inner}".join([encoded(item, inner) for item in value]) + f"\n{indent}]" if value else "[]"
+    for kind in (str, int, float):  # such as numpy's float64, which is a float
+        if isinstance(value, kind):
+            return _SCALARS[kind](value)
     raise TypeError(f"{type(value).__name__} has no place in JSON")
 
 
