@@ -80,6 +80,7 @@ def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
     from stages.train.recorder import Journal
     from stages.train.rewards.compose import compose
     from stages.train.scoring import TrainingReward
+    from stages.train.stopping import Stopping
     from stages.train.with_trl import built
 
     rows = read_rows(card.data, "/data")
@@ -95,7 +96,7 @@ def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
             card.reward, rows=by_id, seed=card.seed, group=card.train.num_generations, ends=ends, journal=journal, attempt="a"
         )
         guard = NonfiniteGuard(card.train.guards)
-        recorder = HistoryRecorder(journal, reward, guard, Progress("bench", 1, STEPS), "a")
+        recorder = HistoryRecorder(journal, reward, guard, Progress("bench", 1, STEPS), "a", Stopping(None, journal, 0))
         callbacks = [guard, recorder]
         reward.composed.score = CLOCK.around(reward.composed.score, sign=-1.0)
         guard.on_pre_optimizer_step = CLOCK.around(guard.on_pre_optimizer_step)

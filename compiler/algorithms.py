@@ -6,13 +6,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import Field, create_model
+
 from compiler.diagnostics import nearest, sentence
 from compiler.nodes import Node
 from compiler.parse import validated
+from compiler.spec_rules import EarlyStop
 from compiler.units import converted, keys
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.train_settings import TrainSettings
+
+
+def _section(settings: type[TrainSettings]) -> type[TrainSettings]:
+    """An algorithm's settings as a spec writes them: with the stop rule that stands among them."""
+    field: Any = (EarlyStop | None, Field(None, description="Stops a run that has nothing more to learn from; never a null control."))
+    return create_model(settings.__name__, __base__=settings, __doc__=settings.__doc__, __module__=__name__, early_stop=field)
+
+
+SECTIONS = {name: _section(settings) for name, settings in ALGORITHMS.items()}
+"""Algorithm -> the `train` section of a spec. On cards the rule is one of `stop`, beside the settings."""
+
+
+def early_stop(section: TrainSettings) -> EarlyStop | None:
+    """The stop rule that a `train` section holds."""
+    found = getattr(section, "early_stop", None)
+    return found if isinstance(found, EarlyStop) else None
+
+
+def card_settings(section: TrainSettings) -> TrainSettings:
+    """A `train` section as a card holds it."""
+    return ALGORITHMS[section.algorithm].model_validate(section.model_dump(exclude={"early_stop"}))
 
 
 def algorithm(train: Node | None) -> str | None:
@@ -28,14 +52,14 @@ def train_settings(train: Node) -> tuple[TrainSettings | None, list[Diagnostic]]
     name = algorithm(train)
     if name is None:
         return None, [_unknown(train.get("algorithm") or train)]
-    found, problems = validated(ALGORITHMS[name], train, "train")
+    found, problems = validated(SECTIONS[name], train, "train")
     places = {node.key: key for key, node in train.items()}
     return found, [_of_another(problem, places.get(problem.place), name) for problem in problems]
 
 
 def plain_train(train: Node) -> Any:
     """A `train` section as plain values, units converted, nothing filled in."""
-    return converted(ALGORITHMS[algorithm(train) or DEFAULT], train.plain())
+    return converted(SECTIONS[algorithm(train) or DEFAULT], train.plain())
 
 
 def _unknown(written: Node) -> Diagnostic:
@@ -53,7 +77,7 @@ def _unknown(written: Node) -> Diagnostic:
 
 def _of_another(problem: Diagnostic, key: str | None, name: str) -> Diagnostic:
     """E359 instead of an unknown key, when another algorithm knows it."""
-    owners = [other for other, model in ALGORITHMS.items() if key in keys(model)]
+    owners = [other for other, model in SECTIONS.items() if key in keys(model)]
     if problem.code != "E201" or not owners or name in owners:
         return problem
     return replace(

@@ -1,6 +1,5 @@
-"""When a penalty applies: `truncated and not structure.end_marker`, read to data. A closed grammar, and nothing is ever run.
+"""When a penalty applies: `truncated and not structure.end_marker`, read to data by the grammar of logic.py.
 
-either := both ("or" both)*        both := one ("and" one)*        one := "not" one | "(" either ")" | word
 word := "truncated" | "empty" | <gate>.pass | <gate>.fail | <gate>.not_reached | <gate>.<mark of its kind>
 """
 
@@ -11,25 +10,14 @@ from collections.abc import Mapping
 from itertools import product
 
 from compiler.diagnostics import listed, nearest, sentence
+from compiler.logic import Reader, Unreadable
 from stages.contracts.plugin import marks
 from stages.contracts.reward_card import AllCard, AnyCard, ConditionCard, MarkCard, SignalCard, StatusCard
 
 SIGNALS = ("truncated", "empty")
 STATUSES = ("pass", "fail", "not_reached")
-MAX_CHARS = 500
-MAX_DEPTH = 20
 MAX_CASES = 1_000
 EXAMPLE = "truncated and not tests.pass"
-
-_TOKEN = re.compile(r"\s*([()]|[A-Za-z0-9_.\-]+|\S)")
-
-
-class Unreadable(Exception):
-    """What is wrong with the text, and the characters that it is about."""
-
-    def __init__(self, code: str, what: str, why: str, fix: str, start: int, length: int) -> None:
-        super().__init__(what)
-        self.code, self.what, self.why, self.fix, self.start, self.length = code, what, why, fix, start, length
 
 
 def condition(text: str, kinds: Mapping[str, str]) -> ConditionCard:
@@ -37,59 +25,23 @@ def condition(text: str, kinds: Mapping[str, str]) -> ConditionCard:
     return _Reader(text, kinds).read()
 
 
-class _Reader:
+class _Reader(Reader[ConditionCard]):
+    TOKEN = re.compile(r"\s*([()]|[A-Za-z0-9_.\-]+|\S)")
+    CODE = "E350"
+    WHY = "a condition is words joined by `and`, `or`, `not` and brackets, so that it can be checked and never runs anything"
+    EXAMPLE = EXAMPLE
+
     def __init__(self, text: str, kinds: Mapping[str, str]) -> None:
-        if len(text) > MAX_CHARS:
-            raise _unreadable(f"a condition of more than {MAX_CHARS} characters", 0, 1)
-        self.text, self.kinds = text, kinds
-        self.tokens = [(found[1], found.start(1)) for found in _TOKEN.finditer(text)]
-        self.at = 0
+        super().__init__(text)
+        self.kinds = kinds
 
-    def read(self) -> ConditionCard:
-        found = self._either(True, 0)
-        if self.at < len(self.tokens):
-            token, start = self.tokens[self.at]
-            raise _unreadable(f"`{sentence(token)}` cannot follow here", start, len(token))
-        return found
+    def joined(self, parts: list[ConditionCard], all_of_them: bool) -> ConditionCard:
+        return AllCard(all=tuple(parts)) if all_of_them else AnyCard(any=tuple(parts))
 
-    def _either(self, holds: bool, depth: int) -> ConditionCard:
-        return self._joined("or", holds, depth)
-
-    def _joined(self, word: str, holds: bool, depth: int) -> ConditionCard:
-        """Parts between `or` or between `and`. A negation turns the one into the other."""
-        parts = [self._part(word, holds, depth)]
-        while self._next() == word:
-            self.at += 1
-            parts.append(self._part(word, holds, depth))
-        if len(parts) == 1:
-            return parts[0]
-        return AllCard(all=tuple(parts)) if (word == "and") == holds else AnyCard(any=tuple(parts))
-
-    def _part(self, word: str, holds: bool, depth: int) -> ConditionCard:
-        return self._joined("and", holds, depth) if word == "or" else self._one(holds, depth)
-
-    def _one(self, holds: bool, depth: int) -> ConditionCard:
-        token = self._next()
-        start = self.tokens[self.at][1] if token is not None else len(self.text)
-        if depth > MAX_DEPTH:
-            raise _unreadable(f"nested more than {MAX_DEPTH} deep", start, 1)
-        if token is None:
-            raise _unreadable("the condition ends too early", max(0, start - 1), 1)
-        self.at += 1
-        if token == "not":
-            return self._one(not holds, depth + 1)
-        if token == "(":
-            found = self._either(holds, depth + 1)
-            if self._next() != ")":
-                raise _unreadable("this bracket is never closed", start, 1)
-            self.at += 1
-            return found
-        if token in ("and", "or", ")") or not re.fullmatch(r"[A-Za-z0-9_.\-]+", token):
-            raise _unreadable(f"`{sentence(token)}` cannot stand here", start, len(token))
+    def word(self, token: str, start: int, holds: bool) -> ConditionCard:
+        if not re.fullmatch(r"[A-Za-z0-9_.\-]+", token):
+            raise self.unreadable(f"`{sentence(token)}` cannot stand here", start, len(token))
         return self._word(token, start, holds)
-
-    def _next(self) -> str | None:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else None
 
     def _word(self, word: str, start: int, holds: bool) -> ConditionCard:
         gate, dot, seen = word.rpartition(".")
@@ -170,14 +122,3 @@ def _is(of: ConditionCard, signals: Mapping[str, bool], said: Mapping[str, tuple
             return (said[of.gate][0] == of.status) == of.holds
         case MarkCard():
             return (of.mark in said[of.gate][1]) == of.holds
-
-
-def _unreadable(what: str, start: int, length: int) -> Unreadable:
-    return Unreadable(
-        "E350",
-        what,
-        "a condition is words joined by `and`, `or`, `not` and brackets, so that it can be checked and never runs anything",
-        f"write a condition such as `{EXAMPLE}`",
-        start,
-        length,
-    )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.algorithms import plain_train, train_settings
+from compiler.algorithms import early_stop, plain_train, train_settings
 from compiler.diagnostics import sentence
 from compiler.experiment import Experiment
 from compiler.family import at, changes
@@ -17,6 +17,7 @@ from compiler.gates import gate_use
 from compiler.nodes import Node
 from compiler.spec_rewards import Reward
 from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.train_settings import TrainSettings
 
 SECTIONS = ("model", "data", "preflight", "health", "evaluation")
 ABSENT = "(nothing)"
@@ -50,7 +51,8 @@ def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
     """Everything that can change a result. Gates are maps by name, beside their order. `filled_in`: `train` with its defaults."""
     found: dict[str, Any] = {key: _dumped(getattr(of.spec, key)) for key in SECTIONS}
     value = train_settings(of.node("train"))[0] if filled_in else None
-    found["train"] = plain_train(of.node("train")) if value is None else value.model_dump(mode="json")
+    found["train"] = plain_train(of.node("train")) if value is None else _train(value)
+    found["stop"] = _dumped(of.spec.stop)
     found["seeds"] = list(of.spec.seeds)
     found["rewards"] = {name: _reward(of, name, reward) for name, reward in of.spec.rewards.items()}
     found["conditions"] = {name: condition.model_dump(mode="json") for name, condition in of.spec.conditions.items()}
@@ -59,7 +61,14 @@ def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
 
 
 def _dumped(part: Any) -> Any:
-    return None if part is None else part.model_dump(mode="json", exclude_none=True)
+    return None if part is None else part.model_dump(mode="json", exclude_none=True, by_alias=True)
+
+
+def _train(section: TrainSettings) -> dict[str, Any]:
+    """The settings, and its stop rule when it has one."""
+    found = section.model_dump(mode="json", exclude={"early_stop"})
+    rule = early_stop(section)
+    return found if rule is None else {**found, "early_stop": _dumped(rule)}
 
 
 def _reward(of: Experiment, name: str, reward: Reward) -> dict[str, Any]:

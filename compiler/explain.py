@@ -14,8 +14,10 @@ from compiler.inputs import Inputs
 from compiler.layers import replaced
 from compiler.nodes import Node
 from compiler.pipeline import named
+from compiler.stops import expect_cards, rules_of
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
+from stages.rules.watch import told
 
 COMPUTED = {"data.sha256", "code_hash"}
 """Hashes made by the compiler. They look like keys, and hiding them would hide what the card pins."""
@@ -70,9 +72,11 @@ def diff(one: Compiled, other: str, inputs: Inputs) -> str:
 def explain(one: Compiled, run: Run, key: str | None) -> str:
     """Lines `key = value   place (layer)`; for a single key also the values it replaced. Raises Rejected E331 for an unknown key."""
     card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
+    card.pop("stop", None)  # shown as the spec has it
     origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
     leaves = dict(_leaves("", card))
     rows = {pointer.strip("/").replace("/", "."): (value, _nearest(origins, pointer)) for pointer, value in leaves.items()}
+    rows |= _rules(one, run)
     if key is not None:
         wanted = key.strip("./").replace("/", ".")
         selected = {name: row for name, row in rows.items() if name == wanted or name.startswith(f"{wanted}.")}
@@ -102,6 +106,19 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
                 for older in _older(run, name)
             )
     return "\n".join(lines) + "\n"
+
+
+def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
+    """Stop rules and expectations of the run by their key in the spec, in words."""
+    of, steps, found = one.experiment, run.setup.train.max_steps, {}
+    for rule in rules_of(of, run.setup):
+        name = "train.early_stop" if rule.kind == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
+        found[name] = (told(rule.card(steps)), _origin(rule.node))
+    for index, card in enumerate(expect_cards(of, of.spec.expect)):
+        if run.setup.name in card.conditions:
+            said = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
+            found[f"expect.{card.id}"] = (said, _origin(of.node("expect", index)))
+    return found
 
 
 def _older(run: Run, name: str) -> list[Node]:

@@ -64,8 +64,9 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
 _WRITTEN_AS = {"score": "constant", "distribution": "random"}
 
 
-def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin]) -> Origins:
-    """Of a train card, but for its seed. `base` is the spec's `model`, `train` the dumped card, `pins` the places of versions."""
+def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin], stop: Origins) -> Origins:
+    """Of a train card, but for its seed. `base` is the spec's `model`, `train` the dumped card, `pins` the places of versions,
+    `stop` those of the stop rules."""
     found: Origins = {}
     found["/condition"] = origin(Node(None, setup.node.key or setup.node.place, layer=setup.node.layer))
     found["/null_control"] = origin(setup.node.get("role"))
@@ -88,6 +89,7 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
         found["/reward/cap"] = origin(source.get("cap") if source else None)
     if reward.scale is not None:
         found["/reward/scale"] = origin(source.get("scale") if source else None)
+    found |= {f"/stop{pointer}": place for pointer, place in stop.items()}
     found["/device"] = origin(resources.get("gpus") if resources else None)
     found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import origins as places
+from compiler.algorithms import card_settings
 from compiler.difference import differences, shown
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
@@ -16,6 +17,7 @@ from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.logged import logs_kl
 from compiler.nodes import Node
 from compiler.questions import asked, asked_metrics, metrics, question_words
+from compiler.stops import expect_cards, stop_card, stop_origins
 from stages.contracts.algorithms import AnyTrainCard, stage_of
 from stages.contracts.analysis_card import (
     ClaimCard,
@@ -36,6 +38,7 @@ from stages.contracts.page_card import ChangeWords, ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward_card import ExampleCard, GateCard
+from stages.contracts.rule_card import ConditionStop
 from stages.contracts.sampled import SampledSettings
 
 CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
@@ -106,7 +109,8 @@ class _Resolver:
             model=self._model(setup),
             data=self._data(setup),
             reward=setup.reward.card(),
-            train=setup.train,
+            train=card_settings(setup.train),
+            stop=stop_card(self.of, setup),
             device=self.device,
             versions=self.inputs.versions(),
             code_hash=self._code(stage_of(setup.train.algorithm), GATES, (use.card.kind for use in setup.reward.gates)),
@@ -198,6 +202,10 @@ class _Resolver:
             ),
             windows=Windows(),
             asked=asked(self.questions),
+            expectations=expect_cards(self.of, self.spec.expect),
+            stops=tuple(
+                ConditionStop(condition=setup.name, stop=stop) for setup in self.expansion.setups if (stop := stop_card(self.of, setup))
+            ),
             code_hash=self.inputs.code(["stages.analyse.conclude"]),
         )
 
@@ -247,7 +255,9 @@ class _Resolver:
             for name, (_, line) in self.inputs.pins().items()
             if name in LIBRARIES
         }
-        return places.of_setup(setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins)
+        return places.of_setup(
+            setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins, stop_origins(self.of, setup)
+        )
 
     def single_origins(self) -> dict[str, places.Origins]:
         """Of the cards of stages that run once: values that a spec sets directly."""
@@ -271,6 +281,11 @@ class _Resolver:
             keys |= {"margin": margin, "seeds": node.get("needs", "seeds"), "contrast": node.get("contrast")}
             found["analysis/conclude.card.json"] |= {f"/claims/{index}/{key}": places.origin(inner) for key, inner in keys.items()}
             found["page.card.json"][f"/claims/{index}/says"] = places.origin(node.get("says"))
+        conclude = found["analysis/conclude.card.json"]
+        conclude |= {f"/expectations/{index}": places.origin(self.of.node("expect", index)) for index in range(len(self.spec.expect))}
+        ruled = [setup for setup in self.expansion.setups if stop_card(self.of, setup) is not None]
+        for index, setup in enumerate(ruled):
+            conclude |= {f"/stops/{index}/stop{pointer}": place for pointer, place in stop_origins(self.of, setup).items()}
         if self.spec.evaluation is not None:
             keys = {key: root.get("evaluation", key) for key in ("samples", "temperature", "top_p", "max_completion_length")}
             data = root.get("data", "evaluation")

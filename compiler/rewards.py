@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler.conditions import Unreadable, condition
+from compiler.conditions import condition
 from compiler.diagnostics import listed, nearest
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS, GateUse, gate_use, shorthand
+from compiler.logic import Unreadable
 from compiler.nodes import Node
 from compiler.spec import CombinedScore, Condition
 from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward

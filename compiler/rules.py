@@ -8,10 +8,12 @@ from compiler import (
     questions,
     rules_claims,
     rules_data,
+    rules_expect,
     rules_family,
     rules_health,
     rules_names,
     rules_rewards,
+    rules_stops,
     rules_training,
     rules_weights,
 )
@@ -30,6 +32,8 @@ RULES = (
     *rules_claims.RULES,
     *questions.RULES,
     *rules_family.RULES,
+    *rules_stops.RULES,
+    *rules_expect.RULES,
 )
 
 

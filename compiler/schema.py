@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from compiler.algorithms import SECTIONS
 from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
 from compiler.schema_words import worded
@@ -66,11 +67,11 @@ def built() -> Schema:
 def _models() -> dict[str, Schema]:
     """Definitions by name, every model's own; free maps replaced by the sections that they hold; gates by kind."""
     gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
-    models: list[type[BaseModel]] = [Spec, *ALGORITHMS.values(), Adapter, TrainData, *gates.values()]
+    models: list[type[BaseModel]] = [Spec, *SECTIONS.values(), Adapter, TrainData, *gates.values()]
     references, top = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
     definitions: dict[str, Schema] = top["$defs"]
     named = {model: references[(model, "validation")]["$ref"].removeprefix(_REF) for model in models}
-    definitions |= {_arm(name): definitions.pop(named[model]) for name, model in ALGORITHMS.items()}
+    definitions |= {_arm(name): definitions.pop(named[model]) for name, model in SECTIONS.items()}
     definitions["Train"] = _by_algorithm("")
     definitions["Gate"] = _gates({kind: definitions.pop(named[model]) for kind, model in gates.items()}, definitions["Gate"])
     for holder, key, section in (

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from compiler.names import ProjectPath, Slug, fault
 from compiler.spec_part import Part
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
+from compiler.spec_rules import Expectation, Stop
 from compiler.spec_words import QuestionUse
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 
@@ -259,6 +260,10 @@ class Spec(Part):
     )
     questions: tuple[QuestionUse, ...] = Field(
         (), max_length=200, description="Questions that the page answers with computed sections: a text, or {ask, show}."
+    )
+    stop: Stop = Field(default_factory=Stop, description="When a run is stopped before its end. Null controls never are.")
+    expect: tuple[Expectation, ...] = Field(
+        (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."
     )
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     profiles: dict[Slug, dict[str, Any]] = Field(

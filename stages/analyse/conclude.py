@@ -20,6 +20,10 @@ Ids of findings are `<subject>/<metric>/<statistic>`. Pages, `octavo trace` and 
 
 - of what questions ask: `<run>/detector.<kind>/onset`, `<condition>/detector.<kind>/runs` (runs with a warning, of those it looked at),
   `<condition>/detectors/runs` and `<condition>/runs/complete`, the last two of `experiment` too.
+- subject `<run>`; a metric; statistic `at-<place>` such as `at-50pct` or `at-step-100`: what an expectation looks at. Subject
+  `<condition>`; metric `expect.<id>`; statistic `met`: how many runs met it.
+- subject `<run>`; metric a rule such as `early_stop` or `red_flag-1`; statistic `first-step`, `value`, `held-back`, `stop-step`: only of
+  rules that held.
 
 A claim that counts excluded runs too adds `-with-excluded` to its statistic. The field `statistic` of a contrast is `difference`.
 """
@@ -32,11 +36,13 @@ from pathlib import Path
 from stages.analyse.counts import count_findings
 from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
 from stages.analyse.evidence import Evidence, load_evidence
+from stages.analyse.expectations import expected
+from stages.analyse.firings import ruled
 from stages.analyse.onsets import answers
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard
 from stages.contracts.artifact import write
-from stages.contracts.finding import Finding, Findings
+from stages.contracts.finding import Expected, Finding, Findings, Ruled
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card
 
@@ -54,6 +60,7 @@ def conclude(folder: Path) -> None:
     findings: dict[str, Finding] = {}
     for finding in _findings(card, evidence):
         findings.setdefault(finding.id, finding)
+    expectations, rules = _rules(card, evidence, findings)
     verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim)), card.level) for claim in card.claims)
     written = Findings(
         card_id=card_id(card),
@@ -61,10 +68,31 @@ def conclude(folder: Path) -> None:
         claims_tested=len(card.claims),
         findings=tuple(findings.values()),
         verdicts=verdicts,
+        expectations=expectations,
+        rules=rules,
     )
     write(experiment.findings, written)
     for verdict in verdicts:
         print(f"conclude: {verdict.claim}: {verdict.verdict}. {verdict.why}")
+    for score in expectations:
+        met = sum(run.state == "met" for run in score.runs)
+        print(f"conclude: {score.expectation}: met by {met} of {len(score.runs)} runs of {score.condition}")
+
+
+def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding]) -> tuple[tuple[Expected, ...], tuple[Ruled, ...]]:
+    """Expectations and stop rules; the findings that hold their numbers are added to the others."""
+    expectations, rules = [], []
+    for expectation in card.expectations:
+        for score, numbers in expected(expectation, evidence):
+            expectations.append(score)
+            findings.update({finding.id: finding for finding in numbers})
+    stops = {entry.condition: entry.stop for entry in card.stops}
+    for run in evidence.runs:
+        if run.ref.condition in stops:
+            for rule, numbers in ruled(stops[run.ref.condition], evidence, run):
+                rules.append(rule)
+                findings.update({finding.id: finding for finding in numbers})
+    return tuple(expectations), tuple(rules)
 
 
 def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:

@@ -66,6 +66,8 @@ def _complete(
         return rule, False, f"contaminated: {beyond} steps of {run.target_steps}, so a finished run was trained on"
     if outcome.unknown:
         return rule, None, f"unknown ({outcome.unknown})"
+    if outcome.stopped is not None:
+        return rule, False, f"{done} of {run.target_steps} steps done: stopped by {outcome.stopped.rule} at step {outcome.stopped.step}"
     if outcome.finished and done == run.target_steps:
         return rule, True, f"{done} of {run.target_steps} steps done"
     return rule, False, f"{done} of {run.target_steps} steps done" + (" although the attempt says finished" if outcome.finished else "")

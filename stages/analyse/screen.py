@@ -95,6 +95,7 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
         target_steps=run.target_steps,
         failure=outcome.failure if outcome else None,
         error=outcome.error if outcome else None,
+        stopped=outcome.stopped if outcome else None,
         detections=detections,
         gates=gates,
         included=not reasons,
@@ -128,7 +129,8 @@ def _detect(kind: str, settings: dict[str, object], measured: Series) -> Detecti
 def _reasons(
     history: History, outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...], only_summary: bool
 ) -> tuple[str, ...]:
-    """Why the run does not count, the cause first; () when it does. What merely follows from an unfinished run is not repeated."""
+    """Why the run does not count, the cause first; () when it does. What merely follows from an unfinished run, or from
+    a rule that stopped it, is not repeated."""
     reasons = []
     if outcome is None:
         reasons.append("not trained: no outcome was recorded")
@@ -141,8 +143,9 @@ def _reasons(
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:
         reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
     finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
+    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate in declared)
     for gate, answer in zip(declared, gates, strict=True):
-        follows = not finished and (answer.passed is None or gate.rule == "complete")
+        follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
         if not answer.passed and not follows:
             reasons.append(f"gate {answer.gate}: {answer.says}")
     return tuple(reasons)

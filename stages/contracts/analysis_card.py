@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.question import Asked
+from stages.contracts.rule_card import ConditionStop, ExpectCard
 
 
 def _empty(value: object) -> bool:
@@ -115,6 +116,9 @@ class ConcludeCard(Artifact):
     level: float = 0.95
     asked: tuple[Asked, ...] = Field((), exclude_if=_empty)
     """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
+    expectations: tuple[ExpectCard, ...] = Field((), exclude_if=_empty)
+    stops: tuple[ConditionStop, ...] = Field((), exclude_if=_empty)
+    """Stop rules by condition; conditions without rules have no entry."""
     code_hash: str
 
 

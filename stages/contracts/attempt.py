@@ -17,6 +17,21 @@ FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refu
 """refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
 
 
+class StoppedBy(Frozen):
+    """The declared rule that ended a run before its target. Such a run is finished: it is neither resumed nor tried again."""
+
+    rule: str
+    """Id of the rule, such as `early_stop` or `red_flag-1`."""
+    step: int
+    says: str
+    """What was measured, such as `mean of reward over steps 271-300 is 0.1021`."""
+
+
+def _unset(value: object) -> bool:
+    """Entries of runs that no rule stopped stay as they were before there were rules."""
+    return value is None
+
+
 class Started(Frozen):
     event: Literal["started"] = "started"
     attempt: str
@@ -47,6 +62,7 @@ class Ended(Frozen):
     seconds: float
     error: str | None = None
     """One plain sentence; untrusted text inside, escape before showing."""
+    stopped: StoppedBy | None = Field(None, exclude_if=_unset)
 
 
 class Outcome(Artifact):
@@ -63,6 +79,8 @@ class Outcome(Artifact):
     error: str | None = None
     unknown: str = Field("", exclude_if=lambda value: not value)
     """Of an imported run: why nobody knows whether it finished, such as `log ends at 299`. Then `finished` is false."""
+    stopped: StoppedBy | None = Field(None, exclude_if=_unset)
+    """Set when a rule ended the run: it is finished with fewer steps than its target."""
 
 
 class Attempt(Frozen):

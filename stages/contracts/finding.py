@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from stages.contracts.artifact import Artifact, Frozen
+
+
+def _empty(value: object) -> bool:
+    """Findings of experiments without rules stay as they were before there were rules."""
+    return not value
 
 
 class Source(Frozen):
@@ -78,6 +85,64 @@ class Verdict(Frozen):
     """Seeds a condition to decide at the observed spread; for inconclusive verdicts."""
 
 
+class RunScore(Frozen):
+    """One run against an expectation."""
+
+    run: str
+    state: Literal["met", "missed", "not_reached"]
+    """not_reached: the run ended before the place, or measured nothing there."""
+    finding: str
+    """Id of the finding with the value."""
+    window: str
+    why: str
+    """A few words, such as `0.31 is above 0.2`."""
+
+
+class Expected(Frozen):
+    """An expectation scored over one condition."""
+
+    expectation: str
+    condition: str
+    metric: str
+    place: str
+    """`50%` or `step 100`."""
+    direction: Literal["above", "below"]
+    bound: float
+    finding: str
+    """Id of the finding that counts the runs that met it."""
+    runs: tuple[RunScore, ...]
+
+    @property
+    def state(self) -> str:
+        """`missed` when any run that got there missed it, else `met` when any met it, else `not_reached`."""
+        states = {run.state for run in self.runs}
+        return "missed" if "missed" in states else "met" if "met" in states else "not_reached"
+
+
+class Ruled(Frozen):
+    """What a stop rule did in one run, evaluated again on its recorded history."""
+
+    run: str
+    condition: str
+    rule: str
+    says: str
+    """The rule in words: its condition and its time."""
+    state: Literal["quiet", "held_back", "stopped", "would_have_stopped", "unknown"]
+    """quiet: it never held. held_back: a green light kept the run going each time. would_have_stopped: the run was trained without
+    the rule or went on all the same. unknown: what it asks for was never measured."""
+    why: str = ""
+    first: str | None = None
+    """Id of the finding that holds the first step at which it held."""
+    value: str | None = None
+    """Id of the finding that holds what was measured there."""
+    held: str | None = None
+    """Id of the finding that counts the steps at which a green light held it back."""
+    lights: tuple[str, ...] = ()
+    """Those lights, in words."""
+    stop: str | None = None
+    """Id of the finding that holds the step at which it stopped the run, or would have."""
+
+
 class Findings(Artifact):
     SCHEMA: ClassVar[str] = "octavo.findings/1"
 
@@ -86,3 +151,5 @@ class Findings(Artifact):
     claims_tested: int
     findings: tuple[Finding, ...]
     verdicts: tuple[Verdict, ...]
+    expectations: tuple[Expected, ...] = Field((), exclude_if=_empty)
+    rules: tuple[Ruled, ...] = Field((), exclude_if=_empty)

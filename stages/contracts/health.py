@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.attempt import StoppedBy
 
 
 class Signal(Frozen):
@@ -61,6 +64,8 @@ class Health(Artifact):
     target_steps: int
     failure: str | None = None
     error: str | None = None
+    stopped: StoppedBy | None = Field(None, exclude_if=lambda value: value is None)
+    """The rule that ended the run before its target."""
     detections: tuple[Detection, ...]
     gates: tuple[GateResult, ...]
     included: bool

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Generic, Literal, TypeVar
 
+from pydantic import Field
+
 from stages.contracts.artifact import Artifact
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import RewardCard
+from stages.contracts.rule_card import StopCard
 from stages.contracts.train_settings import TrainSettings
 
 S = TypeVar("S", bound=TrainSettings)
@@ -27,6 +30,8 @@ class TrainCard(Artifact, Generic[S]):
     data: DataCard
     reward: RewardCard
     train: S
+    stop: StopCard | None = Field(None, exclude_if=lambda value: value is None)
+    """When the run is stopped before its end; null: never."""
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]
     """Library versions the result depends on, from the project's constraints.txt."""

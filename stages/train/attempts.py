@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from stages.contracts.artifact import Frozen
-from stages.contracts.attempt import Attempt, Ended, FailureClass, Started, read_attempts
+from stages.contracts.attempt import Attempt, Ended, FailureClass, Started, StoppedBy, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
 from stages.train.environment import commit, host_class, versions
@@ -85,8 +85,10 @@ def end(
     last_step: int,
     seconds: float,
     outcome: Literal["finished", "failed", "unknown"] | None = None,
+    stopped: StoppedBy | None = None,
 ) -> Ended:
-    """Append the end of an attempt; it finished when there is no failure. `outcome` is given for what is known otherwise."""
+    """Append the end of an attempt; it finished when there is no failure, also when a rule stopped it. `outcome` is given for what is
+    known otherwise."""
     ended = Ended(
         attempt=started.attempt,
         at=_now(),
@@ -95,6 +97,7 @@ def end(
         last_step=last_step,
         seconds=round(seconds, 1),
         error=error[:500] if error else None,
+        stopped=stopped,
     )
     _append(run.attempts, ended)
     return ended

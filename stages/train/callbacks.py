@@ -11,6 +11,7 @@ from stages.train.guards import NonfiniteGuard
 from stages.train.progress import Progress
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.scoring import TrainingReward
+from stages.train.stopping import Stopping
 
 RENAMED = {"step_time": "step_seconds"}
 DROPPED = {"reward", "epoch", "num_tokens", "completions/mean_length", "completions/clipped_ratio", "total_flos"}
@@ -18,10 +19,13 @@ DROPPED = {"reward", "epoch", "num_tokens", "completions/mean_length", "completi
 
 
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
-    """Writes one journal line for each logged step: our own metrics first, then everything TRL logged."""
+    """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look."""
 
-    def __init__(self, journal: Journal, reward: TrainingReward, guard: NonfiniteGuard, progress: Progress, attempt: str) -> None:
+    def __init__(
+        self, journal: Journal, reward: TrainingReward, guard: NonfiniteGuard, progress: Progress, attempt: str, stopping: Stopping
+    ) -> None:
         self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
+        self.stopping = stopping
         self.begun = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
@@ -42,3 +46,6 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             cells=cells,
         )
         self.progress.step(step, cells)
+        if self.stopping.see(step, cells):
+            control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
+            control.should_training_stop = True

@@ -52,6 +52,18 @@ class Journal:
                 rows.append({**shared, "metric": metric, "value": found if state == "value" else None, "state": state})
         return rows
 
+    def steps(self, until: int) -> list[tuple[int, dict[str, Cell]]]:
+        """(step, cells) up to a step, rising: what the attempt that goes on from there has behind it. Of a step that two attempts
+        made the later one counts, and nothing that came after it in the earlier one."""
+        found: dict[int, dict[str, Cell]] = {}
+        attempt = None
+        for line in _lines(self.history):
+            if line["attempt"] != attempt:
+                attempt, begins = line["attempt"], line["step"]
+                found = {step: cells for step, cells in found.items() if step < begins}
+            found[line["step"]] = line["cells"]
+        return [(step, found[step]) for step in sorted(found) if step <= until]
+
     def completion_rows(self) -> list[dict[str, Any]]:
         """All completions of all attempts under this card."""
         return [{"attempt": line["attempt"], "step": line["step"], **row} for line in _lines(self.completions) for row in line["rows"]]

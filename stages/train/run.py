@@ -32,6 +32,7 @@ from stages.train.environment import end_with_parent, prepare
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
+from stages.train.stopping import Stopping
 
 S = TypeVar("S", bound=TrainSettings)
 
@@ -49,6 +50,8 @@ class Work(Generic[S]):
     """Where checkpoints go: `checkpoint-<step>` folders, outside of DVC's outs."""
     checkpoint: tuple[Path, int] | None
     """The newest complete checkpoint and its step; null: from the start."""
+    stopping: Stopping
+    """Show it each logged step, after the journal has it. Where it says so, save a checkpoint of the step and end."""
 
     @property
     def name(self) -> str:
@@ -93,17 +96,19 @@ def _locked(
     failure: FailureClass | None = None
     error: str | None = None
     adapter: Path | None = None
+    stopping = Stopping(card.stop, journal, checkpoint[1] if checkpoint else 0)
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        adapter = _trained(Work(run, card, rows, journal, started, scratch / "trainer", checkpoint), fit)
+        adapter = _trained(Work(run, card, rows, journal, started, scratch / "trainer", checkpoint, stopping), fit)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
         if failure == "bug":
             (scratch / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
             error = f"{error} (traceback: {scratch / 'traceback.txt'})"
-    steps = min(journal.last_step(), card.train.max_steps)
-    if failure is None and steps < card.train.max_steps:
+    stopped = stopping.stopped if failure is None else None
+    steps = stopped.step if stopped else min(journal.last_step(), card.train.max_steps)
+    if failure is None and stopped is None and steps < card.train.max_steps:
         failure, error = "bug", f"the trainer ended after {steps} of {card.train.max_steps} steps"
         adapter = None
     outcome = Outcome(
@@ -114,6 +119,7 @@ def _locked(
         target_steps=card.train.max_steps,
         failure=failure,
         error=error,
+        stopped=stopped,
     )
     try:
         _write(run, card, journal, adapter, outcome)
@@ -121,7 +127,9 @@ def _locked(
         failure, error = classify(caught)
         end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
         raise
-    end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
+    end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun, stopped=stopped)
+    if stopped:
+        print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {card.train.max_steps}: {stopped.says}", flush=True)
     if failure is None:
         shutil.rmtree(scratch, ignore_errors=True)
         return 0
@@ -132,6 +140,8 @@ def _locked(
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
     steps = work.card.train.max_steps
     if work.checkpoint and work.steps_before >= steps:  # killed while finishing: resuming would train one step too many
+        return work.checkpoint[0]
+    if work.checkpoint and work.stopping.stopped:  # killed after a rule had stopped it
         return work.checkpoint[0]
     resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
     print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, reward {work.card.reward.name}{resumed}", flush=True)

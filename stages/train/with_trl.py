@@ -45,7 +45,7 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
     )
     guard = NonfiniteGuard(card.train.guards)
     progress = Progress(work.name, work.started.number, steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt)
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
         training = built(
             card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=[guard, recorder], output=work.output, report_to=report_to
@@ -62,8 +62,9 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
     if change == 0.0 and _moved(work.journal, work.started.attempt):
         raise Stopped("bug", "gradients were not zero and no weight of the adapter changed: the adapter is not connected")
     saved = newest(work.output, CHECKPOINT)
-    if saved is None or saved[1] != steps:
-        raise Stopped("bug", f"no complete checkpoint of step {steps}")
+    last = work.stopping.stopped.step if work.stopping.stopped else steps
+    if saved is None or saved[1] != last:
+        raise Stopped("bug", f"no complete checkpoint of step {last}")
     return saved[0]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script only
 
+from compiler.algorithms import SECTIONS  # noqa: E402
 from compiler.schema import built, schema  # noqa: E402
-from stages.contracts.algorithms import ALGORITHMS  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"
@@ -41,7 +41,7 @@ def generated() -> str:
     found = built()
     definitions = found["$defs"]
     needed = {"Spec": found["else"]["required"]}
-    for name, model in ALGORITHMS.items():
+    for name, model in SECTIONS.items():
         needed[f"Train{name.capitalize()}"] = [key for key, field in model.model_fields.items() if field.is_required()]
     _collect(found["else"], found, definitions, needed)
     names, waiting = [], ["Spec"]

@@ -1,0 +1,111 @@
+"""Stop rules once more, on the recorded histories: the evaluator that ran while the run trained must say the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stages.analyse.evidence import Evidence, RunEvidence, meaning
+from stages.analyse.replay import rows
+from stages.contracts.finding import Finding, Ruled
+from stages.contracts.rule_card import RuleCard, StopCard
+from stages.rules.watch import Firing, Watch, leaves, told, written
+
+
+def ruled(stop: StopCard, evidence: Evidence, run: RunEvidence) -> Iterator[tuple[Ruled, list[Finding]]]:
+    """What each rule did in the run, with the findings that hold its numbers."""
+    watch = Watch(stop)
+    for step, row in rows(run.history):
+        watch.see(step, row)
+    for rule in stop.rules:
+        yield _ruled(stop, rule, watch, evidence, run)
+
+
+def _ruled(stop: StopCard, rule: RuleCard, watch: Watch, evidence: Evidence, run: RunEvidence) -> tuple[Ruled, list[Finding]]:
+    fired = [firing for firing in watch.firings if firing.rule == rule.id]
+    said, about = told(rule), {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id}
+    if not fired:
+        missing = sorted({leaf.metric for leaf in leaves(rule.when)} - watch.known)
+        state, why = ("unknown", _unmeasured(run, missing)) if missing else ("quiet", _ended(run, watch, rule))
+        return Ruled.model_validate({**about, "says": said, "state": state, "why": why}), []
+    first, held = fired[0], [firing for firing in fired if firing.held_back]
+    lights = {light.id: written(light.when) for light in stop.green_lights}
+    findings = [_first(evidence, run, said, first), _value(evidence, run, first)]
+    if held:
+        findings.append(_held(evidence, run, said, held))
+    stopped = watch.stopped if watch.stopped in fired else None
+    if stopped:
+        findings.append(_stop(evidence, run, said, stopped))
+    return (
+        Ruled.model_validate(
+            {
+                **about,
+                "says": said,
+                "state": ("stopped" if _was_stopped(run, stopped) else "would_have_stopped") if stopped else "held_back",
+                "why": _disagreement(run, stopped),
+                "first": findings[0].id,
+                "value": findings[1].id,
+                "held": findings[2].id if held else None,
+                "lights": tuple(dict.fromkeys(lights[firing.held_back] for firing in held if firing.held_back)),
+                "stop": findings[-1].id if stopped else None,
+            }
+        ),
+        findings,
+    )
+
+
+def _was_stopped(run: RunEvidence, firing: Firing) -> bool:
+    said = run.health.stopped if run.health else None
+    return said is not None and (said.rule, said.step) == (firing.rule, firing.step)
+
+
+def _disagreement(run: RunEvidence, firing: Firing | None) -> str:
+    """Only a history that is not the one that was trained can make the trainer's answer and this one differ."""
+    said = run.health.stopped if run.health else None
+    if firing is None or said is None or _was_stopped(run, firing):
+        return ""
+    return f"the trainer stopped the run by {said.rule} at step {said.step}, its history says {firing.rule} at step {firing.step}"
+
+
+def _unmeasured(run: RunEvidence, missing: list[str]) -> str:
+    return f"{', '.join(missing)}: no number was logged" if run.history.columns else "nothing was logged"
+
+
+def _ended(run: RunEvidence, watch: Watch, rule: RuleCard) -> str:
+    if watch.stopped:
+        return f"the run ended at step {watch.stopped.step} by {watch.stopped.rule}"
+    return f"the log ends at step {run.history.last_step}, before the rule looks" if run.history.last_step < rule.after else ""
+
+
+def _finding(evidence: Evidence, run: RunEvidence, firing: Firing, statistic: str, says: str, value: float, unit: str) -> Finding:
+    return Finding(
+        id=f"{run.ref.name}/{firing.rule}/{statistic}",
+        says=f"{says}; run {run.ref.name}",
+        subject=run.ref.name,
+        metric=firing.rule,
+        statistic=statistic,
+        unit=unit,
+        value=value,
+        method="the stop rules evaluated on the recorded history",
+        window=f"steps {firing.first}-{firing.step}" if firing.first != firing.step else f"step {firing.step}",
+        sources=(evidence.source(run.history.path, run.history.attempt),),
+    )
+
+
+def _first(evidence: Evidence, run: RunEvidence, said: str, firing: Firing) -> Finding:
+    return _finding(evidence, run, firing, "first-step", f"First step at which {firing.rule} held ({said})", float(firing.step), "steps")
+
+
+def _value(evidence: Evidence, run: RunEvidence, firing: Firing) -> Finding:
+    says = f"What {firing.rule} measured when it first held: {firing.quantity}"
+    unit = meaning(firing.metric).unit
+    return _finding(evidence, run, firing, "value", says, firing.value, f"{unit} per step" if firing.quantity.startswith("slope") else unit)
+
+
+def _held(evidence: Evidence, run: RunEvidence, said: str, held: list[Firing]) -> Finding:
+    says = f"Steps at which {held[0].rule} held ({said}) and a green light kept the run going"
+    found = _finding(evidence, run, held[0], "held-back", says, float(len(held)), "steps")
+    return found.model_copy(update={"window": f"steps {held[0].step}-{held[-1].step}"})
+
+
+def _stop(evidence: Evidence, run: RunEvidence, said: str, firing: Firing) -> Finding:
+    return _finding(evidence, run, firing, "stop-step", f"Step at which {firing.rule} stops the run ({said})", float(firing.step), "steps")

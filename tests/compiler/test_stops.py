@@ -1,0 +1,206 @@
+"""Stop rules and expectations: what reaches the cards, from where, and the borders of their rules."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_rules import codes
+
+from compiler.diagnostics import Rejected
+from compiler.explain import explain
+from compiler.history_conditions import history_condition, never_or_always
+from compiler.lengths import Length, length
+from compiler.logic import Unreadable
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import dump
+from stages.rules.watch import written
+
+EARLY = "early_stop: {when: zero_signal_share == 1.0, for: 3 steps}"
+STOP = """stop:
+  red_flags:
+    - {when: reward < 0.15 and slope(reward) <= 0, after: 50%}
+    - {when: gate.tests.pass_share < 5%, after: 6 steps, for: 25%, conditions: [shaped]}
+  green_lights: [{when: gate.tests.pass_share >= 0.05}]
+expect:
+  - {metric: reward, at: 50%, above: 20%}
+  - {id: late, metric: gate.tests.pass_share, at: 12 steps, below: 0.9, conditions: [shaped]}
+
+profiles:
+"""
+
+
+@pytest.fixture
+def ruled(spec: str) -> str:
+    return spec.replace("  save_steps: 4\n", f"  save_steps: 4\n  {EARLY}\n").replace("profiles:\n", STOP)
+
+
+def test_cards_hold_steps_and_no_text(compiled, ruled):
+    stop = compiled(ruled).cards.train["shaped"].stop
+    assert [(rule.id, rule.after, rule.lasting, rule.window) for rule in stop.rules] == [
+        ("early_stop", 0, 3, 1),
+        ("red_flag-1", 6, None, 1),
+        ("red_flag-2", 6, 3, 1),  # 25% of 12 steps
+    ]
+    assert written(stop.rules[1].when) == "reward < 0.15 and slope(reward, 3 steps) <= 0"  # a fifth of 12 steps
+    assert [light.id for light in stop.green_lights] == ["green_light-1"]
+
+
+def test_a_null_control_has_none(compiled, ruled):
+    made = compiled(ruled).cards
+    assert made.train["zero"].stop is None
+    assert '"stop"' not in dump(made.train["zero"])
+    assert [entry.condition for entry in made.single["analysis/conclude.card.json"].stops] == ["shaped"]
+
+
+def test_expectations_are_on_the_analysis_card_only(compiled, ruled, spec):
+    first, late = compiled(ruled).cards.single["analysis/conclude.card.json"].expectations
+    assert (first.id, first.at_share, first.at_step, first.bound, first.conditions) == ("reward-at-50pct", 0.5, None, 0.2, ("shaped",))
+    assert (late.id, late.at_share, late.at_step, late.direction) == ("late", None, 12, "below")
+    expect_only = spec.replace("profiles:\n", "expect: [{metric: reward, at: 50%, above: 0.2}]\nprofiles:\n")
+    for name, card in compiled(spec).cards.train.items():
+        assert dump(card) == dump(compiled(expect_only).cards.train[name])
+
+
+def test_cards_without_rules_stay_as_they_were(compiled, spec):
+    made = compiled(spec).cards
+    assert "early_stop" not in dump(made.train["shaped"]) and '"stop"' not in dump(made.train["shaped"])
+    conclude: ConcludeCard = made.single["analysis/conclude.card.json"]
+    assert not {"stops", "expectations"} & set(json.loads(dump(conclude)))
+
+
+def test_origins_point_at_the_rules(compiled, ruled):
+    made, lines = compiled(ruled), ruled.splitlines()
+
+    def line(found) -> str:
+        return lines[found.line - 1][found.column - 1 :]
+
+    train = made.cards.train_origins["shaped"]
+    assert line(train["/stop/rules/0"]).startswith("{when: zero_signal_share")
+    assert line(train["/stop/rules/2"]).startswith("{when: gate.tests.pass_share < 5%")
+    conclude = made.cards.single_origins["analysis/conclude.card.json"]
+    assert line(conclude["/expectations/1"]).startswith("{id: late")
+    assert conclude["/stops/0/stop/rules/1"] == train["/stop/rules/1"]
+
+
+def test_explain_shows_them_in_words(compiled, ruled):
+    made = compiled(ruled)
+    run = next(run for run in made.expansion.runs if run.name == "shaped-s1")
+    said = explain(made, run, None)
+    for key, value in {
+        "train.early_stop": "zero_signal_share == 1 for 3 logged steps in a row",
+        "stop.red_flags.2": "gate.tests.pass_share < 0.05 for 3 logged steps in a row, from step 6 on",
+        "stop.green_lights.1": "gate.tests.pass_share >= 0.05, means over 1 steps",
+        "expect.reward-at-50pct": "reward above 0.2 at 50%",
+    }.items():
+        [row] = [row for row in said.splitlines() if row.startswith(f"{key} ")]
+        assert value in row and "specs/example.yaml:" in row
+    assert "early_stop" in explain(made, run, "train.early_stop")
+    zero = next(run for run in made.expansion.runs if run.name == "zero-s1")
+    assert "early_stop" not in explain(made, zero, None)
+
+
+def test_a_condition_may_have_a_rule_of_its_own(compiled, ruled):
+    own = ruled.replace("role: treatment}", "role: treatment, train: {early_stop: {when: entropy < 0.1}}}")
+    rule = compiled(own).cards.train["shaped"].stop.rules[0]
+    assert (rule.id, written(rule.when), rule.lasting) == ("early_stop", "entropy < 0.1", 3)  # maps merge: `for` stays
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("after: 11 steps", []),  # of 12: one step is left to save
+        ("after: 12 steps", ["E362"]),
+        ("after: 91%", []),
+        ("after: 92%", ["E362"]),
+        ("after: 5 steps, for: 7 steps", []),
+        ("after: 6 steps, for: 7 steps", ["E362"]),
+        ("for: 11 steps", []),
+        ("for: 12 steps", ["E362"]),
+        ("after: 0%", []),
+    ],
+)
+def test_the_border_of_a_dead_rule(compiled, spec, rule, expected):
+    text = spec.replace("profiles:\n", f"stop: {{red_flags: [{{when: reward < 0.1, {rule}}}]}}\nprofiles:\n")
+    assert codes(compiled, text) == expected
+    assert codes(compiled, text, "example@smoke") == []
+
+
+@pytest.mark.parametrize(
+    ("expect", "expected"),
+    [
+        ("metric: reward, at: 12 steps, above: 0.1", []),
+        ("metric: reward, at: 13 steps, above: 0.1", ["E362"]),
+        ("metric: truncated, at: 100%, above: 0", []),
+        ("metric: truncated, at: 100%, above: 1", ["E363"]),
+        ("metric: truncated, at: 100%, below: 0", ["E363"]),
+        ("metric: truncated, at: 100%, below: 1", []),
+        ("metric: gate.constant.pass_share, at: 50%, above: 0.5, conditions: [zero]", []),
+        ("metric: gate.tests.pass_share, at: 50%, above: 0.5, conditions: [zero]", ["E361"]),
+    ],
+)
+def test_the_borders_of_expectations(compiled, spec, expect, expected):
+    assert codes(compiled, spec.replace("profiles:\n", f"expect: [{{{expect}}}]\nprofiles:\n")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("reward<0.15", "reward < 0.15"),
+        ("not reward < 0.15", "reward >= 0.15"),
+        ("not (reward < 1 and entropy > 2)", "reward >= 1 or entropy <= 2"),
+        ("reward < 1 or entropy < 1 and kl < 1", "reward < 1 or entropy < 1 and kl < 1"),
+        ("(reward < 1 or entropy < 1) and kl < 1e-3", "(reward < 1 or entropy < 1) and kl < 0.001"),
+        ("slope(reward, 25%) > -0.5", "slope(reward, 15 steps) > -0.5"),
+        ("slope(gate.my-tests.pass_share,7 steps)>=0", "slope(gate.my-tests.pass_share, 7 steps) >= 0"),
+        ("truncated > 7%", "truncated > 0.07"),
+    ],
+)
+def test_conditions_are_read(text, expected):
+    assert written(history_condition(text, 60).when) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "reward", "reward < 1e999", "reward < nan", "reward < 1 < 2", "< 1", "reward < 1 or", "slope(reward", "()"]
+)
+def test_what_is_no_condition(text):
+    with pytest.raises(Unreadable) as caught:
+        history_condition(text, 60)
+    assert caught.value.code == "E360"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("truncated >= 0", True),
+        ("truncated > 0", None),
+        ("truncated > 1", False),
+        ("truncated >= 1", None),
+        ("slope(truncated) > 1", None),  # a slope is no share
+        ("reward > 1 and reward < 1", False),
+        ("reward > 1 and reward <= 1.5", None),
+        ("reward != 1 or entropy > 3 or reward == 1", True),
+    ],
+)
+def test_what_never_or_always_holds(text, expected):
+    assert never_or_always(history_condition(text, 60).when) is expected
+
+
+def test_lengths():
+    assert [length(text) for text in ("50%", "7 %", "12.5%", "1 step", "100 steps")] == [
+        Length(0.5, "%"),
+        Length(0.07, "%"),
+        Length(0.125, "%"),
+        Length(1, "steps"),
+        Length(100, "steps"),
+    ]
+    assert [length(text) for text in ("15", "1.5 steps", "-5%", "5 epochs", "", "1e2%")] == [None] * 6
+
+
+def test_a_child_declares_a_changed_rule(compiled, ruled, work):
+    (work / "specs" / "parent.yaml").write_text(ruled, encoding="utf-8")
+    child = "title: Less patience\nparent: parent\nhypothesis: It ends earlier.\nchanges: {train.early_stop.for: 2 steps}\n"
+    assert compiled(child).cards.train["shaped"].stop.rules[0].lasting == 2
+    undeclared = f"{child}stop: {{red_flags: []}}\n"
+    with pytest.raises(Rejected, match=r"E339 .*stop\.red_flags"):
+        compiled(undeclared)

@@ -1,0 +1,180 @@
+"""Stop rules and expectations on recorded histories: hand-computed values, and the same answers that the live evaluator gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic import Run, complete, runs, write_cards
+
+from stages.analyse.conclude import conclude
+from stages.analyse.replay import rows
+from stages.analyse.screen import screen
+from stages.analyse.tables import read_history
+from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.attempt import Outcome, StoppedBy
+from stages.contracts.finding import Findings
+from stages.contracts.health import Health
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.rule_card import CompareCard, ConditionStop, EveryCard, ExpectCard, RuleCard, StopCard
+from stages.rules.watch import Watch
+from stages.train.recorder import Journal, cell, write_history
+
+REWARD = CompareCard(metric="reward", sign="<", value=0.8)
+RISING = CompareCard(metric="reward", slope=6, sign=">", value=0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
+    monkeypatch.chdir(tmp_path)
+    return complete(tmp_path)
+
+
+def concluded(folder: ExperimentFolder, made: list[Run] | None = None, **rules: object) -> Findings:
+    write_cards(folder, made or runs(), **rules)
+    screen(folder.root)
+    conclude(folder.root)
+    return read(Findings, folder.findings)
+
+
+def expectation(**changes: object) -> ExpectCard:
+    whole = {"id": "learns", "metric": "reward", "at_share": 1.0, "direction": "above", "bound": 0.7, "conditions": ("shaped",), **changes}
+    return ExpectCard.model_validate(whole)
+
+
+def stops(*rules: RuleCard, lights: tuple[RuleCard, ...] = (), condition: str = "shaped") -> tuple[ConditionStop, ...]:
+    return (ConditionStop(condition=condition, stop=StopCard(rules=rules, green_lights=lights)),)
+
+
+def test_findings_without_rules_have_no_keys_for_them(folder: ExperimentFolder) -> None:
+    concluded(folder)
+    text = folder.findings.read_text()
+    assert '"rules"' not in text and '"expectations"' not in text
+
+
+def test_an_expectation_at_the_end_is_the_final_window(folder: ExperimentFolder) -> None:
+    """Final rewards of shaped: (6.1 + 7.0) / 16 of seed 1; seeds 2 and 3 pass one and two completions less."""
+    found = concluded(folder, expectations=(expectation(),))
+    numbers = {finding.id: finding for finding in found.findings}
+    [score] = found.expectations
+    assert [(run.run, run.state) for run in score.runs] == [("shaped-s1", "met"), ("shaped-s2", "met"), ("shaped-s3", "missed")]
+    assert (score.state, score.place, score.finding) == ("missed", "100%", "shaped/expect.learns/met")
+    for run in score.runs:
+        at, final = numbers[run.finding], numbers[f"{run.run}/reward/final"]
+        assert at.value == pytest.approx(final.value, rel=1e-12) and at.window == final.window == run.window
+    assert numbers["shaped-s1/reward/at-100pct"].value == pytest.approx((6.1 + 7.0) / 16)
+    count = numbers[score.finding]
+    assert (count.k, count.n, count.value, count.unit) == (2, 3, 2.0, "runs")
+    assert [seed.value for seed in count.seeds] == [1.0, 1.0, 0.0]
+    assert count.sources[0].sha256 == file_digest(Path(count.sources[0].path))
+
+
+@pytest.mark.parametrize(("bound", "state"), [(0.0624, "met"), (0.0625, "missed")])
+def test_both_sides_of_a_bound(folder: ExperimentFolder, bound: float, state: str) -> None:
+    """Two steps of random-s1 with no reward but one of 8 in two completions: the mean of 0 and 0.125 is 0.0625."""
+    made = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
+    folder = complete(Path(), "bounds", made)
+    found = concluded(folder, made, expectations=(expectation(at_share=0.5, bound=bound, conditions=("random",)),), claims=())
+    assert [run.state for run in found.expectations[0].runs] == [state]
+    assert found.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
+
+
+def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
+    """random-s3 ended after 7 of 20 steps: 35% is its last step, 40% is beyond."""
+    cards = tuple(expectation(id=name, at_share=share, conditions=("random",)) for name, share in (("there", 0.35), ("beyond", 0.4)))
+    there, beyond = concluded(folder, expectations=(*cards,)).expectations
+    assert there.runs[2].state != "not_reached"
+    assert (beyond.runs[2].state, beyond.runs[2].why) == ("not_reached", "the run ends at step 7")
+
+
+def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -> None:
+    """shaped-s1 has 3.4 / 8 at steps 1-4; seed 3 passes 1 of 8 there. A run that went on all the same would have stopped."""
+    rule = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+    found = concluded(folder, stops=stops(rule))
+    by_run = {result.run: result for result in found.rules}
+    assert set(by_run) == {"shaped-s1", "shaped-s2", "shaped-s3"}
+    assert by_run["shaped-s1"].state == "quiet"
+    third = by_run["shaped-s3"]
+    assert (third.state, third.says) == ("would_have_stopped", "reward < 0.3 for 3 logged steps in a row")
+    numbers = {finding.id: finding for finding in found.findings}
+    assert numbers["shaped-s3/red_flag-1/stop-step"].value == 3
+    assert numbers["shaped-s3/red_flag-1/value"].value == pytest.approx((1 + 0.6) / 8)
+    assert numbers["shaped-s3/red_flag-1/first-step"].window == "steps 1-3"
+
+
+def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
+    flag = RuleCard(id="red_flag-1", when=REWARD, window=2, after=4)
+    light = RuleCard(id="green_light-1", when=CompareCard(metric="reward", sign=">=", value=0), window=2)
+    found = concluded(folder, stops=stops(flag, lights=(light,)))
+    first = found.rules[0]
+    assert (first.state, first.lights, first.stop) == ("held_back", ("reward >= 0",), None)
+    numbers = {finding.id: finding for finding in found.findings}
+    # steps 4..19: the mean of steps 18-19 is 6.1 / 8, that of 19-20 (6.1 + 7) / 16 > 0.8
+    assert (numbers[first.first or ""].value, numbers[first.held or ""].value) == (4, 16)
+
+
+def test_what_was_never_measured_is_unknown_and_not_quiet(folder: ExperimentFolder) -> None:
+    both = EveryCard(every=(REWARD, CompareCard(metric="kl", sign=">", value=1)))
+    found = concluded(folder, stops=stops(RuleCard(id="early_stop", when=both, lasting=2, window=2)))
+    assert {(result.state, result.why) for result in found.rules} == {("unknown", "kl: no number was logged")}
+
+
+def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) -> None:
+    rule = RuleCard(id="red_flag-1", when=REWARD, lasting=4, window=2)
+    made = [Run("shaped", seed, steps=4 if seed == 1 else 20, attempt=f"a-{seed}") for seed in (1, 2, 3)]
+    folder = complete(Path(), "stopped", made)
+    place = folder.run("shaped-s1")
+    by = StoppedBy(rule="red_flag-1", step=4, says="reward at step 4 is 0.425")
+    write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
+    found = concluded(folder, made, stops=stops(rule), expectations=(expectation(),), claims=())
+    health = read(Health, place.health)
+    assert (health.state, health.included, health.stopped) == ("finished", False, by)
+    assert health.reasons == ("gate steps: 4 of 20 steps done: stopped by red_flag-1 at step 4",)
+    assert [result.state for result in found.rules] == ["stopped", "would_have_stopped", "would_have_stopped"]
+    assert found.expectations[0].runs[0].why == "stopped by red_flag-1 at step 4"
+    assert '"after": null' in place.retry.read_text()  # not due again
+
+
+def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder) -> None:
+    made = [Run("shaped", 1, steps=4)]
+    folder = complete(Path(), "other", made)
+    place = folder.run("shaped-s1")
+    by = StoppedBy(rule="red_flag-1", step=3, says="")
+    write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
+    found = concluded(folder, made, stops=stops(RuleCard(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
+    assert found.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
+
+
+@pytest.mark.parametrize("when", [REWARD, RISING, EveryCard(every=(REWARD, RISING))])
+@pytest.mark.parametrize("lasting", [None, 3])
+def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, lasting: int | None) -> None:
+    """Two attempts, the second resumed from step 8: live the rules see the journal's rows first, then the new ones."""
+    rules = {"id": "red_flag-1", "when": when, "lasting": lasting, "window": 4, "after": 3}
+    stop = StopCard(
+        rules=(RuleCard.model_validate(rules),),
+        green_lights=(RuleCard(id="green_light-1", when=CompareCard(metric="kl", sign="<", value=0.05), window=2),),
+    )
+    journal = Journal(tmp_path)
+    values = [0.9, None, float("nan"), 0.7, 0.75, 0.1, 0.9, 0.2, 0.3, 0.35, 0.2, 0.33, 0.36, 0.4, 0.1, 0.0]
+
+    def log(attempt: str, step: int, lower: float = 0.0) -> dict[str, object]:
+        value = values[step - 1]
+        cells = {"reward": cell(None if value is None else value - lower), "grad_norm": cell(float("nan") if step == 7 else 1.0)}
+        if step % 3:
+            cells["kl"] = cell(step / 100)
+        journal.step(attempt=attempt, step=step, tokens=None, seconds=0.0, cells=cells)
+        return cells
+
+    for step in range(1, 12):
+        log("a1", step, lower=0.5 if step > 8 else 0.0)  # what is lost with the resume says something else
+    live = Watch(stop)
+    for step, cells in journal.steps(until=8):
+        live.see(step, cells)
+    for step in range(9, 17):
+        live.see(step, log("a2", step))
+    write_history(tmp_path / "h.parquet", journal.history_rows(), card_id="c", attempt="a2")
+    again = Watch(stop)
+    for step, row in rows(read_history(tmp_path / "h.parquet")):
+        again.see(step, row)
+    assert again.firings == live.firings
+    assert live.firings
