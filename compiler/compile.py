@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler import emit, graph, rules, waivers
+from compiler import emit, graph, intended, rules, waivers
 from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
@@ -42,6 +42,8 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     found = experiment(document, reference.stem, reference.profile, inputs.document)
     expansion = expand(found)
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
+    if not errors(problems):
+        problems += intended.check(found, expansion, inputs)
     if errors(problems):
         raise Rejected(problems)
     cards = waivers.applied(found, expansion, resolve(found, expansion, inputs), inputs)

@@ -17,7 +17,7 @@ from compiler.shared import Read
 from compiler.spec import MAX_PROFILES, Spec
 from stages.contracts.diagnostic import Diagnostic
 
-NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles")
+NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
 """They say what the experiment is, whichever of its profiles runs."""
 
 

@@ -6,7 +6,7 @@ their dotted keys; `compiler.difference` then holds the result against the paren
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,8 +96,13 @@ def _inherited(parent: Node, own: Node) -> Node:
         node = own.get("changes")
         raise Rejected([_too_many(count, node.key if node else None)])
     root = Node(lowered(Node(kept, own.place), "parent").value, own.place, own.key, "parent")
+    return overlay(with_changes(root, changes(own)), own, "shared")
+
+
+def with_changes(root: Node, declared: Iterable[tuple[str, Node]]) -> Node:
+    """A copy of a tree with new values at dotted keys. Raises Rejected with an E338 for each key that leads nowhere."""
     problems = []
-    for path, node in changes(own):
+    for path, node in declared:
         try:
             if len(parts := _parts(path)) > MAX_PARTS:
                 raise Rejected([_nowhere(path, "no setting lies so deep", "a dotted key is short", "write the key of a setting", node)])
@@ -106,7 +111,7 @@ def _inherited(parent: Node, own: Node) -> Node:
             problems.extend(rejected.diagnostics)
     if problems:
         raise Rejected(problems)
-    return overlay(root, own, "shared")
+    return root
 
 
 def _too_many(count: int, place: Place | None) -> Diagnostic:
@@ -203,11 +208,11 @@ def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
     meant = nearest(parts[0], known)
     return _nowhere(
         path,
-        f"no `{parts[0]}` in the parent's list" + (f", did you mean `{meant}`?" if meant else ""),
+        f"no `{parts[0]}` in the list" + (f", did you mean `{meant}`?" if meant else ""),
         "only a gate is a named part of a list; other lists change as a whole" + (f"; gates: {listed(known)}" if known else ""),
         f"write `{meant}`" if meant else "declare the whole list as the change",
         over,
-        Note(node.place, "the parent's list"),
+        Note(node.place, "the list"),
     )
 
 

@@ -14,6 +14,7 @@ from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
 from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
+from compiler.intentions import intentions
 from compiler.logged import logs_kl
 from compiler.nodes import Node
 from compiler.questions import asked, asked_metrics, metrics, question_words
@@ -32,9 +33,10 @@ from stages.contracts.analysis_card import (
 )
 from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.intention import ChangeWords
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
 from stages.contracts.origin import Origin
-from stages.contracts.page_card import ChangeWords, ClaimWords, PageCard
+from stages.contracts.page_card import ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward_card import ExampleCard, GateCard
@@ -240,6 +242,7 @@ class _Resolver:
             changes=self._changes(),
             hypothesis=" ".join(self.spec.hypothesis.split()),
             questions=self.questions,
+            **intentions(self.of, self.inputs),
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
 

@@ -15,6 +15,8 @@ def names_are_used_once(of: Experiment, expansion: Expansion, inputs: Inputs) ->
     """Seeds, claims, scores; and no condition is named like a run."""
     seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
     claims = [of.node("claims", index, "id") for index in range(len(of.spec.claims))]
+    plans = [of.node(key, index, "id") for key in ("actions", "contingency") for index in range(len(getattr(of.spec, key)))]
+    yield from _repeated("the action or plan", plans, "the page names them by their ids")
     yield from _repeated("the seed", seeds, "two runs would be one")
     yield from _repeated("the claim", claims, "verdicts are kept by the claim's id")
     yield from _repeated("the score", list(_score_names(of)), "evaluations are kept by the score's name")

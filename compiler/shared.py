@@ -13,7 +13,7 @@ from compiler.secrets import secrets
 from stages.contracts.diagnostic import Diagnostic
 
 SHARED = Path("specs/_shared")
-OWN = ("title", "question", "use", "parent", "changes", "hypothesis", "claims")
+OWN = ("title", "question", "use", "parent", "changes", "hypothesis", "claims", "actions", "contingency")
 """What only an experiment itself can say."""
 
 Read = Callable[[Path], Document]

@@ -10,7 +10,7 @@ from compiler.names import ProjectPath, Slug, fault
 from compiler.spec_part import Part
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
 from compiler.spec_rules import Expectation, Stop
-from compiler.spec_words import QuestionUse
+from compiler.spec_words import Action, Contingency, QuestionUse
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 
 MAX_PROFILES = 100
@@ -265,6 +265,8 @@ class Spec(Part):
     expect: tuple[Expectation, ...] = Field(
         (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."
     )
+    actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
+    contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if a claim comes out otherwise.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     profiles: dict[Slug, dict[str, Any]] = Field(
         {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."

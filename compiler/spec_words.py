@@ -1,11 +1,12 @@
-"""The parts of a spec that only words, and numbers already computed, answer to: questions."""
+"""The parts of a spec that train nothing: questions, and what to do next. The page answers them from what was computed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from compiler.names import Slug, fault
 from compiler.spec_part import Part
 from stages.contracts.question import Section
 
@@ -39,3 +40,52 @@ QuestionUse = Annotated[
     Annotated[Annotated[str, Field(min_length=1, max_length=1000)], Tag("(text)")] | Annotated[Question, Tag("(block)")],
     Discriminator(_form),
 ]
+
+
+class Move(Part):
+    """Where a metric should come to: exactly one of `above` and `below`."""
+
+    metric: str = Field(min_length=1, max_length=200, description="A history metric, or `evaluation.<score>.pass_share`.")
+    above: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie above this.")
+    below: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie below this.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Move:
+        if (self.above is None) == (self.below is None):
+            raise fault(
+                "E209", "what an action moves has exactly one of `above` and `below`", "the bound says when it has worked", "below: 0.10"
+            )
+        return self
+
+
+class Action(Part):
+    """What to do next, in the author's judgement. With `change` it can become a child of this experiment as it stands."""
+
+    id: Slug = Field(description="Name of the action.")
+    do: str = Field(min_length=1, max_length=2000, description="What to do.")
+    priority: int = Field(1, ge=1, le=9, description="1 comes first.")
+    change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key; it must compile with them.")
+    because: str = Field("", max_length=2000, description="What it is for.")
+    expect: tuple[Move, ...] = Field((), max_length=20, description="What it should move, and where to.")
+
+
+Outcome = Literal["supported", "refuted", "inconclusive", "void"]
+
+
+class When(Part):
+    """What a contingency plan waits for: a claim's verdict."""
+
+    claim: Slug = Field(description="Id of a claim of this spec.")
+    verdicts: Annotated[
+        Annotated[Outcome, Tag("(one)")] | Annotated[tuple[Outcome, ...], Tag("(several)"), Field(min_length=1)],
+        Discriminator(lambda value: "(several)" if isinstance(value, list | tuple) else "(one)"),
+    ] = Field(alias="is", description="Verdict, or verdicts, for which the plan is made.")
+
+
+class Contingency(Part):
+    """What to do if things come out otherwise, written before they do."""
+
+    id: Slug = Field(description="Name of the plan.")
+    when: When = Field(alias="if", description="What it waits for.")
+    do: str = Field(min_length=1, max_length=2000, description="What to do then.")
+    change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key; it must compile with them.")

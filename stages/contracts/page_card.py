@@ -8,21 +8,13 @@ from pydantic import Field
 
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords
 from stages.contracts.question import QuestionWords
 
 
 class ClaimWords(Frozen):
     id: str
     says: str
-
-
-class ChangeWords(Frozen):
-    """One setting in which an experiment differs from its parent, as text for people."""
-
-    key: str
-    """Dotted key in the spec, such as `train.learning_rate`."""
-    before: str
-    after: str
 
 
 class WaivedWords(Frozen):
@@ -73,6 +65,8 @@ class PageCard(Artifact):
     """What the changes were expected to do."""
     questions: tuple[QuestionWords, ...] = Field((), exclude_if=_empty)
     """What the page is asked, in the spec's order."""
+    actions: tuple[ActionWords, ...] = Field((), exclude_if=_empty)
+    contingency: tuple[ContingencyWords, ...] = Field((), exclude_if=_empty)
     waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
     """Waivers that hold now, each stage's oldest first."""
     code_hash: str

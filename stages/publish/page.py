@@ -17,7 +17,7 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, ledger, overview, reward, settings, summary
+from stages.publish import anomalies, intentions, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage, picture
 from stages.publish.answers import answers
 from stages.publish.claims import claim_views
@@ -74,6 +74,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "rates": rates,
         "hours": ledger.hours(experiment),
         "questions": answers(experiment, facts, claims),
+        "actions": intentions.actions(experiment, facts),
+        "plans": intentions.plans(experiment),
         "settings": settings.setting_groups(experiment),
         "prose": prose(experiment, facts),
         "methods": methods(experiment),

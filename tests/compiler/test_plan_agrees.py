@@ -92,6 +92,10 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "title": (spec("teach right", "teach only right"), set(), {"page"}),
     "claim's words": (spec("says: The shaped", "says: A shaped"), set(), {"page"}),
     "claim's margin": (spec("above: 0.05", "above: 0.10"), set(), {"conclude", "page"}),
+    "actions": (spec("profiles:", "actions: [{id: a, do: x, change: {train.beta: 0.1}}]\n\nprofiles:"), set(), {"page"}),
+    "a child that tries an action": (lambda: child(), set(), {"page"}),
+    "question": (spec("profiles:", "questions: ['Which claims hold?']\n\nprofiles:"), set(), {"page"}),
+    "question with numbers of its own": (spec("profiles:", "questions: ['Any NaN?']\n\nprofiles:"), set(), {"conclude", "page"}),
     "prose": (other("specs/example.md", "think", "believe"), set(), {"page"}),
     "prose deleted": (delete("specs/example.md"), set(), {"page"}),
     "learning rate of one condition": (
@@ -138,6 +142,13 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "lock lost": (no_lock, set(), set()),
     "profile instead": (lambda: Path("specs/pipeline.yaml").write_text("- example@smoke\n"), {"shaped-s1", "zero-s1"}, set()),
 }
+
+
+def child() -> None:
+    edit(
+        SPEC, "profiles:", "contingency:\n  - {id: a, if: {claim: shaped-teaches, is: void}, do: x, change: {train.beta: 0.1}}\n\nprofiles:"
+    )
+    Path("specs/second.yaml").write_text("title: x\nparent: example\nchanges: {train.beta: 0.1}\nhypothesis: x\n")
 
 
 def fewer_seeds() -> None:

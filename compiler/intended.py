@@ -1,0 +1,89 @@
+"""Rules about actions and contingency plans: the changed spec must compile, change something, and wait for what exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler import rules
+from compiler.changed import changed
+from compiler.diagnostics import Rejected, errors, listed, nearest, sentence
+from compiler.difference import differences
+from compiler.expand import Expansion, expand
+from compiler.experiment import Experiment
+from compiler.inputs import Inputs
+from compiler.nodes import Node
+from compiler.questions import metrics
+from stages.contracts.diagnostic import Diagnostic, Note
+
+
+def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """Of a spec that is right otherwise. Of a profile nothing: the experiment itself says it."""
+    if of.profile is not None:
+        return
+    for key, count in (("actions", len(of.spec.actions)), ("contingency", len(of.spec.contingency))):
+        for index in range(count):
+            node = of.node(key, index)
+            change = node.get("change")
+            if change is not None and change.value:
+                yield from _compiles(of, str(node.value["id"].value), change, inputs)
+    yield from _moves(of, expansion)
+    yield from _waits(of)
+
+
+def _compiles(of: Experiment, name: str, change: Node, inputs: Inputs) -> Iterator[Diagnostic]:
+    try:
+        after = changed(of, change)
+        expansion = expand(after)
+        found = errors([*expansion.problems, *rules.check(after, expansion, inputs)])
+    except Rejected as rejected:
+        yield from rejected.diagnostics
+        return
+    direct = [problem for problem in found if problem.code.startswith("E2")]
+    yield from direct
+    if found and not direct:
+        first = found[0]
+        yield Diagnostic(
+            "E371",
+            f"with the change of `{name}` the spec does not compile: {first.code} {first.what}",
+            why=f"who takes the plan up copies the change into a child, and must not find it broken; {first.why}",
+            fix=first.fix,
+            place=change.key or change.place,
+            notes=(Note(first.place, "what is wrong then"),) if first.place else (),
+        )
+    elif not found and not differences(of, after):
+        yield Diagnostic(
+            "E372",
+            f"the change of `{name}` changes nothing",
+            why="the spec has these values already, or they change no result: nobody could see whether it was tried",
+            fix="write other values than the spec's, or leave `change` out",
+            place=change.key or change.place,
+        )
+
+
+def _moves(of: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    known = metrics(expansion)
+    for index, action in enumerate(of.spec.actions):
+        for at, move in enumerate(action.expect):
+            if move.metric not in known:
+                meant = nearest(move.metric, known)
+                yield Diagnostic(
+                    "E305",
+                    f"nothing produces the metric `{sentence(move.metric)}`" + (f", did you mean `{meant}`?" if meant else ""),
+                    why="nobody could see whether the action has moved it",
+                    fix=f"write `{meant or known[0]}`",
+                    place=of.node("actions", index, "expect", at, "metric").place,
+                )
+
+
+def _waits(of: Experiment) -> Iterator[Diagnostic]:
+    known = [claim.id for claim in of.spec.claims]
+    for index, plan in enumerate(of.spec.contingency):
+        if plan.when.claim not in known:
+            meant = nearest(plan.when.claim, known)
+            yield Diagnostic(
+                "E373",
+                f"`{plan.id}` waits for a claim `{plan.when.claim}` that does not exist" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"its state is computed from the verdict; claims: {listed(known)}",
+                fix=f"write `{meant or (known[0] if known else 'claims: [...]')}`",
+                place=of.node("contingency", index, "if", "claim").place,
+            )

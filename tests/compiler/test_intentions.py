@@ -1,0 +1,166 @@
+"""Actions and contingency plans: the change must compile and change something, children show what was tried, only the page changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compiler.compile import compile_all, project
+from compiler.diagnostics import Rejected
+from compiler.inputs import Inputs
+from compiler.pipeline import named
+from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords, MoveWords
+
+ACTIONS = """\
+actions:
+  - {id: longer, do: Let it write more., priority: 2, change: {train.max_completion_length: 20}}
+  - id: hotter
+    do: Raise the temperature.
+    change: {train.temperature: 1.1, train.beta: 1e-3}
+    because: |
+      groups do
+      not differ
+    expect: [{metric: zero_signal_share, below: 10%}, {metric: evaluation.tests.pass_share, above: 0.2}]
+  - {id: look, do: Read completions., priority: 9}
+contingency:
+  - id: easier
+    if: {claim: shaped-teaches, is: [refuted, void]}
+    do: Weigh the format more.
+    change: {rewards.shaped.gates.format.on_fail: 0.1}
+  - {id: stop, if: {claim: shaped-teaches, is: refuted}, do: Stop.}
+
+"""
+
+
+def intending(spec: str, text: str = ACTIONS) -> str:
+    return spec.replace("profiles:\n", f"{text}profiles:\n")
+
+
+def child(work: Path, name: str, changes: str, parent: str = "example") -> None:
+    text = f"title: A child\nparent: {parent}\nchanges: {changes}\nhypothesis: It helps.\n"
+    (work / f"specs/{name}.yaml").write_text(text)
+
+
+def test_words_of_the_page_by_priority(compiled, spec):
+    card = compiled(intending(spec)).cards.page
+    assert card.actions == (
+        ActionWords(
+            id="hotter",
+            do="Raise the temperature.",
+            priority=1,
+            because="groups do not differ",
+            changes=(
+                ChangeWords(key="train.temperature", before="1", after="1.1"),
+                ChangeWords(key="train.beta", before="0", after="0.001"),
+            ),
+            expects=(
+                MoveWords(metric="zero_signal_share", direction="below", bound=0.1),
+                MoveWords(metric="evaluation.tests.pass_share", direction="above", bound=0.2),
+            ),
+            tried=(),
+        ),
+        ActionWords(
+            id="longer",
+            do="Let it write more.",
+            priority=2,
+            because="",
+            changes=(ChangeWords(key="train.max_completion_length", before="16", after="20"),),
+            expects=(),
+            tried=(),
+        ),
+        ActionWords(id="look", do="Read completions.", priority=9, because="", changes=(), expects=(), tried=()),
+    )
+    assert card.contingency == (
+        ContingencyWords(
+            id="easier",
+            claim="shaped-teaches",
+            verdicts=("refuted", "void"),
+            do="Weigh the format more.",
+            changes=(ChangeWords(key="rewards.shaped.gates.format.on_fail", before="0", after="0.1"),),
+            tried=(),
+        ),
+        ContingencyWords(id="stop", claim="shaped-teaches", verdicts=("refuted",), do="Stop.", changes=(), tried=()),
+    )
+
+
+def test_they_change_the_page_only(files, spec):
+    before, after = files(spec).files, files(intending(spec)).files
+    assert {path for path in after if before.get(path) != after[path]} <= {"runs/example/page.card.json", "runs/example/origins.json"}
+    assert '"actions"' not in before["runs/example/page.card.json"] and '"contingency"' not in before["runs/example/page.card.json"]
+
+
+def test_children_that_make_all_of_a_change_have_tried_it(work, compiled, spec):
+    child(work, "warm", "{train.temperature: 1.1, train.beta: 0.001, train.learning_rate: 2e-3}")
+    child(work, "cool", "{train.temperature: 1.1}")
+    child(work, "other", "{train.temperature: 1.1, train.beta: 0.002}")
+    child(work, "grandchild", "{train.max_completion_length: 20}", parent="warm")
+    child(work, "eased", "{rewards.shaped.gates.format.on_fail: 0.1}")
+    (work / "specs/broken.yaml").write_text("parent: example\nchanges: [\n")
+    (work / "specs/wrong.yaml").write_text("title: x\nparent: example\nchanges: {train.temprature: 1.1}\n")
+    card = compiled(intending(spec)).cards.page
+    assert [(action.id, action.tried) for action in card.actions] == [("hotter", ("warm",)), ("longer", ()), ("look", ())]
+    assert [plan.tried for plan in card.contingency] == [("eased",), ()]
+
+
+def test_a_new_child_changes_no_file_of_its_parent_but_the_page(work, files, spec):
+    before = files(intending(spec)).files
+    child(work, "warm", "{train.temperature: 1.1, train.beta: 0.001}")
+    after = files(intending(spec)).files
+    assert {path for path in after if before.get(path) != after[path]} == {"runs/example/page.card.json"}
+
+
+def test_a_child_does_not_inherit_them_and_a_profile_shows_its_experiments(work, compiled, spec):
+    compiled(intending(spec))
+    child(work, "warm", "{train.temperature: 1.1}")
+    card = compile_all([named("warm")], Inputs())[0].cards.page
+    assert card.actions == () and card.contingency == ()
+    smoke = compile_all([named("example@smoke")], Inputs())[0].cards.page
+    assert [action.id for action in smoke.actions] == ["hotter", "longer", "look"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("actions: [{id: a, do: x, change: {train.num_generations: 5}}]\n", "E371", "E304 a generation batch of 8"),
+        ("actions: [{id: a, do: x, change: {train.max_completion_length: 61}}]\n", "E371", "E309"),
+        ("actions: [{id: a, do: x, change: {train.temprature: 1.1}}]\n", "E201", "did you mean `temperature`"),
+        ("actions: [{id: a, do: x, change: {train.temperature: hot}}]\n", "E203", "must be a number"),
+        ("actions: [{id: a, do: x, change: {rewards.shaped.gates.formt.on_fail: 0.1}}]\n", "E338", "did you mean `format`"),
+        ("actions: [{id: a, do: x, change: {train.temperature: 1.0}}]\n", "E372", "changes nothing"),
+        ("actions: [{id: a, do: x, change: {title: Another}}]\n", "E372", "changes nothing"),
+        ("actions: [{id: a, do: x}, {id: a, do: y}]\n", "E319", "is given twice"),
+        ("actions: [{id: a, do: x, expect: [{metric: entropi, below: 1}]}]\n", "E305", "did you mean `entropy`"),
+        ("actions: [{id: a, do: x, expect: [{metric: entropy}]}]\n", "E209", "exactly one of `above` and `below`"),
+        ("actions: [{id: A b, do: x}]\n", "E206", "is no name"),
+        ("actions: [{id: a, do: x, chang: {}}]\n", "E201", "did you mean `change`"),
+        ("actions: [{id: a, do: ''}]\n", "E205", "at least 1 character"),
+        ("actions: [{id: a, do: x, priority: 0}]\n", "E205", "at least 1"),
+        ("contingency: [{id: a, if: {claim: shaped-teach, is: void}, do: x}]\n", "E373", "did you mean `shaped-teaches`"),
+        ("contingency: [{id: a, if: {claim: shaped-teaches, is: refutd}, do: x}]\n", "E204", "did you mean `refuted`"),
+        ("contingency: [{id: a, if: {claim: shaped-teaches, is: []}, do: x}]\n", "E205", "at least 1"),
+        ("contingency: [{id: a, if: {claim: shaped-teaches}, do: x}]\n", "E202", "`is` is missing"),
+        ("contingency: [{id: a, do: x}]\n", "E202", "`if` is missing"),
+    ],
+)
+def test_wrong_plans(compiled, spec, text, code, said):
+    with pytest.raises(Rejected) as rejected:
+        compiled(intending(spec, text))
+    assert [found.code for found in rejected.value.diagnostics] == [code]
+    (found,) = rejected.value.diagnostics
+    assert said in found.what and found.place is not None and found.place.file == "specs/example.yaml" and found.place.line == 56
+
+
+def test_in_a_profile_or_a_shared_block_they_have_no_place(work, compiled, spec):
+    with pytest.raises(Rejected, match="E335"):
+        compiled(spec.replace("seeds: [1]}", "seeds: [1], actions: [{id: a, do: x}]}"))
+    (work / "specs/_shared").mkdir()
+    (work / "specs/_shared/block.yaml").write_text("actions: [{id: a, do: x}]\n")
+    with pytest.raises(Rejected, match="E335"):
+        compiled(f"use: [block]\n{spec}")
+
+
+def test_a_thousand_runs_and_many_plans_compile(compiled, spec):
+    text = "actions:\n" + "".join(f"  - {{id: a-{n}, do: x, change: {{train.learning_rate: {n}e-5}}}}\n" for n in range(1, 51))
+    made = compiled(intending(spec, text))
+    assert len(made.cards.page.actions) == 50 and project([made], with_site=True).files
