@@ -56,7 +56,13 @@ def _parser() -> argparse.ArgumentParser:
 
     compile_ = commands.add_parser("compile", help="write cards and pipelines of the live experiments")
     compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
-    compile_.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
+    how = compile_.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
+    how.add_argument(
+        "--update",
+        action="store_true",
+        help="ask the hub for commits that specs/revisions.lock.yaml lacks; with names of experiments or `owner/name`: for newer ones",
+    )
 
     plan = commands.add_parser("plan", help="what would run, why, what it costs, and which claims it touches")
     plan.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from compiler import code_memo, waivers
+from compiler import code_memo, revisions, waivers
 from compiler.compile import Compiled, compile_all, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
@@ -50,11 +50,13 @@ def run(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace, inputs: Inputs) -> int:
     """Say what is wrong with specs and all their profiles. Writes nothing."""
+    inputs.only_checks = True
     references = _with_profiles([named(text) for text in options.specs] or every_spec(), inputs)
     if not options.specs and LIVE.exists():
         live(inputs)
     compiled = compile_all(references, inputs)
     problems = [warning for one in compiled for warning in one.warnings]
+    problems += revisions.unused(inputs.lock(), inputs.document)
     if options.rewards:
         from compiler import examples
 
@@ -69,12 +71,20 @@ def check(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     """Write what differs, or with --check say what would."""
-    references = [named(text) for text in options.specs] or live(inputs)
+    specs, extra = options.specs, {}
+    if options.update:
+        from compiler.update import updated
+
+        new = updated(specs, inputs)
+        inputs.relock(new.lock)
+        specs, extra = new.specs, revisions.files(new.lock)
+        print("".join(f"{line}\n" for line in new.says), file=sys.stderr, end="")
+    references = [named(text) for text in specs] or live(inputs)
     compiled = compile_all(references, inputs)
-    made = project(compiled, with_site=not options.specs)
+    made = project(compiled, with_site=not specs)
     gone = list(waivers.expired(made.files, inputs))
-    written = (compare if options.check else write)(made.files, made.once)
-    show(made.warnings, inputs)
+    written = (compare if options.check else write)({**made.files, **extra}, made.once)
+    show([*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))], inputs)
     for path in written.differing:
         print(path)
     for said in gone:

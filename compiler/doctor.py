@@ -34,6 +34,8 @@ class Needs:
     sandbox: tuple[str, ...]
     """Kinds of gates that run model-written code."""
     problem: str = ""
+    hub: tuple[tuple[str, str, str], ...] = ()
+    """(models or datasets, name, commit) of hub repositories."""
 
 
 def main(as_json: bool) -> int:
@@ -53,12 +55,13 @@ def main(as_json: bool) -> int:
 
 def examine(needs: Needs) -> Iterator[Line]:
     """All checks, in the order in which one would repair what they find."""
-    from compiler import doctor_machine, doctor_python
+    from compiler import doctor_hub, doctor_machine, doctor_python
 
     if needs.problem:
         yield Line("specs", "missing", needs.problem, "octavo check")
     yield from doctor_python.checks()
     yield from doctor_machine.checks(needs)
+    yield from doctor_hub.checks(needs)
 
 
 def live_needs() -> Needs:
@@ -81,4 +84,5 @@ def live_needs() -> Needs:
         tuple(one.experiment.name for one in compiled),
         tuple(one.experiment.name for one in compiled if one.experiment.spec.resources.gpus),
         tuple(kind for kind in sorted(used) if hasattr(load(GATES, kind), "tier")),
+        hub=tuple(sorted({found for one in compiled for found in one.cards.on_hub()})),
     )

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from compiler.doctor import Line, Needs, Status
 
@@ -24,12 +23,11 @@ _MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
 
 
 def checks(needs: Needs) -> Iterator[Line]:
-    """Devices, sandbox and its parts, verifiers, git and its merge driver, hub, disk."""
+    """Devices, sandbox and its parts, verifiers, git and its merge driver, disk."""
     yield from devices(needs)
     yield from sandbox(needs)
     yield from verifiers(needs)
     yield from git()
-    yield hub()
     yield disk()
 
 
@@ -112,15 +110,6 @@ def git() -> Iterator[Line]:
         yield Line("merge driver", "ok", "dvc.lock is merged stage by stage")
     else:
         yield Line("merge driver", "optional", "not set: git merges dvc.lock line by line", _MERGE)
-
-
-def hub() -> Line:
-    """Access to the Hugging Face hub, by its settings only: nothing is asked of the network."""
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        return Line("hub", "optional", "offline (HF_HUB_OFFLINE); models and data lie in the project")
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    has_token = bool(os.environ.get("HF_TOKEN")) or (home / "token").is_file()
-    return Line("hub", "optional", f"online, {'with' if has_token else 'without'} a token; models and data lie in the project")
 
 
 def disk() -> Line:

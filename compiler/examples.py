@@ -9,8 +9,9 @@ from typing import Any
 from compiler.compile import Compiled
 from compiler.inputs import Inputs
 from compiler.nodes import Node
+from compiler.resolve import example_cards
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.reward_card import ExampleCard, RewardCard
+from stages.contracts.reward_card import RewardCard
 
 
 def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -19,18 +20,14 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
     from stages.train.rewards.compose import check_examples
 
     of = one.experiment
-    checked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str | None]] = set()
     for setup in one.expansion.setups:
         name = setup.reward.declared
         if name is None or (name, setup.data.path) in checked:
             continue
         checked.add((name, setup.data.path))
-        rows = inputs.data(setup.data.path).rows
-        examples = tuple(
-            ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
-            for example in of.spec.rewards[name].examples
-        )
-        card = setup.reward.card(examples)
+        rows = inputs.data(setup.data.path).rows if setup.data.path is not None else {}
+        card = setup.reward.card(example_cards(of, name, setup.data, inputs))
         for index, outcome in enumerate(check_examples(card)):
             if not outcome.ok:
                 expect: Node = of.node("rewards", name, "examples", index, "expect")
@@ -49,8 +46,11 @@ def _degenerate(card: RewardCard, rows: Mapping[str, Mapping[str, Any]], node: N
     """Texts that take no skill and that no right answer beats, unless an example says what they earn (W302 is about that)."""
     from stages.train.probes import REFUSED, highest, probes
 
-    wanted: dict[str, Mapping[str, Any]] = {str(example.row.get("id")): example.row for example in card.examples}
+    own = ((json.dumps(example.row.get("id", example.row), ensure_ascii=False), example.row) for example in card.examples)
+    wanted: dict[str, Mapping[str, Any]] = {name.strip('"'): row for name, row in own}
     wanted = wanted or dict(list(rows.items())[:3])
+    if not wanted:  # prompts of the hub, and no example that brings a row
+        return
     best = [one for one in probes(card, list(wanted.values())) if one.best and not one.declared]
     for one in sorted(best, key=lambda one: one.name not in REFUSED)[:1]:  # what repairs the emptiest one mostly repairs the others
         refused = one.name in REFUSED

@@ -71,7 +71,7 @@ def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document
 
 
 def _parent_file(named: Node, child: str) -> Path:
-    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", child))
+    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", "revisions.lock", child))
     if named.value in known:
         return SPECS / f"{named.value}.yaml"
     plain = named.value.partition("@")[0]  # a parent is named without a profile

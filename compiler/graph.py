@@ -46,11 +46,13 @@ class Wanted:
     name: str
     spec: str
     prose: str | None
-    model_path: str
+    model_path: str | None
+    """Folder of the base model; None for a model of the hub, which its card pins."""
     made_model: str | None
     """Name of the base model when the repository makes it."""
-    train_data: dict[str, str]
-    """Condition -> path of its prompts."""
+    train_data: dict[str, str | None]
+    """Condition -> path of its prompts; None for rows of a hub dataset."""
+    evaluates: bool
     evaluation_data: str | None
     algorithm: str
     """Of every run: a condition cannot change it."""
@@ -77,23 +79,23 @@ def experiment(of: Wanted) -> Pipeline:
         return [f"{root}/{name}/{file}" for name in names for file in texts]
 
     healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
-    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluation_data else []
+    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluates else []
     prose = [of.prose] if of.prose else []
     facts: list[Path | str] = [folder.findings, folder.figures, folder.preflight, folder.preflight_card, folder.conclude_card]
     facts += of_runs(_RUN.card, _RUN.outcome, _RUN.completions, _RUN.health)
-    facts += [folder.evaluate_card, *evaluations] if of.evaluation_data else []
+    facts += [folder.evaluate_card, *evaluations] if of.evaluates else []
     stages = [
         Stage(
             "preflight",
             "stages.train.preflight",
             argument,
-            _paths(folder.preflight_card, of.model_path, *sorted(set(of.train_data.values()))),
+            _paths(folder.preflight_card, of.model_path, *sorted({path for path in of.train_data.values() if path})),
             _paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
             "each condition's reward on completions of the untrained model",
         ),
         *_train(folder, of),
     ]
-    if of.evaluation_data:
+    if of.evaluates:
         stages.append(
             Stage(
                 "evaluate",
@@ -226,7 +228,7 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
 def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
     given, made = _paths(_RUN.card, _RUN.retry), _paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
     module = stage_of(of.algorithm)
-    shared = {name: (folder.permission(name).as_posix(), of.model_path, data) for name, data in of.train_data.items()}
+    shared = {name: _paths(folder.permission(name), of.model_path, data) for name, data in of.train_data.items()}
     for name, condition, seed in of.runs:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
@@ -239,5 +241,6 @@ def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
         )
 
 
-def _paths(*paths: Path | str) -> tuple[str, ...]:
-    return tuple(path if isinstance(path, str) else path.as_posix() for path in paths)
+def _paths(*paths: Path | str | None) -> tuple[str, ...]:
+    """As text, without those that are None: what lies on the hub is no dependency of DVC, cards pin it."""
+    return tuple(path if isinstance(path, str) else path.as_posix() for path in paths if path is not None)

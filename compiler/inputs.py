@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from compiler.diagnostics import Rejected, nearest
-from compiler.names import PATH, SLUG
+from compiler.names import PATH, SLUG, is_hub_id
 from compiler.nodes import Document
 from compiler.parse import validated
+from compiler.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.source import read
 from compiler.spec import ModelFile
 from stages.contracts.artifact import ArtifactError, digest, dump, file_digest
@@ -27,6 +28,7 @@ from stages.contracts.waiver import NAME as WAIVERS
 from stages.contracts.waiver import Waiver, chain, identity, read_waivers
 
 MADE = "octavo/"
+UNPINNED = "0" * 40
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
 MODEL_SPECS = Path("specs/_models")
@@ -35,9 +37,10 @@ MODEL_SPECS = Path("specs/_models")
 class Fault(Exception):
     """An input that cannot be used: what, why, fix. The caller knows the place in the spec."""
 
-    def __init__(self, what: str, why: str, fix: str) -> None:
+    def __init__(self, what: str, why: str, fix: str, code: str | None = None) -> None:
         super().__init__(what)
-        self.what, self.why, self.fix = what, why, fix
+        self.what, self.why, self.fix, self.code = what, why, fix, code
+        """`code` when the fault has one of its own."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A base model: where it will lie and what pins it. `card` when the repository makes it."""
+    """A base model: where it will lie and what pins it. `card` when the repository makes it. `hub`: `path` is a hub id."""
 
     path: str
     revision: str
@@ -70,6 +73,7 @@ class BaseModel:
     code: str = ""
     """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
     waivers: tuple[Waiver, ...] = ()
+    hub: bool = False
 
 
 @dataclass
@@ -85,6 +89,9 @@ class Inputs:
     _code: dict[tuple[str, ...], str] = field(default_factory=dict)
     _pins: dict[str, tuple[str, int]] | None = None
     _waivers: dict[Path, tuple[Waiver, ...]] = field(default_factory=dict)
+    _lock: Lock | None = None
+    only_checks: bool = False
+    """Nothing is written, so a hub repository may still be without its commit: UNPINNED stands for it."""
 
     def document(self, path: Path) -> Document:
         """A spec file. Raises Rejected."""
@@ -93,8 +100,41 @@ class Inputs:
             self.documents[file] = read(path)
         return self.documents[file]
 
-    def data(self, path: str) -> DataFile:
-        """A data file. Raises Fault."""
+    def lock(self) -> Lock:
+        """Pinned commits of hub repositories. Raises Rejected for a broken file."""
+        if self._lock is None:
+            self._lock = lock(self.document)
+        return self._lock
+
+    def relock(self, new: Lock) -> None:
+        """Compile with these pins instead of those on disk."""
+        self._lock = new
+
+    def commit(self, of: Reference) -> str:
+        """The pinned commit of a hub repository. Raises Fault E375 when it has none: a compile never asks the network."""
+        try:
+            return pinned(of, self.lock())
+        except KeyError as missing:
+            if self.only_checks:
+                return UNPINNED
+            meant = missing.args[0]
+            raise Fault(
+                f"`{of.name}` has no commit in {LOCK.as_posix()}" + (f", did you mean `{meant}`?" if meant else ""),
+                (f"no folder `{of.name}` is in the project, so it is a model of the hub; " if of.kind == "models" else "")
+                + "a compile never uses the network, so a hub repository is pinned before",
+                UPDATE,
+                "E375",
+            ) from None
+
+    @staticmethod
+    def is_local(base: str) -> bool:
+        """Whether a base model's name is not one of the hub: made here, or a folder in the project, which comes first."""
+        return base.startswith(MADE) or Path(base).is_dir() or not is_hub_id(base)
+
+    def data(self, path: str | None) -> DataFile:
+        """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
+        if path is None:
+            raise Fault("rows of a hub dataset are not read at compile time", "a compile never uses the network", "use a file")
         if path not in self._data:
             try:
                 self._data[path] = _data_file(path)
@@ -109,7 +149,7 @@ class Inputs:
         """A base model. Raises Fault, or Rejected for a broken specs/_models file."""
         if base not in self._models:
             try:
-                self._models[base] = self._made(base) if base.startswith(MADE) else _folder(base)
+                self._models[base] = self._model(base)
             except Fault as fault:
                 self._models[base] = fault
         found = self._models[base]
@@ -151,6 +191,21 @@ class Inputs:
         if key not in self._code:
             self._code[key] = self.stages.hash(key)
         return self._code[key]
+
+    def _model(self, base: str) -> BaseModel:
+        if base.startswith(MADE):
+            return self._made(base)
+        of = Reference("models", base)
+        if not self.is_local(base):
+            return BaseModel(base, self.commit(of), None, None, hub=True)
+        if of in self.lock().commits:
+            raise Fault(
+                f"`{base}` is a folder in the project and a hub model in {LOCK.as_posix()}",
+                "a folder comes first, so the same spec would use another model on a machine without it",
+                f"rename the folder, or use it on purpose: {UPDATE} drops the line",
+                "E376",
+            )
+        return _folder(base)
 
     def waivers(self, folder: Path) -> tuple[Waiver, ...]:
         """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
@@ -200,8 +255,8 @@ def _folder(base: str) -> BaseModel:
     if not PATH.fullmatch(base) or not path.is_dir():
         raise Fault(
             f"no base model `{base}`",
-            f"a base model is `{MADE}<name>`, made by this repository, or a folder in the project that transformers can load",
-            f"write `{MADE}tiny`, or fetch the model into a folder such as models/{base.split('/')[-1] or 'name'}",
+            f"a base model is `{MADE}<name>`, made by this repository, a folder in the project, or `owner/name`, a model of the hub",
+            f"write `{MADE}tiny`, or the name of a folder or of a hub model",
         )
     try:
         content = json.loads((path / "config.json").read_text(encoding="utf-8"))

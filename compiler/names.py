@@ -11,6 +11,8 @@ from pydantic_core import PydanticCustomError
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SLUG_CHARS = 64
 PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+HUB_ID_CHARS = 96
 RESERVED = {
     *("con", "nul", "prn", "aux", *(f"{device}{number}" for device in ("com", "lpt") for number in range(1, 10))),
     *("untrained", "analysis", "page", "preflight", "experiment", "experiments", "pipeline", "models", "shared"),
@@ -58,9 +60,28 @@ def project_path(path: str) -> str:
     return path
 
 
+def is_hub_id(text: str) -> bool:
+    """Whether the Hugging Face hub could have a repository of this name."""
+    has_odd_ends = any(part.endswith(("-", ".", ".git")) for part in text.split("/"))
+    return HUB_ID.fullmatch(text) is not None and len(text) <= HUB_ID_CHARS and "--" not in text and ".." not in text and not has_odd_ends
+
+
+def hub_id(text: str) -> str:
+    """`owner/name` of a repository on the Hugging Face hub. Raises E276."""
+    if not is_hub_id(text):
+        raise fault(
+            "E276",
+            f"`{text[:80]}` is no id of a hub repository",
+            "the hub names a repository `owner/name`: letters, digits and single `._-` between them",
+            "write an id such as `openai/gsm8k`, without an address and without a revision",
+        )
+    return text
+
+
 def _slugged(name: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:SLUG_CHARS].strip("-")
 
 
 Slug = Annotated[str, AfterValidator(slug)]
 ProjectPath = Annotated[str, AfterValidator(project_path)]
+HubId = Annotated[str, AfterValidator(hub_id)]

@@ -64,6 +64,15 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
 _WRITTEN_AS = {"score": "constant", "distribution": "random"}
 
 
+def of_data(pointer: str, written: Node | None) -> Origins:
+    """Of where a data card's rows lie: a file with its digest, or a split of a hub dataset with its commit."""
+    if written is None or written.get("hub") is None:
+        path = origin(written.get("path") if written else None)
+        return {f"{pointer}/path": path, f"{pointer}/sha256": path}
+    found = {f"{pointer}/hub/{key}": origin(written.get(key)) for key in ("split", "config", "id")}
+    return found | dict.fromkeys((f"{pointer}/path", f"{pointer}/hub/revision"), origin(written.get("hub")))
+
+
 def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin], stop: Origins) -> Origins:
     """Of a train card, but for its seed. `base` is the spec's `model`, `train` the dumped card, `pins` the places of versions,
     `stop` those of the stop rules."""
@@ -73,8 +82,10 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
     found |= {"/model/base": origin(base.get("base")), "/model/quantization": origin(base.get("quantization"))}
     found |= {"/model/path": found["/model/base"], "/model/revision": found["/model/base"]}
     found |= leaves("/model/adapter", train["model"]["adapter"], setup.adapter_node)
-    found |= leaves("/data", train["data"], setup.data_node)
-    found["/data/sha256"] = found["/data/path"]
+    if train["model"].get("apply_chat_template"):
+        found["/model/apply_chat_template"] = origin(base.get("apply_chat_template"))
+    found |= {f"/data/{key}": origin(setup.data_node.get(key)) for key in ("prompt", "rows")}
+    found |= of_data("/data", setup.data_node)
     found |= leaves("/train", train["train"], setup.train_node)
     reward = setup.reward
     found |= {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}

@@ -11,10 +11,13 @@ from pydantic_core import PydanticCustomError
 from compiler.diagnostics import Rejected, nearest
 from compiler.inputs import Inputs
 from compiler.names import SLUG_CHARS, slug
+from compiler.revisions import LOCK
 from stages.contracts.diagnostic import Diagnostic, Place
 
 SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"
+BESIDE = (LIVE, LOCK)
+"""Files in specs/ that are no experiments."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def live(inputs: Inputs) -> list[Reference]:
 
 def everything() -> list[Reference]:
     """Every spec in specs/, without profiles."""
-    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path != LIVE]
+    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in BESIDE]
 
 
 def every_spec() -> list[Reference]:

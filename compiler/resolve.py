@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from compiler.intentions import intentions
 from compiler.logged import logs_kl
 from compiler.nodes import Node
 from compiler.questions import asked, asked_metrics, metrics, question_words
+from compiler.revisions import Reference
+from compiler.spec import TrainData
 from compiler.stops import expect_cards, stop_card, stop_origins
 from stages.contracts.algorithms import AnyTrainCard, stage_of
 from stages.contracts.analysis_card import (
@@ -34,7 +37,7 @@ from stages.contracts.analysis_card import (
 from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.intention import ChangeWords
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
 from stages.contracts.origin import Origin
 from stages.contracts.page_card import ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS, GATES
@@ -59,6 +62,15 @@ class Cards:
     single_origins: dict[str, places.Origins]
     kept: dict[str, str] = field(default_factory=dict)
     """Path below the experiment's folder -> code hash that the card keeps by a waiver, instead of its own."""
+
+    def on_hub(self) -> Iterator[tuple[str, str, str]]:
+        """(models or datasets, name, commit) of hub repositories that stages read."""
+        if self.model.hub:
+            yield "models", self.model.path, self.model.revision
+        evaluate = self.single.get("analysis/evaluate.card.json")
+        data = [card.data for card in self.train.values()]
+        data += [evaluate.data] if isinstance(evaluate, EvaluateCard) else []
+        yield from (("datasets", one.path, one.hub.revision) for one in data if one.hub)
 
 
 def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
@@ -100,7 +112,7 @@ class _Resolver:
         )
         self.questions = question_words(of, expansion)
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
-        self.examples: dict[tuple[str, str], tuple[ExampleCard, ...]] = {}
+        self.examples: dict[tuple[str, str | None], tuple[ExampleCard, ...]] = {}
 
     def train(self, setup: Setup) -> AnyTrainCard:
         return AnyTrainCard(
@@ -109,7 +121,7 @@ class _Resolver:
             seed=self.spec.seeds[0],
             null_control=setup.condition.role == "null_control",
             model=self._model(setup),
-            data=self._data(setup),
+            data=self._data(setup.data),
             reward=setup.reward.card(),
             train=card_settings(setup.train),
             stop=stop_card(self.of, setup),
@@ -141,7 +153,7 @@ class _Resolver:
             name=setup.name,
             null_control=setup.condition.role == "null_control",
             reward=setup.reward.card(self._examples(setup)),
-            data=self._data(setup),
+            data=self._data(setup.data),
             num_generations=sampling.group_size,
             max_completion_length=sampling.max_completion_length,
             temperature=sampling.temperature,
@@ -156,7 +168,7 @@ class _Resolver:
             experiment=self.of.name,
             runs=tuple(run.name for run in self.runs),
             model=self._model(None),
-            data=DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows),
+            data=self._data(data),
             scores=tuple(_score(use.card) for use in self.expansion.scores),
             combined=self.expansion.combined,
             samples=evaluation.samples,
@@ -292,18 +304,30 @@ class _Resolver:
         if self.spec.evaluation is not None:
             keys = {key: root.get("evaluation", key) for key in ("samples", "temperature", "top_p", "max_completion_length")}
             data = root.get("data", "evaluation")
-            keys |= {f"data/{key}": data.get(key) if data else None for key in ("path", "prompt", "rows")}
+            keys |= {f"data/{key}": data.get(key) if data else None for key in ("prompt", "rows")}
             found["analysis/evaluate.card.json"] = {f"/{key}": places.origin(node) for key, node in keys.items()}
+            found["analysis/evaluate.card.json"] |= places.of_data("/data", data)
             found["analysis/evaluate.card.json"] |= places.of_gates("/scores", self.expansion.scores)
         return found
 
     def _model(self, setup: Setup | None) -> ModelCard:
         """The base model with a condition's adapter; stages that train nothing get the adapter's defaults, which they ignore."""
         adapter = AdapterCard.model_validate(setup.adapter.model_dump()) if setup else AdapterCard()
-        return ModelCard(base=self.spec.model.base, path=self.model.path, revision=self.model.revision, adapter=adapter)
+        return ModelCard(
+            base=self.spec.model.base,
+            path=self.model.path,
+            revision=self.model.revision,
+            hub=self.model.hub,
+            adapter=adapter,
+            apply_chat_template=self.spec.model.apply_chat_template,
+        )
 
-    def _data(self, setup: Setup) -> DataCard:
-        data = setup.data
+    def _data(self, data: TrainData) -> DataCard:
+        if data.hub is not None:
+            commit = self.inputs.commit(Reference("datasets", data.hub))
+            rows = HubSplit(revision=commit, split=data.split or "train", config=data.config, id=data.id)
+            return DataCard(path=data.hub, hub=rows, prompt=data.prompt, rows=data.rows)
+        assert data.path is not None  # the model of a spec asks for one of the two
         return DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows)
 
     def _examples(self, setup: Setup) -> tuple[ExampleCard, ...]:
@@ -312,11 +336,7 @@ class _Resolver:
         if declared is None:
             return ()
         if (declared, setup.data.path) not in self.examples:  # many conditions may share a reward with many examples
-            rows = self.inputs.data(setup.data.path).rows
-            self.examples[declared, setup.data.path] = tuple(
-                ExampleCard(completion=example.completion, row=rows[example.row], expect=example.expect, truncated=example.truncated)
-                for example in self.spec.rewards[declared].examples
-            )
+            self.examples[declared, setup.data.path] = example_cards(self.of, declared, setup.data, self.inputs)
         return self.examples[declared, setup.data.path]
 
     def _curves(self) -> tuple[str, ...]:
@@ -330,6 +350,21 @@ class _Resolver:
 
 def _longest(setup: Setup) -> int:
     return setup.train.max_completion_length if isinstance(setup.train, SampledSettings) else 1
+
+
+def example_cards(of: Experiment, reward: str, data: TrainData, inputs: Inputs) -> tuple[ExampleCard, ...]:
+    """A reward's examples, each with the row that it names or brings along. The rules have held: named rows exist."""
+    examples = of.spec.rewards[reward].examples
+    rows = inputs.data(data.path).rows if any(isinstance(example.row, str) for example in examples) else {}
+    return tuple(
+        ExampleCard(
+            completion=example.completion,
+            row=rows[example.row] if isinstance(example.row, str) else example.row,
+            expect=example.expect,
+            truncated=example.truncated,
+        )
+        for example in examples
+    )
 
 
 def _score(gate: GateCard) -> GateCard:

@@ -7,6 +7,7 @@ from itertools import islice
 from compiler import (
     questions,
     rules_claims,
+    rules_columns,
     rules_data,
     rules_expect,
     rules_family,
@@ -28,6 +29,7 @@ RULES = (
     *rules_rewards.RULES,
     *rules_weights.RULES,
     *rules_data.RULES,
+    *rules_columns.RULES,
     *rules_health.RULES,
     *rules_claims.RULES,
     *questions.RULES,

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from compiler.diagnostics import nearest
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
-from compiler.inputs import MADE, DataFile, Fault, Inputs
+from compiler.inputs import MADE, UNPINNED, DataFile, Fault, Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
+from compiler.revisions import LOCK, UPDATE, Reference
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.sampled import SampledSettings
 
@@ -17,7 +18,9 @@ from stages.contracts.sampled import SampledSettings
 def data_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """Files, rows, prompts, and the rows that examples name."""
     for node, prompt, rows in _data_nodes(of, expansion):
-        path = node.get("path")
+        path, hub = node.get("path"), node.get("hub")
+        if hub is not None:
+            yield from _pinned(hub, Reference("datasets", hub.value), inputs)
         if path is None:
             continue
         try:
@@ -48,6 +51,24 @@ def data_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             )
     yield from _prompts_of_a_step(expansion, inputs)
     yield from _example_rows(of, expansion, inputs)
+
+
+def _pinned(hub: Node, of: Reference, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E375, or W376 while a spec is only checked."""
+    try:
+        if inputs.commit(of) != UNPINNED:
+            return
+    except Fault as fault:
+        yield Diagnostic(fault.code or "E375", fault.what, why=fault.why, fix=fault.fix, place=hub.place)
+        return
+    yield Diagnostic(
+        "W376",
+        f"`{of.name}` has no commit in {LOCK.as_posix()} yet",
+        why="the spec is right, and cannot be compiled before its hub repositories are pinned; that needs the network, once",
+        fix=UPDATE,
+        place=hub.place,
+        severity="warning",
+    )
 
 
 def _data_nodes(of: Experiment, expansion: Expansion) -> Iterator[tuple[Node, str, int | None]]:
@@ -81,26 +102,40 @@ def _prompts_of_a_step(expansion: Expansion, inputs: Inputs) -> Iterator[Diagnos
 
 
 def _example_rows(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
-    checked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str | None]] = set()
     for setup in expansion.setups:
         name = setup.reward.declared
         if name is None or (name, setup.data.path) in checked:
             continue
         checked.add((name, setup.data.path))
+        named = [(index, one.row) for index, one in enumerate(of.spec.rewards[name].examples) if isinstance(one.row, str)]
+        if setup.data.path is None:
+            yield from (_unread_row(of, name, index, setup) for index, _ in named)
+            continue
         try:
             found: DataFile = inputs.data(setup.data.path)
         except Fault:
             continue
-        for index, example in enumerate(of.spec.rewards[name].examples):
-            if example.row not in found.rows:
-                meant = nearest(example.row, found.rows)
+        for index, row in named:
+            if row not in found.rows:
+                meant = nearest(row, found.rows)
                 yield Diagnostic(
                     "E312",
-                    f"no row `{example.row}` in `{found.path}`" + (f", did you mean `{meant}`?" if meant else ""),
+                    f"no row `{row}` in `{found.path}`" + (f", did you mean `{meant}`?" if meant else ""),
                     why="gates see an example together with its data row: prompt, tests, answer",
                     fix=f"write `{meant or next(iter(found.rows))}`",
                     place=of.node("rewards", name, "examples", index, "row").place,
                 )
+
+
+def _unread_row(of: Experiment, reward: str, index: int, setup: Setup) -> Diagnostic:
+    return Diagnostic(
+        "E379",
+        f"rows of `{setup.data.hub}` cannot be named here: they are on the hub",
+        why="examples are tested at compile time, which never uses the network, so an example brings its row along",
+        fix="write the row's columns that gates read: row: {tests: [...]}, or {} for none",
+        place=of.node("rewards", reward, "examples", index, "row").place,
+    )
 
 
 def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -109,8 +144,10 @@ def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) ->
     try:
         model = inputs.model(of.spec.model.base)
     except Fault as fault:
-        yield Diagnostic("E314", fault.what, why=fault.why, fix=fault.fix, place=place)
+        yield Diagnostic(fault.code or "E314", fault.what, why=fault.why, fix=fault.fix, place=place)
         return
+    if model.hub:
+        yield from _pinned(of.node("model", "base"), Reference("models", model.path), inputs)
     if model.max_positions is None:
         return
     for setup in expansion.setups:
@@ -151,7 +188,7 @@ def evaluation_is_held_out(of: Experiment, expansion: Expansion, inputs: Inputs)
     evaluation = of.spec.data.evaluation
     if evaluation is None or of.spec.evaluation is None:
         return
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for setup in expansion.setups:
         try:
             held_out = _prompts(inputs.data(evaluation.path), evaluation.prompt, evaluation.rows)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from compiler.names import ProjectPath, Slug, fault
+from compiler.names import HubId, ProjectPath, Slug, fault
 from compiler.spec_part import Part
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
 from compiler.spec_rules import Expectation, Stop
@@ -31,18 +31,53 @@ class Model(Part):
 
     base: str = Field(
         min_length=1,
-        description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. Otherwise a folder in the project.",
+        description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. A folder in the project. Or `owner/name`, "
+        "a model of the Hugging Face hub, pinned in specs/revisions.lock.yaml.",
+    )
+    apply_chat_template: bool = Field(
+        False,
+        description="Put each prompt into the tokenizer's chat template, as the one message of a user; in training and evaluation alike.",
     )
     quantization: Literal["none"] = Field("none", description="Weights of the base model as they are.")
     adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
 
 
 class TrainData(Part):
-    """Prompts to train on: a JSONL file, one object a row, each with a unique text `id`."""
+    """Prompts to train on: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
 
-    path: ProjectPath = Field(description="JSONL file.")
+    path: ProjectPath | None = Field(None, description="JSONL file; this or `hub`.")
+    hub: HubId | None = Field(
+        None, description="Dataset of the Hugging Face hub, `owner/name`, pinned in specs/revisions.lock.yaml; this or `path`."
+    )
+    split: str | None = Field(None, min_length=1, max_length=100, description="Split of a hub dataset; not given: `train`.")
+    config: str | None = Field(None, min_length=1, max_length=100, description="Configuration (subset) of a hub dataset that has several.")
+    id: str | None = Field(
+        None,
+        min_length=1,
+        description="Column of a hub dataset that holds a unique id; not given: ids such as `train-1`, by the row's number.",
+    )
     prompt: str = Field("prompt", min_length=1, description="Key of the prompt's text in a row.")
     rows: int | None = Field(None, ge=1, description="Use only the first so many rows.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> TrainData:
+        if (self.path is None) == (self.hub is None):
+            both = self.path is not None
+            raise fault(
+                "E209",
+                "prompts have exactly one of `path` and `hub`" + (", and here both" if both else ""),
+                "a file in the project and a dataset of the hub are two sources; layers merge, and null removes what a lower one says",
+                f"hub: null, beside `path: {self.path}`" if both else "path: data/train.jsonl",
+            )
+        given = next((key for key in ("split", "config", "id") if getattr(self, key) is not None), None)
+        if self.hub is None and given is not None:
+            raise fault(
+                "E275",
+                f"`{given}` belongs to a hub dataset, and these prompts are the file `{self.path}`",
+                "a file has no splits and no configurations, and its ids stand under `id`",
+                f"delete `{given}`, or write `{given}: null` above a layer that gives it",
+            )
+        return self
 
 
 class EvaluationData(TrainData):

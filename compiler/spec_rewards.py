@@ -76,11 +76,17 @@ class Phase(Part):
     weights: dict[Slug, Weight] = Field(description="Weight of every gate; they sum to 1.")
 
 
+Row = Annotated[
+    Annotated[str, Tag("(id)")] | Annotated[dict[str, Any], Tag("(row)")],
+    Discriminator(lambda value: "(row)" if isinstance(value, dict) else "(id)"),
+]
+
+
 class Example(Part):
     """A completion whose reward you know."""
 
     completion: str = Field(description="What a model might write.")
-    row: str = Field(description="`id` of the row in the training data that it answers.")
+    row: Row = Field(description="`id` of the row in the training data that it answers; or a row of its own: {tests: [...], answer: ...}.")
     expect: float = Field(description="The reward it must get.")
     because: str = Field("", description="Why, in a few words.")
     truncated: bool = Field(False, description="Score it as a completion that was cut at the length limit.")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from stages.contracts.artifact import Frozen
+
+
+def _unset(value: object) -> bool:
+    """Fields that came later than the first cards are left out while they are unset, so that old cards keep their bytes."""
+    return not value
 
 
 class AdapterCard(Frozen):
@@ -18,20 +25,44 @@ class AdapterCard(Frozen):
 
 
 class ModelCard(Frozen):
-    """`path` is a local folder that transformers can load; `revision` pins its content (card id of a made model, or commit)."""
+    """`path` is a local folder that transformers can load, or the id of a hub model; `revision` pins its content (card id of a made
+    model, digest of a folder, commit of a hub model)."""
 
     base: str
     path: str
     revision: str
+    hub: bool = Field(False, exclude_if=_unset)
+    """Whether `path` is a hub id and `revision` a commit of it."""
     quantization: Literal["none"] = "none"
     adapter: AdapterCard
+    apply_chat_template: bool = Field(False, exclude_if=_unset)
+    """Whether each prompt is put into the tokenizer's chat template as the one message of a user."""
+
+
+class HubSplit(Frozen):
+    """Rows of a hub dataset."""
+
+    revision: str
+    """Commit."""
+    split: str
+    config: str | None = None
+    id: str | None = None
+    """Column of the rows' ids; null: ids are made from the split and the row's number, counted from 1."""
 
 
 class DataCard(Frozen):
-    """A JSONL file: one object a row; every row has a unique text `id` and the prompt under the key `prompt`."""
+    """A JSONL file: one object a row; every row has a unique text `id` and the prompt under the key `prompt`. Or rows of a hub dataset."""
 
     path: str
-    sha256: str
+    """The file; of hub rows the dataset's id."""
+    sha256: str | None = Field(None, exclude_if=_unset)
+    """Of the file; null for hub rows, which their commit pins."""
+    hub: HubSplit | None = Field(None, exclude_if=_unset)
     prompt: str = "prompt"
     rows: int | None = None
     """Only the first so many rows; null: all."""
+
+    @property
+    def pin(self) -> str:
+        """What pins the rows, in words."""
+        return f"revision {self.hub.revision}, split {self.hub.split}" if self.hub else f"sha256 {self.sha256}"

@@ -5,9 +5,9 @@ The folder is the registry: a table of kinds would change the code hash of every
 
     def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]
 
-which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`. A gate that grades what
-an earlier one found names the kinds of that one in `READS`, and finds its judgement in `Answer.said`. A detector module has
-`Settings` and
+which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`; one that reads the data
+row names in `COLUMNS` those of its settings that name a column. A gate that grades what an earlier one found names the kinds of that
+one in `READS`, and finds its judgement in `Answer.said`. A detector module has `Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
 
@@ -75,6 +75,11 @@ def load(package: str, kind: str) -> ModuleType:
 def marks(kind: str) -> tuple[str, ...]:
     """Names of the marks that a gate kind's judgements may hold. Raises KeyError for an unknown kind."""
     return tuple(getattr(load(GATES, kind), "MARKS", ()))
+
+
+def columns(kind: str) -> tuple[str, ...]:
+    """Settings of a gate kind that name a column of the data row, or several. Raises KeyError for an unknown kind."""
+    return tuple(getattr(load(GATES, kind), "COLUMNS", ()))
 
 
 def reads(kind: str) -> tuple[str, ...]:

@@ -125,14 +125,17 @@ def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
 
 def _inputs(graph: _Graph, card: str, train: AnyTrainCard) -> None:
     data, model = train.data, train.model
-    graph.edge(graph.node(Node(id=f"data:{data.path}", kind="data", label=data.path, path=data.path, sha256=data.sha256)), card)
+    rows = Node(id=f"data:{data.path}", kind="data", label=data.path, path=data.path, sha256=data.sha256)
+    if data.hub:
+        rows = Node(id=f"data:{data.path}@{data.hub.revision}", kind="data", label=data.path, detail={"pin": data.pin})
+    graph.edge(graph.node(rows), card)
     graph.edge(
         graph.node(
             Node(
                 id=f"model:{model.base}@{model.revision}",
                 kind="model",
                 label=model.base,
-                path=model.path,
+                path=None if model.hub else model.path,
                 detail={"revision": model.revision},
             )
         ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import load_json
+from stages.contracts.model_card import DataCard
 from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.passports import commits
@@ -64,11 +65,11 @@ def _pinned(experiment: ExperimentFiles) -> tuple[Pinned, ...]:
     for run in experiment.runs:
         if run.card:
             data, model = run.card.data, run.card.model
-            found.setdefault(("data", data.path), Pinned("training data", data.path, f"sha256 {data.sha256}"))
+            found.setdefault(("data", data.path), Pinned("training data", data.path, data.pin))
             found.setdefault(("model", model.base), Pinned("base model", model.base, f"revision {model.revision}"))
     if experiment.folder.evaluate_card.exists():
-        data = load_json(experiment.folder.evaluate_card)["data"]
-        found.setdefault(("evaluation", data["path"]), Pinned("evaluation data", data["path"], f"sha256 {data['sha256']}"))
+        data = DataCard.model_validate(load_json(experiment.folder.evaluate_card)["data"])
+        found.setdefault(("evaluation", data.path), Pinned("evaluation data", data.path, data.pin))
     return tuple(found.values())
 
 

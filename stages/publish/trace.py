@@ -180,7 +180,8 @@ def _data(runs: tuple[RunFiles, ...]) -> Iterator[str]:
     found: dict[tuple[str, str], None] = {}
     for run in runs:
         if run.card:
-            found[_file(run.card.data.path, run.card.data.sha256)] = None
+            data = run.card.data
+            found[("hub", f"{data.path}   {data.pin}") if data.hub else _file(data.path, data.sha256)] = None
             found[("model", f"{run.card.model.base}   revision {run.card.model.revision}")] = None
     yield from _table("data and model", list(found))
 

@@ -1,4 +1,4 @@
-"""Prompt sets: JSONL files, one object a row with a unique text `id`."""
+"""Prompt sets: JSONL files, one object a row with a unique text `id`; or rows of a hub dataset in the same form."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ Row = dict[str, Any]
 def read_rows(data: DataCard, pointer: str) -> list[Row]:
     """Rows of a data card, checked against its hash. `pointer` is the card's place in the stage's card, for messages.
 
-    Raises StageError S201 when the file is missing or differs from what was compiled, S202 when a row is broken.
+    Raises StageError S201 when the file is missing or differs from what was compiled, S202 when a row is broken, S275 and S276 for
+    hub datasets.
     """
+    if data.hub is not None:
+        from stages.train.hub import dataset_rows
+
+        return dataset_rows(data, data.hub, pointer)
     path = Path(data.path)
     if not path.exists():
         raise StageError(
@@ -27,7 +32,7 @@ def read_rows(data: DataCard, pointer: str) -> list[Row]:
     if found != data.sha256:
         raise StageError(
             "S201",
-            f"{path} has changed since the card was compiled (sha256 {found[:12]}, card {data.sha256[:12]})",
+            f"{path} has changed since the card was compiled (sha256 {found[:12]}, card {(data.sha256 or 'none')[:12]})",
             why="the card must name the data that made the result",
             fix="octavo compile && dvc repro",
             pointer=pointer,

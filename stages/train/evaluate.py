@@ -22,7 +22,7 @@ from stages.contracts.reward_card import ConditionCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
-from stages.train.model import load_base, sample
+from stages.train.model import load_base, prompt_texts, sample
 from stages.train.recorder import write_evaluation
 from stages.train.rewards.combine.penalties import holds
 from stages.train.rewards.compose import score_each
@@ -37,7 +37,8 @@ def evaluate(folder: Path) -> None:
     card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
     prepare(card.device)
     rows = read_rows(card.data, "/data")
-    yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + file_digest(Path(card.model.path)))
+    content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
+    yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + content)
     model = _Model(card)
     for run in (experiment.untrained, *(experiment.run(name) for name in card.runs)):
         attempt = "untrained"
@@ -83,7 +84,7 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
     sampled = sample(
         network,
         tokenizer,
-        [row[card.data.prompt] for row in rows],
+        prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows]),
         per_prompt=card.samples,
         max_tokens=card.max_completion_length,
         temperature=card.temperature,

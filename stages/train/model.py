@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model_card import AdapterCard, ModelCard
+from stages.train.hub import not_had, require_model
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,17 @@ class Sampled:
 
 
 def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
-    """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model."""
+    """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model, S275 when a hub model cannot be had."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    if not Path(card.path).is_dir():
+    pinned: dict[str, Any] = {}
+    if card.hub:
+        require_model(card)
+        pinned = {"revision": card.revision}
+    elif not Path(card.path).is_dir():
         raise StageError(
             "S203",
             f"no model at {card.path}",
@@ -36,9 +41,11 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
             pointer="/model/base",
         )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(card.path, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(card.path, dtype=torch.bfloat16 if bf16 else torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(card.path, padding_side="left", **pinned)
+        model = AutoModelForCausalLM.from_pretrained(card.path, dtype=torch.bfloat16 if bf16 else torch.float32, **pinned)
     except (OSError, ValueError) as error:
+        if card.hub:
+            raise not_had(card, error) from None
         raise StageError(
             "S203",
             f"{card.path} does not load: {error}",
@@ -49,6 +56,44 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(device), tokenizer
+
+
+def prompt_texts(card: ModelCard, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
+    """Prompts as the model sees them: as they are, or each as the one message of a user in the chat template.
+
+    The text begins without the token that the tokenizer puts first by itself, so that it stands there once. Raises StageError S277
+    when there is no template, or when its prompt does not end on a token boundary: the first token of an answer would then be
+    another one in training than in the template.
+    """
+    if not card.apply_chat_template:
+        return list(prompts)
+    if not tokenizer.chat_template:
+        raise _untemplated(card, "has no chat template", "a model that was never trained to chat has none; its prompts go in as they are")
+    texts = [
+        tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
+        for prompt in prompts
+    ]
+    first = tokenizer("")["input_ids"][:1]
+    if first and tokenizer.bos_token and first == [tokenizer.bos_token_id]:
+        texts = [text.removeprefix(tokenizer.bos_token) for text in texts]
+    for text in texts[:1]:
+        alone, followed = tokenizer(text)["input_ids"], tokenizer(text + "a")["input_ids"]
+        alone = alone[:-1] if alone[-1:] == followed[-1:] else alone  # a tokenizer that closes every text with a token
+        if followed[: len(alone)] != alone:
+            raise _untemplated(
+                card, "ends inside a token", "an answer would be read in other tokens than the template and the trainer write it in"
+            )
+    return texts
+
+
+def _untemplated(card: ModelCard, what: str, why: str) -> StageError:
+    return StageError(
+        "S277",
+        f"the tokenizer of {card.base} {what}" if "template" in what else f"the chat template of {card.base} {what}",
+        why=why,
+        fix="set `model: {apply_chat_template: false}`, or use a model that was trained to chat",
+        pointer="/model/apply_chat_template",
+    )
 
 
 def lora(card: AdapterCard) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from stages.contracts.artifact import write
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.model_card import DataCard
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.preflight_card import (
     Atom,
@@ -29,7 +30,7 @@ from stages.contracts.stage import card_id, main, open_card
 from stages.train import reasons
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
-from stages.train.model import Sampled, load_base, sample
+from stages.train.model import Sampled, load_base, prompt_texts, sample
 from stages.train.probes import probes
 from stages.train.recorder import write_completions
 from stages.train.rewards.compose import Scored, compose, sandbox
@@ -37,7 +38,7 @@ from stages.train.scoring import completion_rows, gate_modules, zero_signal_grou
 
 MODULE = "stages.train.preflight"
 
-Sampling = tuple[str, int, int, float, float]
+Sampling = tuple[DataCard, int, int, float, float]
 Made = tuple[list[tuple[Row, Sampled]], float]
 """Completions with their rows, and the wall seconds that sampling them took."""
 
@@ -53,7 +54,7 @@ def preflight(folder: Path) -> None:
     made: dict[Sampling, Made] = {}
     results, rows = [], []
     for condition in card.conditions:
-        settings = (condition.data.path, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
+        settings = (condition.data, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
         if settings not in made:
             made[settings] = _sample(card, condition, *base)
         result, scored_rows = _judge(card, condition, *made[settings])
@@ -77,7 +78,7 @@ def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, toke
     sampled = sample(
         model,
         tokenizer,
-        [row[condition.data.prompt] for row in rows],
+        prompt_texts(card.model, tokenizer, [row[condition.data.prompt] for row in rows]),
         per_prompt=condition.num_generations,
         max_tokens=condition.max_completion_length,
         temperature=condition.temperature,

@@ -11,7 +11,7 @@ from stages.contracts.run_card import TrainCard
 from stages.train.attempts import Stopped
 from stages.train.checkpoints import newest
 from stages.train.data import Row
-from stages.train.model import load_base, lora
+from stages.train.model import load_base, lora, prompt_texts
 from stages.train.progress import Progress
 from stages.train.recorder import Journal
 from stages.train.run import Work
@@ -97,10 +97,11 @@ def built(
         "disable_tqdm": True,
         "dataloader_pin_memory": card.device != "cpu",
     }
+    prompts = prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows])
     training = trainer(
         settings,
         model=model,
-        train_dataset=datasets.Dataset.from_list([{"prompt": row[card.data.prompt], "id": row["id"]} for row in rows]),
+        train_dataset=datasets.Dataset.from_list([{"prompt": text, "id": row["id"]} for text, row in zip(prompts, rows, strict=True)]),
         processing_class=tokenizer,
         reward_funcs=[reward],
         peft_config=lora(card.model.adapter),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import doctor_machine, doctor_python
+from compiler import doctor_hub, doctor_machine, doctor_python
 from compiler.__main__ import main
 from compiler.doctor import Line, Needs, examine, live_needs
 
@@ -155,9 +155,9 @@ def test_tracking_and_hub_say_whether_a_key_is_set(ready, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     assert "configured" in doctor_python.tracking().found and "not configured" not in doctor_python.tracking().found
     monkeypatch.setenv("HF_TOKEN", "hf_x")
-    assert "with a token" in doctor_machine.hub().found
+    assert "with a token" in doctor_hub.access(NOTHING).found
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert doctor_machine.hub().found.startswith("offline")
+    assert doctor_hub.access(NOTHING).found.startswith("offline")
 
 
 def test_disk(ready, monkeypatch):
@@ -196,3 +196,22 @@ def test_it_works_where_octavos_own_libraries_are_missing(ready):
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert found.returncode == 1 and found.stderr == ""
     assert "missing   specs              cannot be read: " in found.stdout and "is not installed" in found.stdout
+
+
+def test_pinned_commits_are_looked_for_in_the_cache(ready, spec, monkeypatch):
+    commit = "ab" * 20
+    (ready / "specs/example.yaml").write_text(spec.replace("octavo/tiny", "owner/model"))
+    (ready / "specs/revisions.lock.yaml").write_text(f'models:\n  owner/model: "{commit}"\ndatasets: {{}}\n')
+    needs = live_needs()
+    assert needs.hub == (("models", "owner/model", commit),)
+    monkeypatch.setenv("HF_HOME", str(ready / "hf"))
+    away = Line("hub cache", "optional", "owner/model at abababababab is not here: the first stage that needs it fetches it")
+    access, line = doctor_hub.checks(needs)
+    assert (line.status, line.found) == (away.status, away.found) and line.install == f"hf download owner/model --revision {commit}"
+    assert access.found == "online, without a token; live experiments use owner/model"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert [line.status for line in doctor_hub.checks(needs)] == ["optional", "missing"]
+    folder = ready / f"hf/hub/models--owner--model/snapshots/{commit}"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert list(doctor_hub.checks(needs))[1] == Line("hub cache", "ok", "owner/model at abababababab")

@@ -1,14 +1,16 @@
-"""Every code's full rendered text: `tests/golden_errors/<code>[-what]/` holds a spec (or a command, files, or a file to be
-without; `nobody`: git knows no user) and what octavo says."""
+"""Every code's full rendered text: `tests/golden_errors/<code>[-what]/` holds a spec (or a command, files, a file to be without,
+`nobody`: git knows no user, or what a stand-in for the hub answers) and what octavo says."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from hub_stand_in import hub, octavo
 
 from compiler.__main__ import main
 
@@ -33,9 +35,13 @@ def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeyp
     before = snapshot(work)
 
     command = (case / "command").read_text() if (case / "command").exists() else "check example"
-    code = main(command.split())
-
-    said = KINDS.sub(r"\1 (every file there)", capsys.readouterr().err)
+    if (case / "hub").exists():
+        with hub(json.loads((case / "hub").read_text())) as stand_in:
+            ran = octavo(*command.split(), endpoint=stand_in.address)
+        code, said = ran.returncode, ran.stderr.replace(stand_in.address, "https://hub")
+    else:
+        code, said = main(command.split()), capsys.readouterr().err
+    said = KINDS.sub(r"\1 (every file there)", said)
     expected = case / "expected.txt"
     if update_golden:
         expected.write_text(said, encoding="utf-8")
@@ -50,5 +56,5 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and ".cache" not in path.parts
+        if path.is_file() and not {".cache", "hf"} & {*path.parts}
     }

@@ -102,3 +102,14 @@ def test_pins(work):
     assert Inputs().pins() == {"torch": ("2.13.0", 2), "trl": ("1.16.0", 3)}
     with pytest.raises(Rejected):
         Inputs().versions(["other"])
+
+
+def test_every_setting_that_names_a_column_is_looked_for():
+    """Descriptions say `Column`; the module says COLUMNS, and so the compiler looks whether the data have it."""
+    from compiler.gates import settings_of
+    from stages.contracts.plugin import GATES, columns, kinds
+
+    for kind in kinds(GATES):
+        fields = settings_of(kind).model_fields
+        described = {name for name, field in fields.items() if (field.description or "").startswith("Column")}
+        assert described == set(columns(kind)), kind

@@ -88,7 +88,7 @@ MISTAKES = {
     "profiles in a profile": (["profiles", "smoke", "profiles"], {}),
     "a misspelt key of a profile": (["profiles", "smoke", "trian"], {}),
     "no scores": (["evaluation"], {"samples": 4}),
-    "data without a path": (["data", "train"], {"prompt": "prompt"}),
+    "data with a split of another type": (["data", "train", "split"], 3),
     "a condition without a role": (["conditions", "zero"], {"reward": "shaped"}),
 }
 

@@ -9,6 +9,8 @@ from pydantic import Field
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
+COLUMNS = ("column",)
+
 
 class Settings(Frozen):
     """Which column holds the text."""

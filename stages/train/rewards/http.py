@@ -26,6 +26,7 @@ ATTEMPTS = 2
 """A request that is refused with 429 or 5xx, or finds nobody, is made once more; one that timed out is not."""
 PAUSE_SECONDS = 0.5
 ANSWER_BYTES = 2**20
+COLUMNS = ("columns",)
 
 
 class Settings(Frozen):

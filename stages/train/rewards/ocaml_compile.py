@@ -10,6 +10,7 @@ from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
 MIB = 2**20
+COLUMNS = ("before",)
 
 
 class Settings(Frozen):

@@ -13,6 +13,7 @@ from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
 MIB = 2**20
+COLUMNS = ("tests", "before")
 
 
 class Settings(Frozen):

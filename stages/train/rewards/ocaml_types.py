@@ -14,6 +14,7 @@ from stages.contracts.plugin import Answer, Judgement
 
 MARKS = ("parses",)
 MIB = 2**20
+COLUMNS = ("before",)
 
 
 class Settings(Frozen):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stages.train.verifiers.python_pool import Job, Ran
 
 MIB = 2**20
+COLUMNS = ("tests",)
 
 
 class Credit(Frozen):

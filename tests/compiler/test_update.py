@@ -1,0 +1,197 @@
+"""`octavo compile --update` against a stand-in hub, each in a process of its own: what is pinned, moved, kept and dropped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hub_stand_in import TOKEN, Hub, hub, info, octavo
+
+from compiler.compile import compile_all, project
+from compiler.inputs import Inputs
+from compiler.pipeline import named
+from compiler.revisions import LOCK, Reference, lock, named_in, text
+from compiler.source import parse
+
+ONE, TWO, THREE = "1" * 40, "2" * 40, "abc4567890" * 4
+MODEL, PROMPTS = "/api/models/owner/model", "/api/datasets/owner/prompts"
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def on_hub(work: Path, spec: str) -> str:
+    """A spec with model and training prompts on the hub; written, and returned."""
+    found = spec.replace("base: octavo/tiny", "base: owner/model")
+    found = found.replace(
+        "train: {path: data/train.jsonl}", "train: {hub: owner/prompts, id: name, prompt: question, config: main, rows: 64}"
+    )
+    found = found.replace("row: row-3", "row: {tests: [{arguments: [0], expected: 3}]}")
+    assert found.count("owner/") == 2 and "row: row" not in found
+    (work / "specs/example.yaml").write_text(found)
+    return found
+
+
+def pins() -> dict[str, str]:
+    return {of.name: commit for of, commit in lock(Inputs().document).commits.items()}
+
+
+def test_pins_what_is_missing_and_compiles(on_hub):
+    with hub({MODEL: info(ONE), PROMPTS: info(TWO)}) as stand_in:
+        ran = octavo("compile", "example", "--update", endpoint=stand_in.address, HF_TOKEN=TOKEN)
+        assert (ran.returncode, pins()) == (0, {"owner/model": ONE, "owner/prompts": TWO})
+        assert "owner/model: pinned to 111111111111" in ran.stderr and TOKEN not in ran.stdout + ran.stderr
+        assert {token for _, token in stand_in.asked} == {f"Bearer {TOKEN}"}
+
+    card = json.loads(Path("runs/example/shaped-s1/train.card.json").read_text())
+    assert card["model"] == {
+        "adapter": card["model"]["adapter"], "base": "owner/model", "hub": True, "path": "owner/model",
+        "quantization": "none", "revision": ONE,
+    }  # fmt: skip
+    rows = {"config": "main", "id": "name", "revision": TWO, "split": "train"}
+    assert card["data"] == {"hub": rows, "path": "owner/prompts", "prompt": "question", "rows": 64}
+    pipeline = Path("runs/example/dvc.yaml").read_text()
+    assert "owner/" not in pipeline and "data/heldout.jsonl" in pipeline, "what lies on the hub is no dependency"
+
+
+def test_a_plain_compile_needs_no_network(on_hub):
+    LOCK.write_text(text({Reference("models", "owner/model"): ONE, Reference("datasets", "owner/prompts"): TWO}))
+    assert octavo("compile", "example", endpoint=NOWHERE).returncode == 0
+    again = octavo("compile", "example", "--check", endpoint=NOWHERE)
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_keeps_what_is_pinned_and_drops_what_is_unused(on_hub):
+    LOCK.write_text(text({Reference("models", "owner/model"): ONE, Reference("datasets", "owner/other"): TWO}))
+    Path("specs/pipeline.yaml").write_text("- example\n")
+    with hub({MODEL: info(THREE), PROMPTS: info(THREE)}) as stand_in:
+        ran = octavo("compile", "--update", endpoint=stand_in.address)
+        assert (ran.returncode, pins()) == (0, {"owner/model": ONE, "owner/prompts": THREE})
+        assert [path for path, _ in stand_in.asked] == [PROMPTS], "a pinned repository is not asked for"
+    assert "owner/other: dropped, no spec names it" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "moved"),
+    [(["owner/model"], {"owner/model"}), (["example"], {"owner/model", "owner/prompts"}), (["owner/prompts"], {"owner/prompts"})],
+)
+def test_moves_what_is_named(on_hub, names, moved):
+    LOCK.write_text(text({Reference("models", "owner/model"): ONE, Reference("datasets", "owner/prompts"): TWO}))
+    Path("specs/pipeline.yaml").write_text("- example\n")
+    with hub({MODEL: info(THREE), PROMPTS: info(THREE)}) as stand_in:
+        ran = octavo("compile", "--update", *names, endpoint=stand_in.address)
+    assert ran.returncode == 0, ran.stderr
+    expected = {"owner/model": ONE, "owner/prompts": TWO} | dict.fromkeys(moved, THREE)
+    assert pins() == expected
+    assert json.loads(Path("runs/example/zero-s2/train.card.json").read_text())["model"]["revision"] == expected["owner/model"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "environment", "code"),
+    [
+        ({"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}}, {}, "E476"),
+        ({"status": 401}, {}, "E476"),
+        ({"status": 403}, {}, "E477"),
+        ({"status": 502}, {}, "E475"),
+        ({"wait": 4, **info(THREE)}, {"HF_HUB_ETAG_TIMEOUT": "1"}, "`owner/prompts`: it did not answer in 1 s"),
+        (info(THREE), {"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
+        (info("main"), {}, "E478"),
+    ],
+)  # fmt: skip
+def test_a_refusal_leaves_everything_as_it_was(on_hub, answer, environment, code):
+    old = text({Reference("models", "owner/model"): ONE})
+    LOCK.write_text(old)
+    before = sorted(Path().rglob("*.yaml"))
+    with hub({MODEL: info(TWO), PROMPTS: answer}) as stand_in:
+        ran = octavo("compile", "--update", "example", endpoint=stand_in.address, HF_TOKEN=TOKEN, **environment)
+    assert ran.returncode == 1 and code in ran.stderr and "Traceback" not in ran.stderr and TOKEN not in ran.stderr
+    assert LOCK.read_text() == old and sorted(Path().rglob("*.yaml")) == before
+
+
+def test_no_hub_at_all(on_hub):
+    ran = octavo("compile", "--update", endpoint=NOWHERE)
+    assert ran.returncode == 1 and "E475" in ran.stderr and "no connection" in ran.stderr and not LOCK.exists()
+
+
+def test_a_spec_that_does_not_compile_leaves_the_lock(on_hub, work):
+    (work / "specs/example.yaml").write_text(on_hub.replace("max_steps: 12", "max_steps: 0"))
+    with hub({MODEL: info(ONE), PROMPTS: info(TWO)}) as stand_in:
+        assert octavo("compile", "example", "--update", endpoint=stand_in.address).returncode == 1
+    assert not LOCK.exists()
+
+
+def test_nothing_on_the_hub_needs_no_lock_and_no_network(work):
+    ran = octavo("compile", "example", "--update", endpoint=NOWHERE)
+    assert (ran.returncode, LOCK.exists()) == (0, False)
+
+
+def test_repositories_of_profiles_conditions_and_changes_are_found(work, spec):
+    changed = spec.replace("smoke: {", "smoke: {model: {base: owner/small}, ").replace(
+        "zero: {reward: {constant: 0.0}, role: null_control}",
+        "zero: {reward: {constant: 0.0}, role: null_control, data: {train: {path: null, hub: owner/easy}}}",
+    )
+    (work / "specs/example.yaml").write_text(changed)
+    names = ["owner/easy", "owner/small"]
+    answers = {f"/api/{kind}/{name}": info(ONE) for name in names for kind in ("models", "datasets")}
+    with hub(answers) as stand_in:
+        ran = octavo("compile", "example", "--update", endpoint=stand_in.address)
+        assert ran.returncode == 0, ran.stderr
+        asked = [path for path, _ in stand_in.asked]
+    assert asked == ["/api/datasets/owner/easy", "/api/models/owner/small"]
+    assert pins() == {"owner/easy": ONE, "owner/small": ONE}
+
+
+def test_changes_name_repositories_too():
+    document = parse(b"title: Child\nparent: example\nchanges: {model.base: owner/large, data.train.hub: owner/easy}\n", "specs/child.yaml")
+    assert {(of.kind, of.name) for of in named_in(document.root)} == {("models", "owner/large"), ("datasets", "owner/easy")}
+
+
+def test_a_folder_comes_before_the_hub(work, spec):
+    folder = work / "models/mine"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (work / "specs/example.yaml").write_text(spec.replace("octavo/tiny", "models/mine"))
+    ran = octavo("compile", "example", "--update", endpoint=NOWHERE)
+    assert (ran.returncode, LOCK.exists()) == (0, False)
+    model = json.loads((work / "runs/example/zero-s1/train.card.json").read_text())["model"]
+    assert "hub" not in model and model["path"] == "models/mine"
+
+
+def test_the_text_is_sorted_and_read_again():
+    commits = {Reference("models", "b/two"): ONE, Reference("datasets", "c/three"): TWO, Reference("models", "A/one"): "0" * 40}
+    written = text(commits)
+    assert [line.strip() for line in written.splitlines() if "/" in line and not line.startswith("#")] == [
+        f'A/one: "{"0" * 40}"', f'b/two: "{ONE}"', f'c/three: "{TWO}"',
+    ]  # fmt: skip
+    assert text(dict(reversed(commits.items()))) == written
+
+
+def test_an_all_digit_commit_stays_text(work):
+    LOCK.write_text(text({Reference("models", "owner/model"): "0" * 40}))
+    assert pins() == {"owner/model": "0" * 40}
+
+
+def test_git_merges_entries_of_two_branches(work):
+    """As .gitattributes says: the lines of both sides are kept."""
+    sides = {name: {Reference("models", f"owner/{name}"): ONE} for name in ("alpha", "beta")}
+    shared = {Reference("models", "owner/base"): TWO}
+    for name, commits in {"base": {}, **sides}.items():
+        Path(name).write_text(text({**shared, **commits}))
+    subprocess.run(["git", "merge-file", "--union", "alpha", "base", "beta"], check=True)
+    LOCK.write_text(Path("alpha").read_text())
+    assert pins() == {"owner/alpha": ONE, "owner/beta": ONE, "owner/base": TWO}
+
+
+def test_cards_without_the_hub_keep_their_bytes(work):
+    """Fields that came with the hub are left out while they are unset."""
+    made = project(compile_all([named("example")], Inputs()), with_site=False).files
+    card = json.loads(made["runs/example/shaped-s1/train.card.json"])
+    assert sorted(card["model"]) == ["adapter", "base", "path", "quantization", "revision"]
+    assert sorted(card["data"]) == ["path", "prompt", "rows", "sha256"]
+
+
+def test_the_stand_in_counts(work):
+    """A stand-in that nobody asked has no entries: the tests above that look at `asked` can fail."""
+    with hub({}) as stand_in:
+        assert isinstance(stand_in, Hub) and stand_in.asked == []

@@ -1,0 +1,177 @@
+"""Models and datasets of the hub from a cache laid out here, offline, through the code that stages run, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
+
+ROOT = Path(__file__).parents[3]
+ONE, TWO = "1" * 40, "2" * 40
+TEMPLATE = "{% for message in messages %}{{ bos_token }}{{ message.role }}: {{ message.content }}\n{% endfor %}{{ 'assistant:\\n' }}"
+
+MAKE = """
+import json, sys
+from pathlib import Path
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+import torch
+template, *folders = sys.argv[1:]
+bpe = Tokenizer(models.BPE())
+bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+special = ["<pad>", "<bos>", "<eos>"]
+bpe.train_from_iterator(["user: what\\nassistant:\\na"] * 4, trainers.BpeTrainer(
+    vocab_size=300, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+bpe.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+for seed, folder in enumerate(folders):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>")
+    if template:
+        tokenizer.chat_template = template
+    torch.manual_seed(seed)
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32)
+    Qwen2ForCausalLM(Qwen2Config(vocab_size=300, **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+"""
+LOAD = """
+import json, sys
+from stages.contracts.diagnostic import StageError
+from stages.contracts.model_card import DataCard, ModelCard
+from stages.train.data import read_rows
+from stages.train.model import load_base, prompt_texts, sample
+for text in sys.argv[1:]:
+    card = json.loads(text)
+    try:
+        if "adapter" in card:
+            card = ModelCard.model_validate(card)
+            model, tokenizer = load_base(card, "cpu")
+            prompts = prompt_texts(card, tokenizer, ["what"])
+            made = sample(model, tokenizer, prompts, per_prompt=1, max_tokens=2, temperature=1.0, top_p=1.0, seed=0)
+            weight = float(model.get_input_embeddings().weight[5, 0])
+            print(json.dumps({"prompts": prompts, "ids": tokenizer(prompts)["input_ids"], "weight": weight, "tokens": made[0][0].tokens}))
+        else:
+            print(json.dumps(read_rows(DataCard.model_validate(card), "/data")))
+    except StageError as error:
+        print(json.dumps({"code": error.code, "what": error.what, "fix": error.fix, "pointer": error.pointer}))
+"""
+
+
+def run(script: str, *arguments: str, home: Path, **environment: str) -> list:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    own = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env={**kept, **own, **environment})
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def snapshot(home: Path, kind: str, name: str, commit: str) -> Path:
+    """The folder of a commit in a cache, which `main` points to."""
+    repository = home / "hub" / f"{kind}--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    (repository / "refs/main").write_text(commit)
+    folder = repository / "snapshots" / commit
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    found = tmp_path_factory.mktemp("hf")
+    chatting, plain = (
+        (snapshot(found, "models", "owner/chat", commit) for commit in (ONE, TWO)),
+        snapshot(found, "models", "owner/plain", ONE),
+    )
+    run(MAKE, TEMPLATE, *map(str, chatting), home=found)
+    run(MAKE, "", str(plain), home=found)
+    rows = [
+        {"name": f"q{number}", "question": f"{number} plus 1\n", "answer": number + 1, "tests": [{"arguments": [number]}]}
+        for number in range(5)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    jsonl = snapshot(found, "datasets", "owner/lines", ONE)
+    (jsonl / "train.jsonl").write_text(lines)
+    (jsonl / "test.jsonl").write_text(json.dumps(rows[4]) + "\n")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = snapshot(found, "datasets", "owner/columns", TWO)
+    for config in ("easy", "hard"):
+        (columns / config).mkdir()
+        chosen = rows[:2] if config == "easy" else rows[2:]
+        pq.write_table(pa.Table.from_pylist([{**row, "id": "theirs"} for row in chosen]), columns / config / "train-00000-of-00001.parquet")
+    configs = "".join(f"- config_name: {config}\n  data_files: {config}/*.parquet\n" for config in ("easy", "hard"))
+    (columns / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    return found
+
+
+def model(name: str, commit: str, **more) -> str:
+    return ModelCard(base=name, path=name, revision=commit, hub=True, adapter=AdapterCard(), **more).model_dump_json()
+
+
+def rows_of(name: str, commit: str, prompt: str = "question", rows: int | None = None, **split) -> str:
+    return DataCard(path=name, hub=HubSplit(revision=commit, **{"split": "train", **split}), prompt=prompt, rows=rows).model_dump_json()
+
+
+def test_the_pinned_commit_is_loaded_and_not_the_newest(home):
+    """`main` points to the second commit; the first one has other weights. Its template writes <bos>, as the tokenizer does."""
+    one, two, found = run(
+        LOAD, model("owner/chat", ONE), model("owner/chat", TWO), model("owner/chat", ONE, apply_chat_template=True), home=home
+    )
+    assert one["weight"] != two["weight"]
+    assert one["prompts"] == ["what"] and one["tokens"] in (1, 2)
+
+    assert found["prompts"] == ["user: what\nassistant:\n"]
+    assert found["ids"][0][0] == 1 and found["ids"][0].count(1) == 1
+
+
+FETCH = "hf download owner/lines --repo-type dataset --revision"
+WRONG = [
+    (model("owner/plain", ONE, apply_chat_template=True), "S277", "has no chat template", "apply_chat_template: false"),
+    (model("owner/plain", TWO), "S275", "the model owner/plain at 222222222222", f"hf download owner/plain --revision {TWO}"),
+    (rows_of("owner/lines", TWO), "S275", "owner/lines at 222222222222", f"{FETCH} {TWO}"),
+    (rows_of("owner/lines", ONE, split="validation"), "S276", "has no split `validation`", "`split`"),
+    (rows_of("owner/columns", TWO, config="middling"), "S276", "has no split `train` of `middling`", "`config`"),
+    (rows_of("owner/lines", ONE, prompt="prompt"), "S276", "no text `prompt` in row 1 of `train`; columns with text: `name`", "`prompt`"),
+    (rows_of("owner/lines", ONE, id="key"), "S276", "has no `key` in row 1", "`id`"),
+    (rows_of("owner/columns", TWO, config="easy", id="id"), "S276", "repeats the id 'theirs' in row 2", "`id`"),
+    (rows_of("owner/lines", ONE, rows=6), "S276", "has 5 rows in `train`, fewer than 6", "`rows`"),
+]
+
+
+@pytest.fixture(scope="module")
+def said(home) -> list:
+    return run(LOAD, *(card for card, *_ in WRONG), home=home)
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_says_what_is_wrong(said, number):
+    _, code, part, fix = WRONG[number]
+    assert said[number]["code"] == code and part in said[number]["what"] and fix in said[number]["fix"]
+    assert said[number]["pointer"].startswith(("/model", "/data"))
+
+
+def test_rows_of_lines_and_of_parquet_are_rows_like_those_of_a_file(home):
+    lines, one, columns = run(
+        LOAD,
+        rows_of("owner/lines", ONE, id="name"),
+        rows_of("owner/lines", ONE, split="test"),
+        rows_of("owner/columns", TWO, config="hard", rows=2),
+        home=home,
+    )
+    assert [row["id"] for row in lines] == ["q0", "q1", "q2", "q3", "q4"]
+    assert lines[1] == {"id": "q1", "name": "q1", "question": "1 plus 1\n", "answer": 2, "tests": [{"arguments": [1]}]}
+    assert one == [{"id": "test-1", "name": "q4", "question": "4 plus 1\n", "answer": 5, "tests": [{"arguments": [4]}]}]
+    assert [(row["id"], row["name"], row["tests"]) for row in columns] == [
+        ("train-1", "q2", [{"arguments": [2]}]),
+        ("train-2", "q3", [{"arguments": [3]}]),
+    ]
+
+
+def test_online_without_a_hub_says_so(home):
+    (found,) = run(LOAD, model("owner/nowhere", ONE), home=home, HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9")
+    assert found["code"] == "S275" and "cannot be had" in found["what"]
