@@ -11,8 +11,10 @@ from compiler.difference import differences
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
+from compiler.intentions import waits_for
 from compiler.nodes import Node
 from compiler.questions import metrics
+from compiler.stops import name_of
 from stages.contracts.diagnostic import Diagnostic, Note
 
 
@@ -76,14 +78,23 @@ def _moves(of: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
 
 
 def _waits(of: Experiment) -> Iterator[Diagnostic]:
-    known = [claim.id for claim in of.spec.claims]
+    known = {
+        "claim": [claim.id for claim in of.spec.claims],
+        "expectation": [name_of(expectation) for expectation in of.spec.expect],
+        "red_flag": [f"red_flag-{number}" for number in range(1, len(of.spec.stop.red_flags) + 1)],
+    }
     for index, plan in enumerate(of.spec.contingency):
-        if plan.when.claim not in known:
-            meant = nearest(plan.when.claim, known)
-            yield Diagnostic(
-                "E373",
-                f"`{plan.id}` waits for a claim `{plan.when.claim}` that does not exist" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"its state is computed from the verdict; claims: {listed(known)}",
-                fix=f"write `{meant or (known[0] if known else 'claims: [...]')}`",
-                place=of.node("contingency", index, "if", "claim").place,
-            )
+        kind, name = waits_for(plan.when)
+        if name in known[kind]:
+            continue
+        meant = nearest(name, known[kind])
+        use = (meant or known[kind][0]).removeprefix("red_flag-") if known[kind] else ""
+        words, written = kind.replace("_", " "), [named.removeprefix("red_flag-") for named in known[kind]]
+        yield Diagnostic(
+            "E373",
+            f"`{plan.id}` waits for the {words} `{name.removeprefix('red_flag-')}`, which does not exist"
+            + (f", did you mean `{meant}`?" if meant and kind != "red_flag" else ""),
+            why=f"the plan's state is computed from it; known: {listed(written)}",
+            fix=f"write `{use}`" if use else f"declare the {words}, or delete the plan",
+            place=of.node("contingency", index, "if", kind).place,
+        )

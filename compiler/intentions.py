@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from compiler.changed import Children, change_words, changed
 from compiler.difference import Difference, differences
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
-from compiler.spec_words import Move
+from compiler.spec_words import Move, When
 from stages.contracts.intention import ActionWords, ContingencyWords, MoveWords
 
 
@@ -40,18 +40,28 @@ def intentions(of: Experiment, inputs: Inputs) -> Intentions:
     plans = []
     for index, plan in enumerate(proper.spec.contingency):
         found = _changes(proper, "contingency", index)
-        verdicts = plan.when.verdicts
+        waits, name = waits_for(plan.when)
         plans.append(
             ContingencyWords(
                 id=plan.id,
-                claim=plan.when.claim,
-                verdicts=(verdicts,) if isinstance(verdicts, str) else verdicts,
+                waits=waits,
+                of=name,
+                states=plan.when.wanted,
                 do=_line(plan.do),
                 changes=change_words(found),
                 tried=children.tried(found) if found else (),
             )
         )
     return {"actions": tuple(sorted(actions, key=lambda action: action.priority)), "contingency": tuple(plans)}
+
+
+def waits_for(when: When) -> tuple[Literal["claim", "expectation", "red_flag"], str]:
+    """What a plan waits for, and the id by which findings name it."""
+    if when.claim is not None:
+        return "claim", when.claim
+    if when.expectation is not None:
+        return "expectation", when.expectation
+    return "red_flag", f"red_flag-{when.red_flag}"
 
 
 def _changes(of: Experiment, key: str, index: int) -> list[Difference]:

@@ -301,7 +301,7 @@ class Spec(Part):
         (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."
     )
     actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
-    contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if a claim comes out otherwise.")
+    contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     profiles: dict[Slug, dict[str, Any]] = Field(
         {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."

@@ -69,17 +69,51 @@ class Action(Part):
     expect: tuple[Move, ...] = Field((), max_length=20, description="What it should move, and where to.")
 
 
-Outcome = Literal["supported", "refuted", "inconclusive", "void"]
+VERDICTS = ("supported", "refuted", "inconclusive", "void")
+SCORES = ("met", "missed")
+Outcome = Literal["supported", "refuted", "inconclusive", "void", "met", "missed"]
 
 
 class When(Part):
-    """What a contingency plan waits for: a claim's verdict."""
+    """What a contingency plan waits for: a claim's verdict, an expectation, or a red flag; exactly one of them."""
 
-    claim: Slug = Field(description="Id of a claim of this spec.")
-    verdicts: Annotated[
-        Annotated[Outcome, Tag("(one)")] | Annotated[tuple[Outcome, ...], Tag("(several)"), Field(min_length=1)],
+    claim: Slug | None = Field(None, description="Id of a claim of this spec, with `is: refuted` or another verdict.")
+    expectation: Slug | None = Field(None, description="Id of an expectation; without `is` the plan waits for it to be missed.")
+    red_flag: int | None = Field(None, ge=1, le=50, description="Number of a red flag, from 1; the plan waits for it to stop a run.")
+    states: Annotated[
+        Annotated[Outcome | None, Tag("(one)")] | Annotated[tuple[Outcome, ...], Tag("(several)"), Field(min_length=1)],
         Discriminator(lambda value: "(several)" if isinstance(value, list | tuple) else "(one)"),
-    ] = Field(alias="is", description="Verdict, or verdicts, for which the plan is made.")
+    ] = Field(None, alias="is", description="Of a claim its verdict or verdicts; of an expectation `missed` or `met`.")
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What it waits for, as words."""
+        if self.red_flag is not None:
+            return ("raised",)
+        if self.states is None:
+            return ("missed",)
+        return (self.states,) if isinstance(self.states, str) else self.states
+
+    @model_validator(mode="after")
+    def _one(self) -> When:
+        if sum(value is not None for value in (self.claim, self.expectation, self.red_flag)) != 1:
+            raise fault(
+                "E209",
+                "a plan waits for exactly one of `claim`, `expectation` and `red_flag`",
+                "its state is computed from what it waits for; two plans can do the same thing",
+                "if: {claim: ..., is: refuted}",
+            )
+        known = VERDICTS if self.claim else SCORES if self.expectation else ()
+        said = () if self.states is None else (self.states,) if isinstance(self.states, str) else self.states
+        if (self.claim and not said) or any(state not in known for state in said):
+            of = "a claim" if self.claim else "an expectation" if self.expectation else "a red flag, which is raised or not,"
+            raise fault(
+                "E209",
+                f"`is` says for which outcome of {of} the plan is made",
+                f"known: {', '.join(known) or 'none; leave it out'}",
+                f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`",
+            )
+        return self
 
 
 class Contingency(Part):

@@ -37,11 +37,14 @@ class ActionWords(Frozen):
 
 
 class ContingencyWords(Frozen):
-    """What to do if a claim gets one of these verdicts."""
+    """What to do if what it waits for comes out as one of `states`."""
 
     id: str
-    claim: str
-    verdicts: tuple[str, ...]
+    waits: Literal["claim", "expectation", "red_flag"]
+    of: str
+    """Id of the claim, of the expectation, or of the rule, such as `red_flag-1`."""
+    states: tuple[str, ...]
+    """Verdicts, `met` or `missed`, or `raised`."""
     do: str
     changes: tuple[ChangeWords, ...]
     tried: tuple[str, ...]

@@ -13,7 +13,7 @@ from stages.contracts.question import QuestionWords
 from stages.publish import numbers
 from stages.publish.anomalies import unseen
 from stages.publish.claims import ClaimView
-from stages.publish.experiment import ExperimentFiles
+from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.loss_words import SURROGATES, loss_words
 from stages.publish.numbers import listed
@@ -171,7 +171,9 @@ class _Answering:
             for run in self.experiment.runs
             if run.state != "finished"
         ]
+        ruled = [f"{run.ref.name} ({run.outcome.stopped.rule})" for run in self.experiment.runs if run.outcome and run.outcome.stopped]
         notes = [f"Did not finish: {listed(stopped)}."] if stopped else ["No run ended before its target by a failure."]
+        notes += [f"Stopped early by a declared rule: {listed(ruled)}."] if ruled else []
         blind = list(dict.fromkeys(f"{gap.detector.replace('_', ' ')} ({gap.state}: {gap.reason})" for gap in unseen(self.experiment)))
         if blind:
             notes.append(f"Could not look at some runs: {'; '.join(blind)}. Silence there is not health.")
@@ -182,7 +184,7 @@ class _Answering:
         total = self.facts.find("experiment", "runs", "complete")
         short = Markup("{} runs did all their steps.").format(self.facts.counted(total)) if total else shown("Not known: not concluded.")
         runs = self.experiment.runs
-        states = [run.state if run.included or run.state != "finished" else "finished, left out" for run in runs]
+        states = [_state(run) for run in runs]
         rows = tuple((shown(r.ref.name), self._steps(r.ref.name), shown(state)) for r, state in zip(runs, states, strict=True))
         note = "Steps done come from the trainer's final state: a log that merely ends near the target does not count as complete."
         return Answer(short, ("Run", "Steps done of target", "State"), rows, (shown(note),), ("Seeds", "seeds"))
@@ -246,3 +248,9 @@ class _Answering:
 
     def _steps(self, run: str) -> Markup:
         return self.facts.counted(self.facts.find(run, "steps", "done"))
+
+
+def _state(run: RunFiles) -> str:
+    if run.outcome and run.outcome.stopped:
+        return f"stopped by {run.outcome.stopped.rule}"
+    return run.state if run.included or run.state != "finished" else "finished, left out"

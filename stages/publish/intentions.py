@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.finding import Verdict
+from stages.contracts.finding import Expected, Ruled, Verdict
 from stages.contracts.intention import ChangeWords, ContingencyWords, MoveWords
 from stages.contracts.metric_words import words
 from stages.publish import numbers
@@ -86,20 +87,23 @@ def _move(experiment: ExperimentFiles, facts: Facts, move: MoveWords) -> Move:
     return Move(f"{words(move.metric)} {move.direction} {bound}", Markup(", ").join(parts))
 
 
-_WHEN = Markup('<a href="#claim-{claim}">{claim}</a> is {verdicts}')
+_LINK = Markup('<a href="#claim-{0}">{0}</a> is {1}')
+_OTHER = Markup("{0} <code>{1}</code> is {2}")
 
 
 def _plan(experiment: ExperimentFiles, plan: ContingencyWords) -> PlanView:
-    state, why = claim_state(experiment.verdicts.get(plan.claim), plan.verdicts)
-    return PlanView(
-        id=plan.id,
-        when=_WHEN.format(claim=shown(plan.claim), verdicts=shown(" or ".join(plan.verdicts))),
-        do=plan.do,
-        changes=plan.changes,
-        state=state,
-        why=why,
-        tried=plan.tried,
-    )
+    wanted = shown(" or ".join(plan.states))
+    if plan.waits == "claim":
+        when = _LINK.format(shown(plan.of), wanted)
+        state, why = claim_state(experiment.verdicts.get(plan.of), plan.states)
+    elif plan.waits == "expectation":
+        when = _OTHER.format("expectation", shown(plan.of), wanted)
+        scored = [found for found in experiment.conclusions.expectations if found.expectation == plan.of]
+        state, why = expectation_state(scored, plan.states)
+    else:
+        when = _OTHER.format("red flag", shown(plan.of.removeprefix("red_flag-")), wanted)
+        state, why = flag_state([found for found in experiment.conclusions.rules if found.rule == plan.of])
+    return PlanView(plan.id, when, plan.do, plan.changes, state, why, plan.tried)
 
 
 def claim_state(verdict: Verdict | None, wanted: tuple[str, ...]) -> tuple[str, str]:
@@ -111,3 +115,24 @@ def claim_state(verdict: Verdict | None, wanted: tuple[str, ...]) -> tuple[str, 
     if verdict.verdict in ("inconclusive", "void"):
         return "undecided", f"the claim is {verdict.verdict}, neither {listed(list(wanted))} nor the opposite"
     return "not triggered", f"the claim is {verdict.verdict}"
+
+
+def expectation_state(scored: Sequence[Expected], wanted: tuple[str, ...]) -> tuple[str, str]:
+    """Of a plan for an expectation: it is missed when any condition missed it, met when all conditions met it."""
+    missed = [found.condition for found in scored if found.state == "missed"]
+    if missed:
+        return ("triggered" if "missed" in wanted else "not triggered"), f"missed in {listed(missed)}"
+    if not scored or any(found.state == "not_reached" for found in scored):
+        return "undecided", "not scored yet" if not scored else "its place has not been reached"
+    return ("triggered" if "met" in wanted else "not triggered"), "met"
+
+
+def flag_state(ruled: Sequence[Ruled]) -> tuple[str, str]:
+    """Of a plan for a red flag: raised when it stopped a run, or would have."""
+    raised = [found.run for found in ruled if found.state in ("stopped", "would_have_stopped")]
+    if raised:
+        return "triggered", f"raised in {listed(raised)}"
+    if not ruled or any(found.state == "unknown" for found in ruled):
+        return "undecided", "not evaluated yet" if not ruled else "what it asks for was never measured in some runs"
+    held = [found.run for found in ruled if found.state == "held_back"]
+    return "not triggered", f"a green light held it back in {listed(held)}" if held else "it was never raised"

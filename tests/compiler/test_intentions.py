@@ -74,13 +74,14 @@ def test_words_of_the_page_by_priority(compiled, spec):
     assert card.contingency == (
         ContingencyWords(
             id="easier",
-            claim="shaped-teaches",
-            verdicts=("refuted", "void"),
+            waits="claim",
+            of="shaped-teaches",
+            states=("refuted", "void"),
             do="Weigh the format more.",
             changes=(ChangeWords(key="rewards.shaped.gates.format.on_fail", before="0", after="0.1"),),
             tried=(),
         ),
-        ContingencyWords(id="stop", claim="shaped-teaches", verdicts=("refuted",), do="Stop.", changes=(), tried=()),
+        ContingencyWords(id="stop", waits="claim", of="shaped-teaches", states=("refuted",), do="Stop.", changes=(), tried=()),
     )
 
 
@@ -139,7 +140,14 @@ def test_a_child_does_not_inherit_them_and_a_profile_shows_its_experiments(work,
         ("contingency: [{id: a, if: {claim: shaped-teach, is: void}, do: x}]\n", "E373", "did you mean `shaped-teaches`"),
         ("contingency: [{id: a, if: {claim: shaped-teaches, is: refutd}, do: x}]\n", "E204", "did you mean `refuted`"),
         ("contingency: [{id: a, if: {claim: shaped-teaches, is: []}, do: x}]\n", "E205", "at least 1"),
-        ("contingency: [{id: a, if: {claim: shaped-teaches}, do: x}]\n", "E202", "`is` is missing"),
+        ("contingency: [{id: a, if: {claim: shaped-teaches}, do: x}]\n", "E209", "for which outcome of a claim"),
+        ("contingency: [{id: a, if: {claim: shaped-teaches, is: missed}, do: x}]\n", "E209", "for which outcome of a claim"),
+        ("contingency: [{id: a, if: {expectation: e, is: refuted}, do: x}]\n", "E209", "for which outcome of an expectation"),
+        ("contingency: [{id: a, if: {red_flag: 1, is: missed}, do: x}]\n", "E209", "a red flag, which is raised or not"),
+        ("contingency: [{id: a, if: {claim: a, red_flag: 1}, do: x}]\n", "E209", "exactly one of"),
+        ("contingency: [{id: a, if: {}, do: x}]\n", "E209", "exactly one of"),
+        ("contingency: [{id: a, if: {expectation: e}, do: x}]\n", "E373", "the expectation `e`, which does not exist"),
+        ("contingency: [{id: a, if: {red_flag: 2}, do: x}]\n", "E373", "the red flag `2`, which does not exist"),
         ("contingency: [{id: a, do: x}]\n", "E202", "`if` is missing"),
     ],
 )
@@ -149,6 +157,26 @@ def test_wrong_plans(compiled, spec, text, code, said):
     assert [found.code for found in rejected.value.diagnostics] == [code]
     (found,) = rejected.value.diagnostics
     assert said in found.what and found.place is not None and found.place.file == "specs/example.yaml" and found.place.line == 56
+
+
+def test_plans_for_expectations_and_red_flags(compiled, spec):
+    text = """\
+expect:
+  - {id: early, metric: reward, at: 50%, above: 0.2}
+  - {metric: zero_signal_share, at: 100%, below: 30%}
+stop: {red_flags: [{when: reward < 0.1, after: 50%}]}
+contingency:
+  - {id: a, if: {expectation: early}, do: x}
+  - {id: b, if: {expectation: zero-signal-share-at-100pct, is: met}, do: x}
+  - {id: c, if: {red_flag: 1}, do: x}
+
+"""
+    made = compiled(intending(spec, text)).cards.page.contingency
+    assert [(plan.waits, plan.of, plan.states) for plan in made] == [
+        ("expectation", "early", ("missed",)),
+        ("expectation", "zero-signal-share-at-100pct", ("met",)),
+        ("red_flag", "red_flag-1", ("raised",)),
+    ]
 
 
 def test_in_a_profile_or_a_shared_block_they_have_no_place(work, compiled, spec):

@@ -6,11 +6,11 @@ import pytest
 from example_experiment import HOSTILE, build
 
 from stages.contracts.artifact import read, write
-from stages.contracts.finding import Findings, Verdict
+from stages.contracts.finding import Expected, Findings, Ruled, RunScore, Verdict
 from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords, MoveWords
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.intentions import claim_state
+from stages.publish.intentions import claim_state, expectation_state, flag_state
 from stages.publish.page import page
 
 CHANGE = ChangeWords(key="train.temperature", before="1", after="1.1 <b>|")
@@ -22,7 +22,7 @@ def action(id_: str, tried: tuple[str, ...] = (), **more: object) -> ActionWords
 
 
 def plan(claim: str, *verdicts: str, tried: tuple[str, ...] = ()) -> ContingencyWords:
-    return ContingencyWords(id=f"if-{claim}", claim=claim, verdicts=verdicts, do="Stop.", changes=(CHANGE,), tried=tried)
+    return ContingencyWords(id=f"if-{claim}", waits="claim", of=claim, states=verdicts, do="Stop.", changes=(CHANGE,), tried=tried)
 
 
 def section(project: Path, **fields: object) -> str:
@@ -80,6 +80,65 @@ def test_plans_with_the_state_that_verdicts_give(project: Path) -> None:
 def test_states(verdict: str | None, wanted: tuple[str, ...], state: str) -> None:
     made = Verdict(claim="c", verdict=verdict, why="", finding=None, direction="above", margin=0) if verdict else None  # type: ignore[arg-type]
     assert claim_state(made, wanted)[0] == state
+
+
+def expected(condition: str, *states: str) -> Expected:
+    runs = tuple(RunScore(run=f"{condition}-s{n}", state=state, finding="f", window="", why="") for n, state in enumerate(states))  # type: ignore[arg-type]
+    return Expected(
+        expectation="early", condition=condition, metric="reward", place="50%", direction="above", bound=0.2, finding="f", runs=runs
+    )
+
+
+@pytest.mark.parametrize(
+    ("scored", "if_missed", "if_met"),
+    [
+        ([], "undecided", "undecided"),
+        ([expected("a", "met", "met"), expected("b", "met")], "not triggered", "triggered"),
+        ([expected("a", "met", "missed"), expected("b", "met")], "triggered", "not triggered"),
+        ([expected("a", "not_reached"), expected("b", "met")], "undecided", "undecided"),
+        ([expected("a", "not_reached"), expected("b", "missed")], "triggered", "not triggered"),
+    ],
+)
+def test_states_of_plans_for_an_expectation(scored: list[Expected], if_missed: str, if_met: str) -> None:
+    assert expectation_state(scored, ("missed",))[0] == if_missed
+    assert expectation_state(scored, ("met",))[0] == if_met
+
+
+@pytest.mark.parametrize(
+    ("states", "expected_state", "why"),
+    [
+        ((), "undecided", "not evaluated yet"),
+        (("quiet", "quiet"), "not triggered", "it was never raised"),
+        (("quiet", "stopped"), "triggered", "raised in a-s1"),
+        (("would_have_stopped", "unknown"), "triggered", "raised in a-s0"),
+        (("quiet", "unknown"), "undecided", "never measured in some runs"),
+        (("held_back", "quiet"), "not triggered", "a green light held it back in a-s0"),
+    ],
+)
+def test_states_of_plans_for_a_red_flag(states: tuple[str, ...], expected_state: str, why: str) -> None:
+    ruled = [
+        Ruled(run=f"a-s{n}", condition="a", rule="red_flag-1", says="", state=state)  # type: ignore[arg-type]
+        for n, state in enumerate(states)
+    ]
+    found = flag_state(ruled)
+    assert found[0] == expected_state and why in found[1]
+
+
+def test_plans_for_expectations_and_red_flags_are_told(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    ruled = Ruled(run="shaped-s1", condition="shaped", rule="red_flag-1", says="", state="stopped")
+    more = {"expectations": (expected("shaped", "missed"),), "rules": (ruled,)}
+    write(folder.findings, read(Findings, folder.findings).model_copy(update=more))
+    plans = (
+        ContingencyWords(id="a", waits="expectation", of="early", states=("missed",), do="x", changes=(), tried=()),
+        ContingencyWords(id="b", waits="red_flag", of="red_flag-1", states=("raised",), do="x", changes=(), tried=()),
+    )
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"contingency": plans}))
+    page(folder.root)
+    text = (folder.page / "index.md").read_text(encoding="utf-8")
+    first, second = (plain(row) for row in text.split('<tr id="plan-')[1:])
+    assert "expectation early is missed x triggered missed in shaped" in first
+    assert "red flag 1 is raised x triggered raised in shaped-s1" in second
 
 
 def test_a_page_without_them_has_no_such_section_and_one_without_findings_makes_nothing_up(project: Path) -> None:
