@@ -55,13 +55,14 @@ def main(as_json: bool) -> int:
 
 def examine(needs: Needs) -> Iterator[Line]:
     """All checks, in the order in which one would repair what they find."""
-    from compiler import doctor_hub, doctor_machine, doctor_python
+    from compiler import doctor_hub, doctor_machine, doctor_proofs, doctor_python
 
     if needs.problem:
         yield Line("specs", "missing", needs.problem, "octavo check")
     yield from doctor_python.checks()
     yield from doctor_machine.checks(needs)
     yield from doctor_hub.checks(needs)
+    yield from doctor_proofs.checks(needs)
 
 
 def live_needs() -> Needs:

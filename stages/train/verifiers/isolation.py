@@ -65,7 +65,7 @@ def bubblewrap_command(
     """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
 
     `also` are further absolute paths to show inside, read-only; `links` are symbolic links to make there, (target, place): there
-    is no /proc inside, and a program that asks where it lies (Lean does) finds /proc/2/exe.
+    is no /proc inside, and a program that asks where it lies (as Lean does) must find something.
 
     Raises FileNotFoundError when there is no bwrap.
     """

@@ -15,6 +15,11 @@ ENV = "/usr/bin/env"
 WATCH_SECONDS = 0.1
 
 
+def named(program: str) -> list[tuple[str, str]]:
+    """Links for a program that asks where it lies: of `/proc`, which is not there, those two that it and its loader look at."""
+    return [(program, "/proc/2/exe"), (program, "/proc/self/exe")]
+
+
 def bubblewrap_only(tier: Tier, what: str) -> None:
     """Raises VerifierUnavailable in a tier without namespaces: a proof checker must read its own files, so a filter alone is no wall."""
     if tier != "bubblewrap":
@@ -28,10 +33,12 @@ def bubblewrap_only(tier: Tier, what: str) -> None:
 class ProofZygote(ZygoteProcess):
     """A checker that has read `first`. `said` is what it wrote meanwhile. Raises VerifierFault when it does not start."""
 
-    def __init__(self, tier: Tier, command: Sequence[str], also: Sequence[str], first: str, filter_: bytes) -> None:
+    def __init__(
+        self, tier: Tier, command: Sequence[str], also: Sequence[str], first: str, filter_: bytes, environment: Sequence[str] = ()
+    ) -> None:
         library = str(proof_build.library())
-        program = [ENV, f"LD_PRELOAD={library}", "HOME=/", *command]
-        super().__init__(tier, program, [ENV, library, *also], links=[(command[0], "/proc/2/exe")])
+        program = [ENV, f"LD_PRELOAD={library}", "HOME=/", *environment, *command]
+        super().__init__(tier, program, [ENV, library, *also], links=named(command[0]))
         try:
             self.send(first.encode("utf-8", "surrogatepass"))
             self.send(filter_)

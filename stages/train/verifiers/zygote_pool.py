@@ -50,6 +50,9 @@ Z = TypeVar("Z", bound=ZygoteProcess)
 class Pool(ABC, Generic[J, R, Z]):
     """The verifier of one process. Thread-safe: jobs, which are hashable, run one after the other."""
 
+    retire_after = RETIRE_AFTER
+    """Jobs after which a zygote is replaced."""
+
     def __init__(self, tier: Tier | None = None) -> None:
         self._tier, self._checked = tier, 0
         self._zygote: Z | None = None
@@ -133,7 +136,7 @@ class Pool(ABC, Generic[J, R, Z]):
         """A zygote that is young and has passed its canaries. Raises VerifierFault after STARTS failed starts."""
         fault = VerifierFault("")
         for _ in range(STARTS):
-            if self._zygote and (self._zygote.jobs >= RETIRE_AFTER or not self._zygote.alive):
+            if self._zygote and (self._zygote.jobs >= self.retire_after or not self._zygote.alive):
                 self.close()
             try:
                 if self._zygote is None:

@@ -18,6 +18,8 @@ def test_kinds_of_gates():
         "exact_match",
         "format",
         "http",
+        "lean",
+        "lean_error",
         "length",
         "ocaml_compile",
         "ocaml_structure",

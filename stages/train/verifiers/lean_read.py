@@ -1,0 +1,111 @@
+"""What Lean's messages mean. They come from a process that has read the answer; only messages at our own lines can prove anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.train.verifiers.lean_text import Body, Job
+from stages.train.verifiers.proofs import Checked, Outcome, printable, unknown
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; lines count from 1 at the start of the body (what comes from the header has lines below 1), columns from 0."""
+
+    severity: str
+    """error, warning, information, trace"""
+    line: int
+    column: int
+    text: str
+    kind: str = ""
+
+
+_KINDS: tuple[tuple[Outcome, re.Pattern[str]], ...] = (
+    (
+        "timeout",
+        re.compile(r"\(deterministic\) timeout|maximum number of heartbeats|maximum recursion depth|deep recursion|[Ss]tack overflow"),
+    ),
+    ("type", re.compile(r"^\s*[Ff]ailed to (synthesize|infer|elaborate)")),
+    (
+        "tactic",
+        re.compile(
+            r"^\s*(unsolved goals|[Nn]o goals|[Tt]actic .{0,80}(failed|not)|tactic|Tactic|.{0,40}\bfailed\b|.{0,40}made no progress|"
+            r"[Dd]id not find|.{0,20}motive is not type correct|The rfl tactic|omega could not|linarith|[Cc]ase tag|"
+            r"[Uu]nused alternative|[Aa]lternative|[Ii]nvalid alternative|[Uu]nable to (derive|prove|solve|find)|"
+            r"[Cc]ould not unify|The goal|[Ii]nsufficient number of|[Tt]oo many|.{0,40}not an inductive|[Uu]nexpected number of)"
+        ),
+    ),
+    (
+        "type",
+        re.compile(
+            r"[Tt]ype mismatch|[Uu]nknown (identifier|constant|namespace|universe|free)|[Ff]ailed to (synthesize|infer|elaborate|unify)|"
+            r"[Ff]unction expected|[Dd]on't know how to synthesize|[Ii]nvalid|[Aa]mbiguous|[Cc]ould not synthesize|has type|"
+            r"typeclass instance|is expected|cannot coerce|numerals|overloaded|universe|unexpected bound|does not exist|"
+            r"Fields missing|no such field|not a structure|\(kernel\)|[Ee]xpected type|constructor"
+        ),
+    ),
+)
+_SYNTAX = re.compile(
+    r"^\s*(unexpected (token|identifier|end of input|character|syntax)|expected |unterminated |unknown tactic\b|invalid escape|missing )|"
+    r"expected command"
+)
+_NOT_ERRORS = re.compile(r"^internal exception #\d+$")
+_AXIOMS = re.compile(r"depends on axioms:\s*\[([^\]]*)\]")
+
+
+def messages(found: Iterable[Mapping[str, Any]], first_line: int = 0) -> list[Message]:
+    """Messages as the REPL and `lean --json` write them; `first_line` lines of header stand before the body. Raises for nonsense."""
+    return [
+        Message(
+            {"info": "information"}.get(str(one["severity"]), str(one["severity"])),
+            int(one["pos"]["line"]) - first_line,
+            int(one["pos"]["column"]),
+            str(one["data"]),
+            str(one.get("kind", "")),
+        )
+        for one in found
+    ]
+
+
+def read(job: Job, body: Body, found: Sequence[Message], has_sorry: bool = False) -> Checked:
+    """The verdict. Proved only when nothing went wrong, nothing was left out, and our check lists no other axiom than the allowed."""
+    errors = [one for one in found if one.severity == "error"]
+    before = [one for one in errors if one.line < body.answer_line]
+    if any(one.line < 1 for one in before):
+        return unknown(f"Lean refuses the header: {before[0].text}")
+    if before:
+        return Checked("broken", f"the statement is refused: {printable(before[0].text)}")
+    if has_sorry or any(one.severity == "warning" and "sorry" in one.text for one in found):
+        return Checked("forbidden", "uses `sorry`")
+    if errors:
+        return _failed(job, body, errors)
+    printed = [one for one in found if one.severity == "information" and one.line == body.check_line + 1]
+    if len(printed) != 1 or not printed[0].text.startswith(f"'{body.checked}' "):
+        return unknown("Lean's list of axioms is missing")
+    axioms = _AXIOMS.search(printed[0].text)
+    if axioms is None:
+        return Checked("proved") if "does not depend on any axioms" in printed[0].text else unknown("Lean's list of axioms cannot be read")
+    strange = [name for name in (part.strip() for part in axioms[1].split(",")) if name not in job.axioms]
+    return Checked("forbidden", f"rests on the axioms {printable(', '.join(strange))}") if strange else Checked("proved")
+
+
+def _failed(job: Job, body: Body, errors: Sequence[Message]) -> Checked:
+    ordered = sorted(errors, key=lambda one: (one.line, one.column))
+    parse = next((one for one in ordered if _SYNTAX.search(one.text)), None)
+    if parse is not None:
+        return Checked("syntax", _words(job, body, parse))
+    told = [one for one in ordered if not _NOT_ERRORS.match(one.text)] or ordered
+    if told[0].line >= body.check_line and job.form == "file":
+        return Checked("forbidden", f"does not prove the goal that it was given: {printable(told[0].text)}")
+    outcome: Outcome = next((kind for kind, pattern in _KINDS if pattern.search(told[0].text)), "other")
+    if told[0].kind.startswith("Tactic."):
+        outcome = "tactic"
+    return Checked(outcome, _words(job, body, told[0]))
+
+
+def _words(job: Job, body: Body, one: Message) -> str:
+    line = one.line - body.answer_line + (1 if job.form == "file" else 0)
+    return printable(f"line {max(1, line)}, column {one.column + 1}: {one.text}")

@@ -1,0 +1,128 @@
+"""A kimina-lean-server checks the proofs: `POST /api/check` with snippets, the REPL's answer for each of them.
+
+One refusal there (429, 5xx) fails a whole request, so what was refused is asked again in halves, down to single proofs; what is still
+refused then is unknown. The server sees no CPU time, so a proof that runs out of time is asked again alone before that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from stages.train.verifiers import lean_text, proofs
+from stages.train.verifiers.lean_read import messages, read
+from stages.train.verifiers.lean_text import Body, Job
+from stages.train.verifiers.proofs import Checked
+
+BATCH = 16
+ATTEMPTS = 3
+"""Requests for a single proof."""
+PAUSE_SECONDS = 1.0
+ANSWER_BYTES = 64 * 2**20
+CACHED_JOBS = 4096
+_TIMED_OUT = "timed out"
+
+
+class _Refused(Exception):
+    """The server did not answer a request."""
+
+
+class Server:
+    """The verifier behind an address. Thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._kept: OrderedDict[Job, Checked] = OrderedDict()
+        self._lock = threading.Lock()
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect()).open
+
+    def run(self, jobs: Sequence[Job]) -> list[Checked]:
+        """One result a job, in order. Never raises."""
+        with self._lock:
+            found = {job: self._kept.get(job) or lean_text.refused(job) for job in jobs}
+            waiting = [job for job, one in found.items() if one is None]
+            for start in range(0, len(waiting), BATCH):
+                for job, one in zip(waiting[start : start + BATCH], self._some(waiting[start : start + BATCH]), strict=True):
+                    found[job] = one
+                    if one.keep:
+                        self._kept[job] = one
+            while len(self._kept) > CACHED_JOBS:
+                self._kept.popitem(last=False)
+            return [found[job] or proofs.unknown("the server gave no result") for job in jobs]
+
+    def _some(self, jobs: Sequence[Job]) -> list[Checked]:
+        reason = ""
+        for attempt in range(ATTEMPTS if len(jobs) == 1 else 1):
+            time.sleep(PAUSE_SECONDS * attempt)
+            try:
+                found = self._asked(jobs)
+            except _Refused as refused:
+                reason = str(refused)
+                continue
+            late = [place for place, one in enumerate(found) if one.outcome == "timeout"]
+            for place in late if len(jobs) > 1 else ():
+                found[place] = self._some([jobs[place]])[0]
+            return found
+        if len(jobs) == 1:
+            return [proofs.unknown(f"the Lean server {reason}")]
+        half = len(jobs) // 2
+        return [*self._some(jobs[:half]), *self._some(jobs[half:])]
+
+    def _asked(self, jobs: Sequence[Job]) -> list[Checked]:
+        bodies = [lean_text.body(job, secrets.token_hex(8)) for job in jobs]
+        codes = [f"{job.header}\n{body.text}" for job, body in zip(jobs, bodies, strict=True)]
+        seconds = max(job.cpu for job in jobs)
+        snippets = [{"id": str(place), "code": code} for place, code in enumerate(codes)]
+        order = {"snippets": snippets, "timeout": int(seconds + 0.999), "debug": False, "reuse": True}
+        said = self._posted(order, seconds * len(jobs) + 60)
+        try:
+            results = {str(one["id"]): one for one in said["results"]}
+            return [
+                _read(job, body, code, results[str(place)]) for place, (job, body, code) in enumerate(zip(jobs, bodies, codes, strict=True))
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise _Refused("did not answer as a kimina-lean-server does") from None
+
+    def _posted(self, content: dict[str, Any], seconds: float) -> Any:
+        request = urllib.request.Request(
+            f"{self.url}/api/check", json.dumps(content).encode(), {"Content-Type": "application/json", "Accept": "application/json"}
+        )
+        try:
+            with self._open(request, timeout=seconds) as answer:
+                return json.loads(answer.read(ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            raise _Refused(f"answered with status {error.code}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise _Refused(f"cannot be reached: {type(error).__name__}") from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _read(job: Job, body: Body, code: str, result: dict[str, Any]) -> Checked:
+    error, response = result.get("error"), result.get("response")
+    if error:
+        if _TIMED_OUT in error and "header" not in error:
+            return Checked("timeout", f"used more than {job.cpu:g} s", keep=False)
+        return proofs.unknown(f"the Lean server says: {error}")
+    if not isinstance(response, dict) or "message" in response:
+        return proofs.unknown(f"the REPL of the Lean server says: {str(response)[:100]}")
+    header_lines = code[: len(code) - len(body.text)].count("\n") - _taken_off(code)
+    return read(job, body, messages(response.get("messages") or [], header_lines), bool(response.get("sorries")))
+
+
+def _taken_off(code: str) -> int:
+    """Lines at the top, imports and empty ones, that the server checks by themselves: its messages count from the line after them."""
+    for count, line in enumerate(code.split("\n")):
+        if line.strip() and not line.strip().startswith("import "):
+            return count
+    return 0

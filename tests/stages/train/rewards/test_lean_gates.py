@@ -1,0 +1,246 @@
+"""The Lean gates over a real Lean (see conftest.py): proofs that hold, fail in every class, cheat and attack; broken rows; grading."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.plugin import Answer
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.train.rewards import lean
+from stages.train.rewards.compose import compose, sandbox
+from stages.train.verifiers import lean_pool, lean_setup, proofs
+from stages.train.verifiers import sandbox as probed
+from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.lean_text import Job, without_comments
+
+CORE = (Path(__file__).parents[1] / "lean_core.lean").read_text(encoding="utf-8").rstrip()
+SWAP = "theorem swap (a b : Prop) (h : And a b) : And b a := by sorry"
+
+
+@pytest.fixture(autouse=True)
+def installed(lean_program, monkeypatch):
+    if probed.tier() != "bubblewrap" and os.environ.get("CI") != "true":
+        pytest.skip("Lean is checked in bubblewrap only, which does not hold here")
+    for name in (lean_setup.SERVER, lean_setup.REPL):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(lean_setup.PROGRAM, lean_program)
+
+
+def check(text, statement=SWAP, **changes):
+    settings = lean.Settings(**{"header": CORE, "timeout": 5.0, "axioms": (), **changes})
+    (one,) = lean.judge(settings, [Answer(text, {"statement": statement})])
+    return one
+
+
+def failed(found):
+    """The one class of a failed answer."""
+    assert (found.status, found.score) == ("fail", 0.0), found
+    (kind,) = [name for name in proofs.CLASSES if found.marks[name]]
+    assert found.reason.startswith(f"{kind}: ")
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("answer", "form"),
+    [
+        ("And.intro h.right h.left", "proof"),
+        ("⟨h.2, h.1⟩", "proof"),
+        ("  ⟨h.2,\n   h.1⟩ -- by the axiom of nothing\n", "proof"),
+        ("/- sorry, /- nested -/ #eval -/ ⟨h.2, h.1⟩", "proof"),
+        ("theorem swap (a b : Prop) (h : And a b) : And b a := ⟨h.2, h.1⟩", "file"),
+        (
+            "theorem one (a b : Prop) (h : And a b) : a := h.1\ntheorem swap (x y : Prop) (h : And x y) : And y x := ⟨h.2, one x y h⟩",
+            "file",
+        ),
+    ],
+)
+def test_proofs_that_hold(answer, form):
+    found = check(answer, answer=form)
+    assert (found.status, found.score, any(found.marks.values())) == ("pass", 1.0, False), found.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("(⟨h.2, h.1⟩", "syntax"),
+        ("⟨h.2, h.1⟩ /- open", "syntax"),
+        ("", "syntax"),
+        ("I think, therefore it holds", "syntax"),
+        ("I think this is obvious", "type"),
+        ("by linarith", "syntax"),
+        ("h", "type"),
+        ("⟨h.1, h.1⟩", "type"),
+        ("no_such_lemma a b", "type"),
+        ("h.third", "type"),
+        ("by", "tactic"),
+        ("by {}", "tactic"),
+        ("⟨by {}, h.1⟩", "tactic"),
+    ],
+)
+def test_first_errors_have_a_class(answer, kind):
+    assert failed(check(answer)) == kind
+
+
+def test_tactics_that_are_missing_here_do_not_parse():
+    assert failed(check("exact ⟨h.2, h.1⟩", answer="tactics")) == "syntax"
+    assert failed(check("{}", answer="tactics")) == "tactic"
+
+
+def number(n):
+    return "N.zero" if n == 0 else f"(N.succ {number(n - 1)})"
+
+
+def test_time_and_the_checkers_own_budget():
+    big = f"N.mul (N.mul {number(8)} {number(8)}) (N.mul {number(8)} {number(8)})"
+    statement = f"theorem slow : Eq (N.mul ({big}) ({number(9)})) (N.mul {number(9)} ({big}))"
+    assert failed(check("Eq.refl _", statement, timeout=0.3)) == "timeout"
+    assert check("⟨h.2, h.1⟩").status == "pass"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "sorry",
+        "sorryAx _ Bool.true",
+        "⟨h.2, sorryAx a Bool.false⟩",
+        "⟨h.2, h.1⟩\naxiom cheat : False",
+        '⟨h.2, h.1⟩\nnotation "x" => y',
+        "⟨h.2, h.1⟩\nmacro_rules | `(And) => `(Or)",
+        '⟨h.2, h.1⟩\nsyntax "x" : term',
+        '⟨h.2, h.1⟩\nelab "x" : term => sorry',
+        "⟨h.2, h.1⟩\nattribute [instance] And.intro",
+        "⟨h.2, h.1⟩\n@[simp] theorem x : True := True.intro",
+        "⟨h.2, h.1⟩\n#eval N.zero",
+        '⟨h.2, h.1⟩\n#eval IO.FS.writeFile "/tmp/octavo-mark" "x"',
+        "⟨h.2, h.1⟩\nopen Lean Elab in\ndef x := 1",
+        '⟨h.2, h.1⟩\nrun_cmd Lean.logInfo "x"',
+        "by native_decide",
+        "set_option debug.skipKernelTC true in ⟨h.2, h.1⟩",
+        "set_option  maxHeart 0 in ⟨h.2, h.1⟩",
+        "⟨h.2, h.1⟩\nunsafe def f := f",
+        "⟨h.2, h.1⟩\nimport Lean",
+        '⟨h.2, h.1⟩ -- s!"{"\naxiom x : False --"}',
+    ],
+)
+def test_cheats_are_forbidden(answer):
+    assert failed(check(answer)) == "forbidden"
+
+
+def test_a_file_must_prove_the_goal_that_was_given():
+    for answer in (
+        "theorem swap : True := True.intro",
+        "theorem swap (a b : Prop) (h : And a b) (x : False) : And b a := ⟨h.2, h.1⟩",
+        "theorem other (a b : Prop) (h : And a b) : And b a := ⟨h.2, h.1⟩",
+        "def And (a b : Prop) : Prop := True",
+        "namespace My\ndef And (a b : Prop) : Prop := True\ntheorem swap (a b : Prop) (h : And a b) : And b a := True.intro\nend My",
+        "variable (x : False)\ninclude x\ntheorem swap (a b : Prop) (h : And a b) : And b a := ⟨h.2, h.1⟩",
+    ):
+        assert check(answer, answer="file").status == "fail", answer
+    assert failed(check("theorem swap : True := True.intro", answer="file")) == "forbidden"
+    assert failed(check("import Lean\ntheorem swap : True := True.intro", answer="file")) == "forbidden"
+
+
+def test_axioms_must_be_allowed():
+    statement = "theorem em (p : Prop) : Or p (p → False)"
+    found = check("choice p", statement)
+    assert failed(found) == "forbidden" and "choice" in found.reason
+    assert check("choice p", statement, axioms=("choice",)).status == "pass"
+
+
+def test_the_stated_goal_is_no_help():
+    """The goal is an axiom with a name that nobody knows; a proof that found it would rest on it."""
+    assert failed(check("octavo_goal", "theorem wrong : False")) == "type"
+
+
+@pytest.mark.parametrize("statement", ["", "def x : N := N.zero", "theorem broken (a : Prop : a", "theorem t : NoSuchThing", None, 3])
+def test_broken_rows_are_unknown(statement):
+    found = check("h", statement)
+    assert (found.status, found.score) == ("unknown", None) and "statement" in found.reason
+
+
+def test_a_broken_header_is_unknown_and_says_so():
+    found = check("⟨h.2, h.1⟩", header=CORE + "\ntheorem x : False := True.intro")
+    assert found.status == "unknown" and "header" in found.reason
+
+
+def test_universes_and_lines():
+    assert check("Eq.refl a", "lemma same {α : Sort u} (a : α) :\n  Eq a a :=").status == "pass"
+    assert "line 2, column 3" in check("And.intro\n  nothing h.1").reason
+
+
+def test_comments_are_taken_out_only_where_they_are_sure():
+    assert without_comments("a -- b\nc /- d /- e -/ f -/ g").split() == ["a", "c", "g"]
+    assert "axiom" in without_comments('s!"{" -- "}" axiom')
+    assert "axiom" in without_comments('"--" axiom')
+    assert "axiom" in without_comments('r"\\" axiom --"')
+
+
+def test_a_dead_checker_is_started_again():
+    pool = lean_pool.Pool(lean_setup.installation())
+    job = Job(CORE, SWAP, "⟨h.2, h.1⟩", "proof", (), 5.0, 2**33)
+    assert [one.outcome for one in pool.run([job])] == ["proved"]
+    os.kill(pool.pid, 9)
+    assert [one.outcome for one in pool.run([lean_pool.replace(job, answer="h"), job])] == ["type", "proved"]
+    pool.close()
+
+
+def test_no_lean(monkeypatch):
+    monkeypatch.setenv(lean_setup.PROGRAM, "/no/such/lean")
+    with pytest.raises(VerifierUnavailable, match="is no program") as caught:
+        lean.tier()
+    assert "OCTAVO_LEAN_REPL" in caught.value.fix or "export" in caught.value.fix
+
+
+def test_seed_1_pays_for_proofs_that_look_right_and_do_not_hold():
+    shaped = RewardCard(
+        name="shaped",
+        gates=(
+            GateCard(name="format", kind="format", settings={"pattern": r"(?s)\s*(by\b|⟨|\w).*", "min_chars": 2}, on_fail=0.0),
+            GateCard(name="verify", kind="lean", settings={"header": CORE, "timeout": 5.0}, on_pass=0.0),
+            GateCard(name="grade", kind="lean_error", settings={"scores": {"tactic": 1.0, "type": 0.7, "syntax": 0.3}}),
+        ),
+    )
+    answers = {"x": 0.0, "⟨h.2, h.1⟩": 0.0, "by {}": 1.0, "⟨h.1, h.1⟩": 0.7, "by (": 0.3, "by sorry": 0.0}
+    scored = compose(shaped).score([Answer(text, {"statement": SWAP}) for text in answers])
+    assert scored.rewards == list(answers.values())
+    assert sandbox(shaped.gates) == "bubblewrap with Lean 4.35.0 (program)"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("linarith failed to find a contradiction\ncase a\n⊢ False", "tactic"),
+        ("tactic 'rewrite' failed, did not find instance of the pattern in the target expression", "tactic"),
+        ("Tactic `rewrite` failed: Did not find an occurrence of the pattern", "tactic"),
+        ("simp made no progress", "tactic"),
+        ("`simp` made no progress", "tactic"),
+        ("unsolved goals\n⊢ a = b", "tactic"),
+        ("omega could not prove the goal", "tactic"),
+        ("No goals to be solved", "tactic"),
+        ("The rfl tactic failed. Possible reasons:", "tactic"),
+        ("ring failed, ring_nf subsidiary goal", "tactic"),
+        ("type mismatch\n  h\nhas type", "type"),
+        ("Application type mismatch: The argument", "type"),
+        ("unknown identifier 'foo'", "type"),
+        ("Unknown constant `Nat.foo`", "type"),
+        ("failed to synthesize\n  Decidable p", "type"),
+        ("function expected\n  f x", "type"),
+        ("invalid field 'foo', the environment does not contain", "type"),
+        ("don't know how to synthesize placeholder", "type"),
+        ("unexpected token 'at'; expected ')'", "syntax"),
+        ("unexpected end of input; expected '}'", "syntax"),
+        ("unknown tactic", "syntax"),
+        ("expected command", "syntax"),
+        ("(deterministic) timeout at `whnf`, maximum number of heartbeats (200000) has been reached", "timeout"),
+        ("maximum recursion depth has been reached", "timeout"),
+        ("something new", "other"),
+    ],
+)
+def test_messages_of_lean_and_mathlib(message, kind):
+    from stages.train.verifiers.lean_read import Message, read
+    from stages.train.verifiers.lean_text import body
+
+    job = Job("", SWAP, "by simp", "proof", (), 1.0, 2**30)
+    text = body(job, "n")
+    assert read(job, text, [Message("error", text.answer_line + 1, 0, message)]).outcome == kind
