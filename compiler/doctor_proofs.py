@@ -20,6 +20,8 @@ def checks(needs: Needs) -> Iterator[Line]:
     for kind, found in (("coq", _coq), ("lean", _lean)):
         try:
             yield Line(kind, "ok", found())
+        except ImportError:
+            return
         except VerifierUnavailable as error:
             wanted = kind in needs.sandbox
             asked = "" if wanted else "; no live experiment needs it"
