@@ -12,6 +12,12 @@ from stages.contracts.plugin import DETECTORS, kinds, load
 
 PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     "grpo-default": {"nonfinite": {}, "zero_signal": {}, "collapse": {}, "spikes": {}, "truncation": {}, "atoms": {}},
+    "ppo-default": {
+        "nonfinite": {},
+        "spikes": {"metrics": ("grad_norm", "kl", "entropy", "loss.policy", "loss.value")},
+        "truncation": {},
+        "atoms": {},
+    },
 }
 
 

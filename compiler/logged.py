@@ -12,7 +12,12 @@ from stages.contracts.train_settings import TrainSettings
 
 def logs_kl(train: TrainSettings) -> bool:
     """Whether the trainer measures the KL to the reference model: TRL does not load one when nothing uses it."""
-    return isinstance(train, GroupedSettings) and train.beta > 0
+    return not isinstance(train, GroupedSettings) or train.beta > 0
+
+
+def logged_by(algorithm: str) -> list[str]:
+    """History metrics that runs of an algorithm log."""
+    return [name for name, metric in METRICS.items() if not metric.algorithms or algorithm in metric.algorithms]
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:
@@ -21,7 +26,8 @@ def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     gates = [{use.card.name for use in setup.reward.gates} for setup in setups]
     shared = sorted(set.intersection(*gates)) if gates else []
     without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}
-    return [name for name in METRICS if name not in without] + [f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS]
+    own = logged_by(setups[0].train.algorithm) if setups else list(METRICS)  # a condition cannot change the algorithm
+    return [name for name in own if name not in without] + [f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS]
 
 
 def logged_by_any(setups: Iterable[Setup]) -> list[str]:

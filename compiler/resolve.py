@@ -47,6 +47,22 @@ from stages.contracts.rule_card import ConditionStop
 from stages.contracts.sampled import SampledSettings
 
 CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
+PPO_CURVES = (
+    "reward",
+    "objective.rlhf_reward",
+    "objective.kl",
+    "kl",
+    "kl_coef",
+    "entropy",
+    "loss.policy",
+    "loss.value",
+    "value.explained_variance",
+    "policy.approxkl",
+    "policy.clipfrac",
+    "truncated",
+    "completion_tokens",
+    "grad_norm",
+)
 
 
 @dataclass(frozen=True)
@@ -341,8 +357,11 @@ class _Resolver:
 
     def _curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
+        pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
+        if self.expansion.setups[0].train.algorithm == "ppo":
+            return (*PPO_CURVES, *pass_shares)
         kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
-        return (*CURVES, *kl, *(f"gate.{gate}.pass_share" for gate in gates))
+        return (*CURVES, *kl, *pass_shares)
 
     def _code(self, stage: str, package: str, kinds: Any) -> str:
         return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])

@@ -13,6 +13,7 @@ from compiler import (
     rules_family,
     rules_health,
     rules_names,
+    rules_ppo,
     rules_rewards,
     rules_stops,
     rules_training,
@@ -26,6 +27,7 @@ from stages.contracts.diagnostic import Diagnostic
 RULES = (
     *rules_names.RULES,
     *rules_training.RULES,
+    *rules_ppo.RULES,
     *rules_rewards.RULES,
     *rules_weights.RULES,
     *rules_data.RULES,

@@ -68,6 +68,8 @@ def _metric(claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> 
         why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
     elif claim.metric == "kl":
         why = "kl is logged only when `beta` is above 0"
+    elif (meaning := metric(claim.metric)) and meaning.algorithms and sides[0].train.algorithm not in meaning.algorithms:
+        why = f"{listed(meaning.algorithms)} log it, and this spec trains with {sides[0].train.algorithm}"
     elif len(sides) > 1 and claim.metric in {name for side in sides for name in logged_by_all([side])}:
         why = "only one of the two conditions logs it, so there is nothing to compare"
     else:

@@ -64,7 +64,9 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
         yield Diagnostic(
             "E322",
             f"no run logs the metric `{name}`" + (f", did you mean `{meant}`?" if meant else ""),
-            why="a health gate on a metric that does not exist can never be decided",
+            why=f"{listed(meaning.algorithms)} log it, and this spec trains with another algorithm"
+            if meaning is not None and meaning.algorithms
+            else "a health gate on a metric that does not exist can never be decided",
             fix=f"write `{meant}`" if meant else f"known metrics: {listed(logged)}",
             place=node.key or node.place,
         )

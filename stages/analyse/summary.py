@@ -31,7 +31,8 @@ def completions_summary(frame: pd.DataFrame) -> CompletionsSummary:
     """Counts per step of completions with the columns step, group, reward, truncated and text."""
     known = frame["reward"].notna()
     rewards = frame.loc[known, "reward"].round(9)  # equal rewards written by different arithmetic are one value
-    groups = frame.groupby(["step", "group"], sort=True)["reward"].agg(["min", "max"])
+    groups = frame.groupby(["step", "group"], sort=True)["reward"].agg(["min", "max", "size"])
+    groups = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
     silent = ~((groups["max"] - groups["min"]) > 0)  # also true for groups with fewer than two known rewards
     per_step = silent.groupby(level="step").agg(["sum", "size"])
     cut = frame.groupby("step", sort=True)["truncated"].agg(["sum", "size"])

@@ -7,15 +7,16 @@ from typing import Annotated
 from pydantic import Discriminator
 
 from stages.contracts.grpo import GrpoSettings
+from stages.contracts.ppo import PpoSettings
 from stages.contracts.rloo import RlooSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.train_settings import TrainSettings
 
 DEFAULT = "grpo"
-ALGORITHMS: dict[str, type[TrainSettings]] = {"grpo": GrpoSettings, "rloo": RlooSettings}
+ALGORITHMS: dict[str, type[TrainSettings]] = {"grpo": GrpoSettings, "rloo": RlooSettings, "ppo": PpoSettings}
 """Algorithm -> its settings, in the order of the reference. The stage of an algorithm is the module of its name."""
 
-Settings = GrpoSettings | RlooSettings
+Settings = GrpoSettings | RlooSettings | PpoSettings
 AnyTrainCard = TrainCard[Annotated[Settings, Discriminator("algorithm")]]
 
 

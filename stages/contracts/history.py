@@ -41,17 +41,22 @@ class Metric(Frozen):
     says: str
     share: bool = False
     """True when values lie in 0..1 by definition."""
+    algorithms: tuple[str, ...] = ()
+    """The training algorithms that log it; none: all do."""
 
 
-def _metric(name: str, unit: str, says: str, share: bool = False) -> tuple[str, Metric]:
-    return name, Metric(name=name, unit=unit, says=says, share=share)
+def _metric(name: str, unit: str, says: str, share: bool = False, of: tuple[str, ...] = ()) -> tuple[str, Metric]:
+    return name, Metric(name=name, unit=unit, says=says, share=share, algorithms=of)
+
+
+_GROUPED, _PPO = ("grpo", "rloo"), ("ppo",)
 
 
 METRICS: dict[str, Metric] = dict(
     [
         _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out"),
-        _metric("group_range", "reward", "Mean over groups of (highest - lowest reward): what GRPO can compare"),
-        _metric("zero_signal_share", "share", "Share of groups whose known rewards are all equal", share=True),
+        _metric("group_range", "reward", "Mean over groups of (highest - lowest reward): what GRPO can compare", of=_GROUPED),
+        _metric("zero_signal_share", "share", "Share of groups whose known rewards are all equal", share=True, of=_GROUPED),
         _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True),
         _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True),
         _metric("completion_tokens", "tokens", "Mean length of completions"),
@@ -59,11 +64,38 @@ METRICS: dict[str, Metric] = dict(
         _metric("grad_norm", "norm", "Gradient norm before clipping"),
         _metric("learning_rate", "1", "Learning rate of the step"),
         _metric("entropy", "nats per token", "Mean token entropy of the policy"),
-        _metric("kl", "nats per token", "KL to the reference model, k3 estimator; absent when beta is 0"),
-        _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)"),
-        _metric("skipped", "count", "1 when the optimizer step was skipped for a non-finite gradient, else 0"),
+        _metric("kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0"),
+        _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)", of=_GROUPED),
+        _metric("skipped", "count", "1 when an optimizer step was skipped for a non-finite gradient, else 0"),
         _metric("reward_seconds", "s", "Wall time of scoring the step's completions"),
         _metric("step_seconds", "s", "Wall time of the step"),
+        _metric(
+            "objective.kl", "nats per completion", "KL to the reference model in the penalty, its estimator (k1 may be negative)", of=_PPO
+        ),
+        _metric("objective.kl_token", "nats per token", "The same, mean over tokens", of=_PPO),
+        _metric("objective.entropy", "nats per completion", "Minus the log-probability of the sampled completions", of=_PPO),
+        _metric("objective.scores", "reward", "Mean score of completions before the KL penalty; unknown ones left out", of=_PPO),
+        _metric("objective.non_score_reward", "reward", "Mean KL penalty of a completion: minus kl_coef times its KL", of=_PPO),
+        _metric("objective.rlhf_reward", "reward", "What is maximised: mean of score and KL penalty; unknown ones left out", of=_PPO),
+        _metric("kl_coef", "reward per nat", "Coefficient of the KL penalty in the step", of=_PPO),
+        _metric("loss.policy", "loss", "Clipped policy loss, mean over the update's optimizer steps", of=_PPO),
+        _metric("loss.value", "reward squared", "Clipped value loss before vf_coef, mean over the update's optimizer steps", of=_PPO),
+        _metric("policy.approxkl", "nats per token", "Half the mean square log-ratio of new and old policy", of=_PPO),
+        _metric("policy.clipfrac", "share", "Share of tokens whose clipped policy term decided", share=True, of=_PPO),
+        _metric("policy.ratio", "1", "Mean probability ratio of new and old policy", of=_PPO),
+        _metric("policy.first_ratio", "1", "The same in the first optimizer step: 1, or sampling and training disagree", of=_PPO),
+        _metric(
+            "value.explained_variance",
+            "1",
+            "1 - Var(returns - values) / Var(returns), before the update; below 0: worse than a constant",
+            of=_PPO,
+        ),
+        _metric("value.clipfrac", "share", "Share of tokens whose clipped value error decided", share=True, of=_PPO),
+        _metric("value.error", "reward squared", "Mean square of returns - values, before the update", of=_PPO),
+        _metric("value.mean", "reward", "Mean value", of=_PPO),
+        _metric("returns", "reward", "Mean return of a token", of=_PPO),
+        _metric("advantages", "reward", "Mean advantage of a token, before whitening", of=_PPO),
+        _metric("optimizer_steps", "count", "Optimizer steps of the update; fewer than planned when target_kl ended it", of=_PPO),
     ]
 )
 

@@ -26,7 +26,7 @@ from stages.publish.text import shown
 
 SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
-GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "hub-and-gpu.md", "failures.md")
+GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
 
 
 def site(runs: Path) -> None:

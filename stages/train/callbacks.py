@@ -37,6 +37,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             if name not in DROPPED and not name.startswith("rewards/"):
                 cells[RENAMED.get(name, name)] = cell(value)
         cells["skipped"] = float(self.guard.skipped)
+        self.guard.skipped = False
         tokens = logs.get("num_tokens")
         self.journal.step(
             attempt=self.attempt,
@@ -49,3 +50,12 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         if self.stopping.see(step, cells):
             control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
             control.should_training_stop = True
+
+
+class Tracker(TrainerCallback):  # type: ignore[misc]
+    """Sends logged steps to the W&B run that is open, named as transformers names them. TRL's trainers have their own."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
+        import wandb
+
+        wandb.log({f"train/{name}": value for name, value in (logs or {}).items()} | {"train/global_step": state.global_step})

@@ -19,13 +19,13 @@ class NonfiniteGuard(TrainerCallback):  # type: ignore[misc]
         self.guards = guards
         self.in_a_row = 0
         self.skipped = False
-        """Whether the latest step was skipped."""
+        """Whether an optimizer step was skipped since the last log; the recorder takes it back."""
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **rest: Any) -> None:
-        self.skipped = not _finite(parameter.grad for parameter in model.parameters())
-        if not self.skipped:
+        if _finite(parameter.grad for parameter in model.parameters()):
             self.in_a_row = 0
             return
+        self.skipped = True
         self.in_a_row += 1
         if self.guards.skip_nonfinite_gradients:
             model.zero_grad(set_to_none=True)  # the optimizer leaves parameters without a gradient alone

@@ -110,7 +110,7 @@ def sample(
     """`per_prompt` completions of each prompt, in the order of prompts. The seed is set once, before the first batch."""
     import torch
 
-    ends = _end_tokens(model, tokenizer)
+    ends = end_tokens(model, tokenizer)
     torch.manual_seed(seed)
     model.eval()
     found: list[Sampled] = []
@@ -134,7 +134,8 @@ def sample(
     return [found[i : i + per_prompt] for i in range(0, len(found), per_prompt)]
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+def end_tokens(model: Any, tokenizer: Any) -> set[int]:
+    """Tokens that end a completion."""
     declared = model.generation_config.eos_token_id
     ends = set(declared) if isinstance(declared, list) else {declared}
     return (ends | {tokenizer.eos_token_id}) - {None}

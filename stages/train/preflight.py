@@ -101,7 +101,8 @@ def _judge(
     begun = time.perf_counter()
     scored = compose(condition.reward).score(answers)
     seconds = time.perf_counter() - begun
-    silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations)
+    grouped = condition.num_generations > 1
+    silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations) if grouped else (0, [])
     known = [reward for reward in scored.rewards if reward is not None]
     counts = {
         "completions": len(answers),
@@ -115,6 +116,8 @@ def _judge(
     warnings: list[str] = []
     if not condition.null_control:
         refusals += reasons.bounds(card, condition, counts)
+        if not grouped:
+            refusals += reasons.constant(known)
         if not condition.reward.invert:
             refusals += reasons.refused_optima(condition.reward, tried)
             warnings += reasons.doubtful_optima(condition.reward, tried)

@@ -25,13 +25,19 @@ class Progress:
         pace = (time.monotonic() - self.begun) / max(1, step - self.begin_at)
         text = (
             f"{self.name} (attempt {self.attempt})  step {step}/{self.steps}  reward {_number(cells.get('reward'))}"
-            f" ±{_number(cells.get('group_range'))}  zero-signal {_percent(cells.get('zero_signal_share'))}"
+            f"{_signal(cells)}"
             f"  truncated {_percent(cells.get('truncated'))}{_funnel(cells)}  {pace:.2f} s/step  {pace * (self.steps - step):.0f} s left"
         )
         if self.live:
             print(f"\r\x1b[K{text}", end="\n" if last else "", flush=True)
         else:
             print(text, flush=True)
+
+
+def _signal(cells: Mapping[str, Cell]) -> str:
+    if "zero_signal_share" in cells:
+        return f" ±{_number(cells.get('group_range'))}  zero-signal {_percent(cells.get('zero_signal_share'))}"
+    return f"  KL {_number(cells.get('objective.kl'))}" if "objective.kl" in cells else ""
 
 
 def _funnel(cells: Mapping[str, Cell]) -> str:

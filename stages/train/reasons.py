@@ -31,9 +31,9 @@ def examples(reward: RewardCard) -> list[str]:
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
     """Shares above what the spec declares."""
     reasons = []
-    silent, cut = counts["zero_signal_groups"] / counts["groups"], counts["truncated"] / counts["completions"]
+    silent, cut = counts["zero_signal_groups"] / max(1, counts["groups"]), counts["truncated"] / counts["completions"]
     unknown = counts["unknown"] / counts["completions"]
-    if silent >= card.zero_signal_below:
+    if counts["groups"] and silent >= card.zero_signal_below:
         reasons.append(
             f"{counts['zero_signal_groups']} of {counts['groups']} groups carry no signal ({silent:.0%}, declared below "
             f"{card.zero_signal_below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
@@ -49,6 +49,13 @@ def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[s
             "the verifier or the data is broken."
         )
     return reasons
+
+
+def constant(known: Sequence[float]) -> list[str]:
+    """One completion a prompt, and all of them earn the same: without groups this is what no signal looks like."""
+    if len(known) < 2 or len(set(known)) > 1:
+        return []
+    return [f"All {len(known)} known rewards are {known[0]:g}: there is nothing to learn from."]
 
 
 def atoms(found: Sequence[Atom], known: Sequence[float]) -> list[str]:

@@ -59,15 +59,15 @@ def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int]
     """Metrics of a batch (stages/contracts/history.py). Shares of nothing are null, never 0."""
     rewards = scored.rewards
     known = [reward for reward in rewards if reward is not None]
-    silent, ranges = zero_signal_groups(rewards, size)
     cells: dict[str, Cell] = {
         "reward": _share(sum(known), len(known)),
-        "group_range": _share(sum(ranges), len(ranges)),
-        "zero_signal_share": _share(silent, len(ranges)),
         "unknown_share": _share(len(rewards) - len(known), len(rewards)),
         "truncated": _share(sum(answer.truncated for answer in answers), len(answers)),
         "completion_tokens": _share(sum(tokens), len(tokens)),
     }
+    if size > 1:  # a group of one has nothing to compare
+        silent, ranges = zero_signal_groups(rewards, size)
+        cells |= {"group_range": _share(sum(ranges), len(ranges)), "zero_signal_share": _share(silent, len(ranges))}
     for gate, judgements in scored.judgements.items():
         reached = [judgement for judgement in judgements if judgement is not None]
         decided = [judgement for judgement in reached if judgement.status != "unknown"]

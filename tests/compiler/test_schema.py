@@ -205,7 +205,21 @@ def test_the_page_names_every_key():
             continue
         section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
         assert [key for key in definition["properties"] if f"\n| `{key}` | " not in section] == []
-    for name in ("Spec", "Model", "Train", "TrainGrpo", "TrainRloo", "Reward", "Condition", "Evaluation", "Claim", "Health", "Guards"):
+    for name in (
+        "Spec",
+        "Model",
+        "Train",
+        "TrainGrpo",
+        "TrainRloo",
+        "TrainPpo",
+        "KlSettings",
+        "Reward",
+        "Condition",
+        "Evaluation",
+        "Claim",
+        "Health",
+        "Guards",
+    ):
         assert f"\n## {name}\n" in page
     assert "| `learning_rate` | number > 0 | required | Peak learning rate of AdamW. |" in page
     assert "| `r` | whole number ≥ 1, ≤ 4,096 | `16` | Rank. |" in page

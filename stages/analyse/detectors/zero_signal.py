@@ -41,6 +41,8 @@ def detect(settings: Settings, series: Series) -> Detection:
     if rewards and all(value is None for _, value, _ in rewards):
         return _found(_no_reward(len(rewards)))
     shares, counted = _shares(series)
+    if not shares and series.completions and series.completions.completions:
+        return Detection(detector=NAME, state="not_applicable", reason="one completion a prompt: there are no groups to compare")
     if not shares:
         return Detection(detector=NAME, state="not_observable", reason="no within-group spread was logged (zero_signal_share, completions)")
     hit = first_above(shares, settings.warn_above, settings.window)

@@ -1,0 +1,226 @@
+"""PPO with plain torch: sample, score, then some passes over the batch in minibatches. One object, one device.
+
+Accelerate is not used: a run has one device, gradients are clipped and accumulated here, and a checkpoint holds exactly what this file
+makes, so that a resumed run equals an undisturbed one. Callbacks are transformers' TrainerCallbacks, called as its Trainer calls them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerControl, TrainerState, get_scheduler
+
+from stages.contracts.ppo import PpoSettings
+from stages.train.data import Row
+from stages.train.ppo_math import (
+    STOP_AT,
+    AdaptiveKl,
+    FixedKl,
+    advantages,
+    explained_variance,
+    kl_of_tokens,
+    masked_mean,
+    policy_loss,
+    token_rewards,
+    value_loss,
+    whitened,
+)
+from stages.train.ppo_policy import Policy, Sampled
+
+Logs = dict[str, float | None]
+Reward = Callable[..., list[float | None]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A scored batch. Tensors are (completions, tokens); `mask` leaves out completions whose reward is unknown."""
+
+    sampled: Sampled
+    mask: Tensor
+    logps: Tensor
+    values: Tensor
+    gains: Tensor
+    """Advantages, whitened."""
+    returns: Tensor
+
+    def rows(self, which: Tensor) -> Batch:
+        parts = (self.mask, self.logps, self.values, self.gains, self.returns)
+        return Batch(self.sampled.rows(which), *(part[which] for part in parts))
+
+
+class PpoTrainer:
+    """Everything of a run that changes while it trains."""
+
+    def __init__(
+        self,
+        settings: PpoSettings,
+        policy: Policy,
+        tokenizer: Any,
+        rows: Sequence[Row],
+        *,
+        prompt: str,
+        ends: set[int],
+        seed: int,
+        reward: Reward,
+        callbacks: Sequence[Any],
+    ) -> None:
+        self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
+        self.prompt, self.ends, self.seed, self.reward, self.callbacks = prompt, ends, seed, reward, callbacks
+        kl = settings.kl
+        self.kl: AdaptiveKl | FixedKl = (
+            AdaptiveKl(kl.init_kl_coef, kl.target, kl.horizon) if kl.controller == "adaptive" else FixedKl(kl.init_kl_coef)
+        )
+        self.optimizer = torch.optim.AdamW(policy.trainable(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup_steps, settings.max_steps)
+        self.state, self.control, self.tokens = TrainerState(max_steps=settings.max_steps), TrainerControl(), 0
+
+    def train(self, save: Callable[[PpoTrainer], None]) -> None:
+        """Update until `max_steps`, or until a callback asks to stop. `save` is called at every `save_steps` and at the end."""
+        while self.state.global_step < self.settings.max_steps and not self.control.should_training_stop:
+            begun = time.monotonic()
+            logs = self.update()
+            self.state.global_step += 1
+            logs["step_time"] = time.monotonic() - begun
+            self._tell("on_log", logs=logs)
+            self._tell("on_step_end")
+            step = self.state.global_step
+            if step % self.settings.save_steps == 0 or step == self.settings.max_steps or self.control.should_training_stop:
+                save(self)
+
+    def update(self) -> Logs:
+        """One update, and what is logged of it (stages/contracts/history.py)."""
+        batch, logs = self._scored()
+        rate = self.scheduler.get_last_lr()[0]
+        parts = self._learn(batch) if float(batch.mask.sum()) else {"loss": None}
+        self.scheduler.step()
+        return {**logs, **parts, "learning_rate": rate, "num_tokens": float(self.tokens)}
+
+    def prompts(self) -> list[Row]:
+        """Rows of the next batch: the data in a new order each time round, decided by the seed and the step alone."""
+        size, first = len(self.rows), self.state.global_step * self.settings.batch_size
+        places = range(first, first + self.settings.batch_size)
+        orders = {round_: self._order(round_) for round_ in {place // size for place in places}}
+        return [self.rows[orders[place // size][place % size]] for place in places]
+
+    def _order(self, round_: int) -> list[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + round_)
+        return list(torch.randperm(len(self.rows), generator=generator).tolist())
+
+    def _scored(self) -> tuple[Batch, Logs]:
+        with torch.no_grad():
+            return self._sampled_and_scored()
+
+    def _sampled_and_scored(self) -> tuple[Batch, Logs]:
+        settings, rows = self.settings, self.prompts()
+        texts = [str(row[self.prompt]) for row in rows]
+        self.policy.learning(False)
+        sampled = self.policy.sample(self.tokenizer, texts, self.ends, settings.max_completion_length, settings.temperature, settings.top_p)
+        ids = [made[: int(length)] for made, length in zip(sampled.completions.tolist(), sampled.mask.sum(1).tolist(), strict=True)]
+        self.tokens += int(sampled.attention.sum())
+        completions = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        found = self.reward(texts, completions, ids, id=[row["id"] for row in rows], trainer_state=self.state)
+        pieces = [self._read(piece) for piece in self._pieces(sampled)]
+        logps, entropy, values, reference = (torch.cat(part) for part in zip(*pieces, strict=True))
+        mask = sampled.mask
+        known = torch.tensor([score is not None for score in found], device=mask.device)
+        scores = torch.tensor([0.0 if score is None else score for score in found], device=mask.device)
+        kl = kl_of_tokens(logps, reference, mask, settings.kl.estimator)
+        coefficient = self.kl.coefficient
+        rewards = token_rewards(scores, kl, coefficient, mask)
+        counted = mask * known[:, None]
+        if settings.whiten_rewards:
+            rewards = whitened(rewards, counted, shift=False)
+        plain, returns = advantages(rewards * counted, values * mask, counted, settings.gamma, settings.lam)
+        whole_kl = float(kl.sum(1).mean())
+        self.kl.update(whole_kl, len(found))
+        penalty = -coefficient * kl.sum(1)
+        some = bool(known.any())
+        logs: Logs = {
+            "objective.kl": whole_kl,
+            "objective.kl_token": float(masked_mean(kl, mask)),
+            "kl": float(masked_mean(kl_of_tokens(logps, reference, mask, "k3"), mask)),
+            "objective.entropy": float(-(logps * mask).sum(1).mean()),
+            "entropy": float(masked_mean(entropy, mask)),
+            "objective.non_score_reward": float(penalty.mean()),
+            "objective.scores": float(scores[known].mean()) if some else None,
+            "objective.rlhf_reward": float((scores + penalty)[known].mean()) if some else None,
+            "kl_coef": coefficient,
+            "value.mean": float(masked_mean(values, mask)),
+            "value.error": float(masked_mean((values - returns) ** 2, counted)) if some else None,
+            "value.explained_variance": explained_variance(values, returns, counted),
+            "returns": float(masked_mean(returns, counted)) if some else None,
+            "advantages": float(masked_mean(plain, counted)) if some else None,
+        }
+        return Batch(sampled, counted, logps, values * mask, whitened(plain, counted), returns), logs
+
+    def _pieces(self, sampled: Sampled) -> Iterator[Sampled]:
+        for which in torch.arange(len(sampled.ids), device=sampled.ids.device).split(self.settings.mini_batch_size):
+            yield sampled.rows(which)
+
+    def _read(self, piece: Sampled) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return *self.policy.read(piece, self.settings.scored_at), self.policy.reference(piece, self.settings.scored_at)
+
+    def _learn(self, batch: Batch) -> Logs:
+        """All optimizer steps of an update. Means over tokens are exact under accumulation: each minibatch weighs as its tokens do."""
+        settings, seen, norms = self.settings, [], []
+        steps, stopped = 0, False
+        self.policy.learning(True)
+        for _ in range(settings.ppo_epochs):
+            order = torch.randperm(len(batch.mask)).to(batch.mask.device)
+            for group in order.split(settings.mini_batch_size * settings.gradient_accumulation_steps):
+                whole = batch.rows(group)
+                if not float(whole.mask.sum()):
+                    continue
+                found = self._gradients(whole)
+                seen.append(found)
+                if settings.target_kl is not None and float(found["policy.approxkl"]) > STOP_AT * settings.target_kl:
+                    stopped = True
+                    break
+                norms.append(float(torch.nn.utils.clip_grad_norm_(self.policy.trainable(), settings.max_grad_norm)))
+                self._tell("on_pre_optimizer_step", model=self.policy)
+                self.optimizer.step()
+                self.optimizer.zero_grad(set_to_none=True)
+                steps += 1
+            if stopped:
+                break
+        self.optimizer.zero_grad(set_to_none=True)
+        self.policy.learning(False)
+        parts: Logs = {name: sum(found[name] for found in seen) / len(seen) for name in seen[0]}
+        first: Logs = {"policy.first_ratio": seen[0]["policy.ratio"]}
+        return {**parts, **first, "optimizer_steps": float(steps), "grad_norm": sum(norms) / len(norms) if norms else None}
+
+    def _gradients(self, whole: Batch) -> dict[str, float]:
+        """Backward through the minibatches of one optimizer step; token-weighted means of what is logged."""
+        settings, tokens = self.settings, float(whole.mask.sum())
+        found: dict[str, float] = {}
+        for which in torch.arange(len(whole.mask), device=whole.mask.device).split(settings.mini_batch_size):
+            part = whole.rows(which)
+            weight = float(part.mask.sum()) / tokens
+            if not weight:
+                continue
+            logps, _, values = self.policy.read(part.sampled, settings.scored_at)
+            policy = policy_loss(logps, part.logps, part.gains, part.mask, settings.cliprange)
+            value, clipped = value_loss(values, part.values, part.returns, part.mask, settings.cliprange_value)
+            loss = policy.loss + settings.vf_coef * value
+            (loss * weight).backward()
+            measured = {
+                "loss": loss,
+                "loss.policy": policy.loss,
+                "loss.value": value,
+                "policy.ratio": policy.ratio,
+                "policy.clipfrac": policy.clipped,
+                "policy.approxkl": policy.approxkl,
+                "value.clipfrac": clipped,
+            }
+            for name, tensor in measured.items():
+                found[name] = found.get(name, 0.0) + weight * float(tensor.detach())
+        return found
+
+    def _tell(self, event: str, **what: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(None, self.state, self.control, **what)

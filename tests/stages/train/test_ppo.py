@@ -1,0 +1,255 @@
+"""Octavo's PPO on a model of a few thousand random weights: its invariants, what it learns, and that a killed run resumes exactly."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.attempt import Outcome, read_attempts
+from stages.contracts.code_hash import code_hash
+from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.ppo import PpoSettings
+from stages.contracts.preflight_card import Permission
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import ROOT
+from stages.train.model import load_base
+from stages.train.ppo_checkpoint import restore, save
+from stages.train.ppo_policy import Policy
+from stages.train.ppo_trainer import PpoTrainer
+
+ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n"} for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A folder with a random one-layer model whose tokens are bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    folder = tmp_path_factory.mktemp("base")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = {token: place for place, token in enumerate(["<pad>", "<eos>", *alphabet])}
+    inner = Tokenizer(models.BPE(vocab=tokens, merges=[]))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=len(tokens), max_position_embeddings=64, eos_token_id=1, pad_token_id=0, bos_token_id=1, **sizes)
+    model = Qwen2ForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(50.0)  # else no adapter could move the probabilities of so small a model
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def settings(**changes):
+    plain = {"algorithm": "ppo", "max_steps": 4, "learning_rate": 1e-2, "max_completion_length": 6, "batch_size": 8, "mini_batch_size": 4}
+    return PpoSettings.model_validate(plain | {"ppo_epochs": 2, "kl": {"init_kl_coef": 0.1}} | changes)
+
+
+class Listener:
+    def __init__(self):
+        self.rows = []
+
+    def on_log(self, args, state, control, logs, **rest):
+        self.rows.append({name: value for name, value in logs.items() if name != "step_time"})
+
+    def on_step_end(self, *rest, **more):
+        pass
+
+    def on_pre_optimizer_step(self, *rest, **more):
+        pass
+
+
+def capitals(prompts, completions, ids, *, id, trainer_state):
+    return [sum("a" <= letter <= "z" for letter in text) / 6 for text in completions]
+
+
+def trainer(base, reward=capitals, seed=3, **changes):
+    chosen = settings(**changes)
+    card = ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4))
+    model, tokenizer = load_base(card, "cpu")
+    torch.manual_seed(seed)
+    policy = Policy(model, card.adapter, checkpointing=False)
+    listener = Listener()
+    made = PpoTrainer(chosen, policy, tokenizer, ROWS, prompt="prompt", ends={0, 1}, seed=seed, reward=reward, callbacks=[listener])
+    return made, listener.rows
+
+
+def nothing(_):
+    pass
+
+
+def test_before_the_first_step_policy_and_reference_are_one(base):
+    made, rows = trainer(base, max_steps=1)
+    made.train(nothing)
+    (first,) = rows
+    assert first["objective.kl"] == 0.0 and first["kl"] == 0.0 and first["value.mean"] == 0.0
+    assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
+    assert first["objective.rlhf_reward"] == first["objective.scores"], "no KL, no penalty"
+    assert first["optimizer_steps"] == 4.0  # 2 epochs x 2 minibatches
+
+
+def test_no_reward_and_no_penalty_move_nothing(base):
+    made, rows = trainer(base, reward=lambda *rest, **more: [0.0] * 8, kl={"init_kl_coef": 0.0, "controller": "fixed"})
+    before = [parameter.clone() for parameter in made.policy.trainable()]
+    made.train(nothing)
+    assert [row["grad_norm"] for row in rows] == [0.0] * 4 and [row["advantages"] for row in rows] == [0.0] * 4
+    assert all(torch.equal(old, new) for old, new in zip(before, made.policy.trainable(), strict=True))
+
+
+def test_the_reward_rises(base):
+    made, rows = trainer(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
+    made.train(nothing)
+    scores = [row["objective.scores"] for row in rows]
+    assert sum(scores[-5:]) / 5 > 2 * sum(scores[:5]) / 5
+
+
+def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path):
+    whole, undisturbed = trainer(base)
+    whole.train(nothing)
+    begun, rows = trainer(base, save_steps=2)
+    begun.settings = begun.settings.model_copy(update={"max_steps": 2})
+    begun.train(lambda found: save(found, tmp_path))
+    torch.manual_seed(99)
+    resumed, later = trainer(base, save_steps=2)
+    restore(resumed, tmp_path / "checkpoint-2")
+    resumed.train(lambda found: save(found, tmp_path))
+    assert rows + later == undisturbed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-2", "checkpoint-4"]
+
+
+def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):
+    found = []
+    for minibatch, accumulation in ((8, 1), (4, 2), (2, 4)):
+        made, rows = trainer(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
+        made.train(nothing)
+        found.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
+    assert found[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
+    assert found[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
+
+
+def test_an_unknown_reward_is_no_number(base):
+    def half(prompts, completions, ids, *, id, trainer_state):
+        return [None if place % 2 else 1.0 for place in range(len(completions))]
+
+    made, rows = trainer(base, reward=half, max_steps=1)
+    batch, logs = made._scored()
+    assert batch.mask.sum(1)[1::2].tolist() == [0.0] * 4 and (batch.mask.sum(1)[::2] > 0).all()
+    assert not batch.gains[1::2].any() and not batch.returns[1::2].any()
+    assert logs["objective.scores"] == 1.0
+
+    silent, rows = trainer(base, reward=lambda *rest, **more: [None] * 8, max_steps=1)
+    before = [parameter.clone() for parameter in silent.policy.trainable()]
+    silent.train(nothing)
+    assert rows[0]["loss"] is None and rows[0]["objective.scores"] is None and rows[0]["returns"] is None
+    assert all(torch.equal(old, new) for old, new in zip(before, silent.policy.trainable(), strict=True))
+
+
+def test_target_kl_ends_an_update(base):
+    made, rows = trainer(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
+    made.train(nothing)
+    assert 1 <= rows[0]["optimizer_steps"] < 8
+
+
+def test_a_callback_can_stop_the_run(base, tmp_path):
+    class Stop(Listener):
+        def on_step_end(self, args, state, control, **rest):
+            control.should_training_stop = state.global_step == 2
+
+    made, rows = trainer(base, save_steps=100)
+    made.callbacks = [*made.callbacks, Stop()]
+    made.train(lambda found: save(found, tmp_path))
+    assert len(rows) == 2 and (tmp_path / "checkpoint-2").is_dir()
+
+
+def test_every_round_holds_every_prompt_once(base):
+    made, _ = trainer(base)
+    seen = []
+    for made.state.global_step in range(3):  # 24 prompts: two rounds of 12
+        seen += [row["id"] for row in made.prompts()]
+    assert sorted(seen[:12]) == sorted(seen[12:]) == sorted(row["id"] for row in ROWS) and seen[:12] != seen[12:]
+
+
+def test_completions_end_at_their_end(base):
+    made, _ = trainer(base, max_steps=1)
+    sampled = made.policy.sample(made.tokenizer, [row["prompt"] for row in ROWS] * 20, {0, 1, *range(60, 90)}, 6, 1.0, 1.0)
+    for ids, mask in zip(sampled.completions.tolist(), sampled.mask.tolist(), strict=True):
+        ends = [place for place, token in enumerate(ids) if token in {0, 1, *range(60, 90)}]
+        length = ends[0] + 1 if ends else 6
+        assert mask == [1.0] * length + [0.0] * (6 - length)
+
+
+def _project(folder, base, steps):
+    """A run's folder with its card and permission, and the data beside it."""
+    run = RunFolder(folder / "runs/small/short-s1")
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    gates = (GateCard(name="words", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0}),)
+    card = TrainCard[PpoSettings](
+        experiment="small",
+        condition="short",
+        seed=1,
+        null_control=False,
+        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4)),
+        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
+        reward=RewardCard(name="short", gates=gates),
+        train=settings(max_steps=steps, save_steps=5),
+        device="cpu",
+        versions={},
+        code_hash=code_hash(ROOT, ["stages.train.ppo", "stages.train.rewards.length"]),
+    )
+    write(run.card, card)
+    write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
+    return run
+
+
+def _start(folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
+    command = [sys.executable, "-m", "stages.train.ppo", "runs/small/short-s1"]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _history(run):
+    rows = pq.read_table(run.history).to_pylist()
+    latest = {}
+    for row in rows:  # a step that two attempts made counts as the later one made it
+        if not row["metric"].endswith("seconds"):
+            latest[row["step"], row["metric"]] = (row["value"], row["state"], row["tokens"])
+    return latest
+
+
+@pytest.mark.e2e
+def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    killed, whole = (_project(tmp_path / name, base, 60) for name in ("killed", "whole"))
+    undisturbed = _start(tmp_path / "whole")
+    said, _ = undisturbed.communicate(timeout=300)
+    assert undisturbed.returncode == 0, said
+
+    first = _start(tmp_path / "killed")
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "killed").glob(".cache/checkpoints/*/trainer/checkpoint-10")) and time.monotonic() < deadline:
+        assert first.poll() is None, first.stdout.read()
+        time.sleep(0.02)
+    first.kill()
+    first.communicate()
+    second = _start(tmp_path / "killed")
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, said
+
+    attempts = read_attempts(killed.attempts)
+    assert [attempt.state for attempt in attempts] == ["killed", "finished"] and attempts[1].started.resumed_from >= 10
+    assert read(Outcome, killed.outcome).finished and read(Outcome, killed.outcome).steps_done == 60
+    assert _history(killed) == _history(whole)
+    assert (killed.adapter / "adapter_model.safetensors").read_bytes() == (whole.adapter / "adapter_model.safetensors").read_bytes()
+    assert not (killed.adapter / "value_head.pt").exists()
