@@ -25,7 +25,8 @@ def test_unknown_metrics_are_none(name):
 
 
 def test_shares_are_marked():
-    assert {name for name, found in METRICS.items() if found.share} == {"zero_signal_share", "unknown_share", "truncated"}
+    shares = {"zero_signal_share", "unknown_share", "truncated", "policy.clipfrac", "value.clipfrac"}
+    assert {name for name, found in METRICS.items() if found.share} == shares
 
 
 @pytest.mark.parametrize("status", ["pass", "fail"])
