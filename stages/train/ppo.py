@@ -12,7 +12,7 @@ from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.train.attempts import Stopped
 from stages.train.checkpoints import newest
-from stages.train.model import end_tokens, load_base
+from stages.train.model import end_tokens, load_base, prompt_texts
 from stages.train.progress import Progress
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
@@ -67,8 +67,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
             settings,
             policy,
             tokenizer,
-            work.rows,
-            prompt=card.data.prompt,
+            list(zip(work.rows, prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in work.rows]), strict=True)),
             ends=ends,
             seed=card.seed,
             reward=reward,

@@ -54,23 +54,22 @@ class Batch:
 
 
 class PpoTrainer:
-    """Everything of a run that changes while it trains."""
+    """Everything of a run that changes while it trains. `rows` are data rows, each with its prompt as the model sees it."""
 
     def __init__(
         self,
         settings: PpoSettings,
         policy: Policy,
         tokenizer: Any,
-        rows: Sequence[Row],
+        rows: Sequence[tuple[Row, str]],
         *,
-        prompt: str,
         ends: set[int],
         seed: int,
         reward: Reward,
         callbacks: Sequence[Any],
     ) -> None:
         self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
-        self.prompt, self.ends, self.seed, self.reward, self.callbacks = prompt, ends, seed, reward, callbacks
+        self.ends, self.seed, self.reward, self.callbacks = ends, seed, reward, callbacks
         kl = settings.kl
         self.kl: AdaptiveKl | FixedKl = (
             AdaptiveKl(kl.init_kl_coef, kl.target, kl.horizon) if kl.controller == "adaptive" else FixedKl(kl.init_kl_coef)
@@ -100,8 +99,8 @@ class PpoTrainer:
         self.scheduler.step()
         return {**logs, **parts, "learning_rate": rate, "num_tokens": float(self.tokens)}
 
-    def prompts(self) -> list[Row]:
-        """Rows of the next batch: the data in a new order each time round, decided by the seed and the step alone."""
+    def prompts(self) -> list[tuple[Row, str]]:
+        """Rows of the next batch with their prompts: the data in a new order each time round, decided by the seed and the step alone."""
         size, first = len(self.rows), self.state.global_step * self.settings.batch_size
         places = range(first, first + self.settings.batch_size)
         orders = {round_: self._order(round_) for round_ in {place // size for place in places}}
@@ -116,14 +115,14 @@ class PpoTrainer:
             return self._sampled_and_scored()
 
     def _sampled_and_scored(self) -> tuple[Batch, Logs]:
-        settings, rows = self.settings, self.prompts()
-        texts = [str(row[self.prompt]) for row in rows]
+        settings, drawn = self.settings, self.prompts()
+        texts = [text for _, text in drawn]
         self.policy.learning(False)
         sampled = self.policy.sample(self.tokenizer, texts, self.ends, settings.max_completion_length, settings.temperature, settings.top_p)
         ids = [made[: int(length)] for made, length in zip(sampled.completions.tolist(), sampled.mask.sum(1).tolist(), strict=True)]
         self.tokens += int(sampled.attention.sum())
         completions = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
-        found = self.reward(texts, completions, ids, id=[row["id"] for row in rows], trainer_state=self.state)
+        found = self.reward(texts, completions, ids, id=[row["id"] for row, _ in drawn], trainer_state=self.state)
         pieces = [self._read(piece) for piece in self._pieces(sampled)]
         logps, entropy, values, reference = (torch.cat(part) for part in zip(*pieces, strict=True))
         mask = sampled.mask

@@ -81,7 +81,9 @@ def trainer(base, reward=capitals, seed=3, **changes):
     torch.manual_seed(seed)
     policy = Policy(model, card.adapter, checkpointing=False)
     listener = Listener()
-    made = PpoTrainer(chosen, policy, tokenizer, ROWS, prompt="prompt", ends={0, 1}, seed=seed, reward=reward, callbacks=[listener])
+    made = PpoTrainer(
+        chosen, policy, tokenizer, [(row, row["prompt"]) for row in ROWS], ends={0, 1}, seed=seed, reward=reward, callbacks=[listener]
+    )
     return made, listener.rows
 
 
@@ -176,7 +178,7 @@ def test_every_round_holds_every_prompt_once(base):
     made, _ = trainer(base)
     seen = []
     for made.state.global_step in range(3):  # 24 prompts: two rounds of 12
-        seen += [row["id"] for row in made.prompts()]
+        seen += [row["id"] for row, _ in made.prompts()]
     assert sorted(seen[:12]) == sorted(seen[12:]) == sorted(row["id"] for row in ROWS) and seen[:12] != seen[12:]
 
 
