@@ -34,6 +34,9 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
         outcome = read(Outcome, path) if path.exists() else None
         if outcome and outcome.finished:
             finished += 1
+            if outcome.stopped:
+                by, steps = outcome.stopped, f"at step {outcome.stopped.step} of {outcome.target_steps}"
+                lines.append(f"  stopped  {ref.name}: by {by.rule} {steps}, as the spec declares")
         else:
             lines.extend(_run(ref.name, outcome))
     head = f"{experiment.name}: {finished} of {len(card.runs)} runs finished"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.attempt import Attempt
+from stages.contracts.attempt import Attempt, Ended
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
@@ -64,14 +64,20 @@ def _row(run: str, attempt: Attempt) -> AttemptRow:
         number=start.number,
         attempt=start.attempt,
         began=start.at.replace("T", " ").removesuffix("Z").removesuffix("+00:00"),
-        state=attempt.state,
-        failure=(end.failure or "") if end else "no end was written",
+        state="stopped" if end and end.stopped else attempt.state,
+        failure=_why(end) if end else "no end was written",
         last_step=str(end.last_step) if end else numbers.NONE,
         took=numbers.duration(end.seconds) if end else numbers.NONE,
         resumed="the start" if start.resumed_from is None else f"step {start.resumed_from}",
         host=start.host,
-        error=(end.error or "") if end else "",
+        error=(end.error or (end.stopped.says if end.stopped else "")) if end else "",
     )
+
+
+def _why(end: Ended) -> str:
+    if end.stopped:
+        return f"stopped by rule {end.stopped.rule} at step {end.stopped.step}"
+    return end.failure or ""
 
 
 def completions(experiment: ExperimentFiles, facts: Facts) -> tuple[Completion, ...]:

@@ -65,6 +65,8 @@ class SeedRow:
     nonfinite: str
     collapse: str
     attempts: int
+    stopped: bool
+    """By a declared rule."""
 
 
 def untrained_row(experiment: ExperimentFiles, facts: Facts) -> tuple[Markup, ...]:
@@ -134,6 +136,7 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards:
         nonfinite=_nonfinite(detections),
         collapse=_collapse(detections),
         attempts=len(run.attempts),
+        stopped=run.outcome is not None and run.outcome.stopped is not None,
     )
 
 

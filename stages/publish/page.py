@@ -22,6 +22,7 @@ from stages.publish.ancestry import lineage, picture
 from stages.publish.answers import answers
 from stages.publish.claims import claim_views
 from stages.publish.examples import examples
+from stages.publish.expectations import expectation_views, rule_views
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.methods import methods
@@ -74,6 +75,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "rates": rates,
         "hours": ledger.hours(experiment),
         "questions": answers(experiment, facts, claims),
+        "expectations": expectation_views(experiment, facts),
+        "stop_rules": rule_views(experiment, facts),
         "actions": intentions.actions(experiment, facts),
         "plans": intentions.plans(experiment),
         "settings": settings.setting_groups(experiment),

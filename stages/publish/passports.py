@@ -10,6 +10,7 @@ from stages.contracts.finding import Finding, SeedValue, Source
 from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
+from stages.publish.rule_places import asked_by
 from stages.publish.text import slug
 
 
@@ -89,7 +90,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         facts=tuple((name, text) for name, text in lines if text),
         seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, seed.why) for seed in finding.seeds),
         behind=_behind(experiment, finding),
-        spec=_claims(experiment, finding),
+        spec=(*_claims(experiment, finding), *asked_by(experiment, finding)),
     )
 
 
@@ -158,7 +159,7 @@ def commits(runs: tuple[RunFiles, ...]) -> list[str]:
 
 def spec_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
     """Where the spec asks for this number: claims that rest on it, and the conditions it is about."""
-    places = list(_claims(experiment, finding))
+    places = [*_claims(experiment, finding), *asked_by(experiment, finding)]
     for name in dict.fromkeys(run.ref.condition for run in experiment.runs_of_subject(finding.subject)):
         if name in experiment.origins.conditions:
             places.append(f"{experiment.origins.conditions[name]} condition {name}")

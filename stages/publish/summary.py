@@ -9,7 +9,7 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from stages.contracts.artifact import Artifact, Frozen
-from stages.publish import numbers
+from stages.publish import expectations, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.exclusions import causes
@@ -133,8 +133,9 @@ def bullets(
     seen: tuple[Anomaly, ...],
     rates: tuple[Completion, ...],
 ) -> tuple[Bullet, ...]:
-    """Plain sentences: verdicts, then warnings, then movements on the shared evaluation, then attempts."""
-    lines = [*_verdicts(claims), *_preflight(experiment), *_warnings(experiment, seen), *_movements(experiment, facts)]
+    """Plain sentences: verdicts, expectations and stopped runs, warnings, movements on the shared evaluation, attempts."""
+    ruled = [Bullet(tone, text) for tone, text in expectations.lines(experiment, facts)]
+    lines = [*_verdicts(claims), *_preflight(experiment), *ruled, *_warnings(experiment, seen), *_movements(experiment, facts)]
     if rates:
         total = rates[-1]
         rest = shown(f"attempts finished; Wilson 95% interval of the share {total.bounds}.")

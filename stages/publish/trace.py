@@ -131,6 +131,8 @@ def _attempts(run: RunFiles) -> Iterator[str]:
     for attempt in run.attempts:
         start, end = attempt.started, attempt.ended
         how = f"{attempt.state} at step {end.last_step} after {numbers.duration(end.seconds)}" if end else "killed: no end was written"
+        if end and end.stopped:
+            how += f", stopped by {end.stopped.rule}"
         why = f" ({end.failure.replace('_', ' ')})" if end and end.failure else ""
         origin = "the start" if start.resumed_from is None else f"step {start.resumed_from}"
         mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""

@@ -113,7 +113,7 @@ class _Rule:
             return f"slope of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
         if self.card.lasting is not None:
             first = self._held[0]
-            return f"{leaf.metric} at step {step}, the condition held over {stretch(first, step)}", value, leaf.metric, first
+            return f"{leaf.metric} at step {step} (the condition held over {stretch(first, step)})", value, leaf.metric, first
         first = max(1, step - self.card.window + 1)
         return f"mean of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
 
@@ -164,10 +164,10 @@ OPPOSITE: dict[Sign, Sign] = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": 
 
 
 def told(rule: RuleCard) -> str:
-    """The rule in words: `zero_signal_share == 1 for 15 steps`, `reward < 0.15, means over 30 steps, from step 270 on`."""
-    lasting = f" for {rule.lasting} logged steps in a row" if rule.lasting is not None else f", means over {rule.window} steps"
-    if rule.lasting is None and all(leaf.slope for leaf in leaves(rule.when)):
-        lasting = ""
+    """The rule in words: `zero_signal_share == 1 for 15 steps`, `reward < 0.15, mean over 30 steps, from step 270 on`."""
+    lasting = f" for {rule.lasting} logged steps in a row" if rule.lasting is not None else ""
+    if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in leaves(rule.when)):
+        lasting = f", mean over {rule.window} steps"
     return f"{written(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
 
 

@@ -90,7 +90,7 @@ def test_explain_shows_them_in_words(compiled, ruled):
     for key, value in {
         "train.early_stop": "zero_signal_share == 1 for 3 logged steps in a row",
         "stop.red_flags.2": "gate.tests.pass_share < 0.05 for 3 logged steps in a row, from step 6 on",
-        "stop.green_lights.1": "gate.tests.pass_share >= 0.05, means over 1 steps",
+        "stop.green_lights.1": "gate.tests.pass_share >= 0.05",
         "expect.reward-at-50pct": "reward above 0.2 at 50%",
     }.items():
         [row] = [row for row in said.splitlines() if row.startswith(f"{key} ")]

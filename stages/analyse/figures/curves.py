@@ -18,7 +18,7 @@ _LEFT, _PLOT, _NAMES, _ROW = 42.0, 132.0, 104.0, 15.0
 _CAPTION = (
     "One colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds are left out by a health "
     "gate or failed. Lines break where nothing was logged, hatching marks steps whose gradient was not finite, a dotted vertical line "
-    "the start of another attempt, a triangle the onset of a collapse."
+    "the start of another attempt, a triangle the onset of a collapse, a square the step at which a rule stopped a run."
 )
 _COLUMNS = ("metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts")
 _Points = list[tuple[int, float]]
@@ -210,7 +210,7 @@ def _seed(picture: svg.Picture, material: Material, run: RunRef, points: _Points
 
 
 def _marks(picture: svg.Picture, material: Material, run: RunRef, name: str, across: svg.Scale, above: float, below: float) -> None:
-    """Non-finite ranges, starts of later attempts, onsets of collapses."""
+    """Non-finite ranges, starts of later attempts, stops by a rule, onsets of collapses."""
     history, health = material.histories[run.name], material.healths.get(run.name)
     for _, stretch in groupby(enumerate(sorted(history.bad_steps)), key=lambda pair: pair[1] - pair[0]):
         steps = [step for _, step in stretch]
@@ -219,6 +219,9 @@ def _marks(picture: svg.Picture, material: Material, run: RunRef, name: str, acr
         picture.box(left, above, max(right - left, 2), below - above, "hatch", title=f"{run.name}: gradient not finite, {where}")
     for step in history.boundaries:
         picture.line(across(step - 0.5), above, across(step - 0.5), below, "cut")
+    if health is not None and health.stopped is not None:
+        title = f"{run.name}: stopped by {health.stopped.rule} at step {health.stopped.step}"
+        picture.box(across(health.stopped.step) - 3.5, above - 8, 7, 7, "fill", material.colour(run.condition), title)
     signals = [signal for detection in (health.detections if health else ()) for signal in detection.signals]
     for signal in signals:
         if signal.detector == "collapse" and signal.metric == name and signal.severity != "info" and signal.onset:

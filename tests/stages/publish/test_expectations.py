@@ -1,0 +1,134 @@
+"""The section of expectations and stop rules, worked out by the analysis and written as a page."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from example_experiment import dress
+from test_page_from_analysis import synthetic
+
+from stages.analyse.conclude import conclude
+from stages.analyse.draw import draw
+from stages.analyse.screen import screen
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import read, write, write_text
+from stages.contracts.attempt import Ended, Outcome, StoppedBy, read_attempts
+from stages.contracts.finding import Findings
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.origin import Origin, Origins
+from stages.contracts.rule_card import CompareCard, ConditionStop, ExpectCard, RuleCard, StopCard
+from stages.publish.complete import complete
+from stages.publish.page import page
+from stages.publish.trace import trace
+
+FLAG = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+EARLY = RuleCard(id="early_stop", when=CompareCard(metric="reward", sign="<", value=0.2), lasting=2, window=2)
+LOW = RuleCard(id="red_flag-2", when=CompareCard(metric="reward", sign="<", value=0.95), window=2, after=4)
+BLIND = RuleCard(id="early_stop", when=CompareCard(metric="kl", sign=">", value=1), window=2)
+LIGHT = RuleCard(id="green_light-1", when=CompareCard(metric="entropy", sign=">", value=0.5), window=2)
+BY = StoppedBy(rule="early_stop", step=2, says="reward at step 2 (the condition held over steps 1-2) is 0.0125")
+STOPS = (
+    ConditionStop(condition="shaped", stop=StopCard(rules=(EARLY, FLAG))),
+    ConditionStop(condition="inverted", stop=StopCard(rules=(LOW,), green_lights=(LIGHT,))),
+    ConditionStop(condition="random", stop=StopCard(rules=(BLIND,))),
+)
+EXPECT = (
+    ExpectCard(id="learns", metric="reward", at_share=1.0, direction="above", bound=0.7, conditions=("shaped",)),
+    ExpectCard(id="runs", metric="completion_tokens", at_step=2, direction="below", bound=20, conditions=("shaped", "random")),
+    ExpectCard(id="late", metric="reward", at_share=0.5, direction="above", bound=0.9, conditions=("random",)),
+)
+
+
+def build(project: Path) -> ExperimentFolder:
+    """The synthetic experiment with rules: an early stop of shaped-s3 at step 2, and whatever the others did."""
+    made = synthetic().runs()
+    for run in made:
+        if run.name == "shaped-s3":
+            run.steps, run.cells = 2, {"reward": {1: 0.0, 2: 0.0125}}
+    folder: ExperimentFolder = synthetic().complete(project, made=made)
+    place = folder.run("shaped-s3")
+    write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": BY}))
+    *before, last = place.attempts.read_text().splitlines()
+    write_text(
+        place.attempts, "\n".join([*before, Ended.model_validate_json(last).model_copy(update={"stopped": BY}).model_dump_json()]) + "\n"
+    )
+    synthetic().write_cards(folder, made, expectations=EXPECT, stops=STOPS)
+    screen(folder.root)
+    conclude(folder.root)
+    draw(folder.root)
+    dress(folder, read(ConcludeCard, folder.conclude_card))
+    found = read(Origins, folder.origins)
+    places = {f"/expectations/{index}": 80 + index for index in range(3)} | {"/stops/0/stop/rules/0": 70}
+    card = {pointer: Origin(file="specs/synthetic.yaml", line=line, column=5, layer="experiment") for pointer, line in places.items()}
+    write(folder.origins, found.model_copy(update={"cards": {**found.cards, "analysis/conclude.card.json": card}}))
+    page(folder.root)
+    return folder
+
+
+@pytest.fixture
+def folder(project: Path) -> ExperimentFolder:
+    return build(project)
+
+
+def text_of(folder: ExperimentFolder) -> str:
+    """What a reader sees, without tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.unescape((folder.page / "index.md").read_text())))
+
+
+def test_the_section_says_what_was_met_and_what_was_stopped(folder: ExperimentFolder) -> None:
+    said = text_of(folder)
+    section = said.split("## Expectations and stop rules")[1].split("## Hyperparameters")[0]
+    assert "reward above 0.7 at 100%" in section and "2 of 3 runs" in section
+    assert "Not reached" not in section.split("completion length")[0]  # two met, one not reached: met
+    assert "stopped by early_stop at step 2" in section
+    assert "✗ Missed 0 of 3 runs" in section  # no random run has 0.9 half way
+    assert "It stopped the run at step 2 ." in section
+    assert "A green light held it back on" in section and "entropy > 0.5" in section
+    assert "Nothing to look at: kl: no number was logged." in section
+    assert "It never held." in section
+    assert "specs/synthetic.yaml:80:5" in section and "specs/synthetic.yaml:70:5" in section
+
+
+def test_the_summary_the_seeds_and_the_attempts_tell_it_too(folder: ExperimentFolder) -> None:
+    said = text_of(folder)
+    summary = said.split("## Summary")[1].split("## Claims")[0]
+    assert "Expectation missed: reward above 0.9 at 50% : met by 0 of 3 runs of random." in summary
+    assert "Stopped by a rule: 1 of 3 runs of shaped by early_stop , at step 2 ." in summary
+    seeds = said.split("## Seeds")[1].split("## Curves")[0]
+    assert "stopped 2 / 20" in seeds and "stopped by early_stop at step 2" in seeds
+    attempts = said.split("## Attempts")[1].split("## Expectations")[0]
+    assert "stopped by rule early_stop at step 2" in attempts and BY.says in attempts
+    assert "early_stop" in (folder.figures / "curves-reward.svg").read_text()
+
+
+def test_every_number_of_the_section_is_a_door(folder: ExperimentFolder) -> None:
+    source = (folder.page / "index.md").read_text()
+    findings = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    rules = [finding for finding in findings if "/early_stop/" in finding or "/expect." in finding or "/at-" in finding]
+    assert rules
+    for finding in rules:
+        assert f'id="passport-{finding}"' in html.unescape(source), finding
+    traced = trace(folder.root, "shaped-s3/early_stop/stop-step")
+    assert "stop rule early_stop" in traced and "stopped by early_stop" in traced
+    assert "expectation learns" in trace(folder.root, "shaped/expect.learns/met")
+
+
+def test_a_stopped_run_is_complete(folder: ExperimentFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_attempts(folder.run("shaped-s3").attempts)[-1].state == "finished"
+    complete([folder.root])
+    said = capsys.readouterr().out
+    assert "stopped  shaped-s3: by early_stop at step 2 of 20" in said
+    assert "failed   shaped-s3" not in said
+
+
+def test_without_rules_there_is_no_section(project: Path) -> None:
+    folder: ExperimentFolder = synthetic().complete(project)
+    screen(folder.root)
+    conclude(folder.root)
+    draw(folder.root)
+    dress(folder, read(ConcludeCard, folder.conclude_card))
+    page(folder.root)
+    assert "Expectations and stop rules" not in (folder.page / "index.md").read_text()
