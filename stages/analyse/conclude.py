@@ -23,7 +23,7 @@ Ids of findings are `<subject>/<metric>/<statistic>`. Pages, `octavo trace` and 
 - subject `<run>`; a metric; statistic `at-<place>` such as `at-50pct` or `at-step-100`: what an expectation looks at. Subject
   `<condition>`; metric `expect.<id>`; statistic `met`: how many runs met it.
 - subject `<run>`; metric a rule such as `early_stop` or `red_flag-1`; statistic `first-step`, `value`, `held-back`, `stop-step`: only of
-  rules that held.
+  rules that held. Subject `<condition>`; statistic `stopped`: in how many runs the rule stops the run.
 
 A claim that counts excluded runs too adds `-with-excluded` to its statistic. The field `statistic` of a contrast is `difference`.
 """
@@ -37,7 +37,7 @@ from stages.analyse.counts import count_findings
 from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
 from stages.analyse.evidence import Evidence, load_evidence
 from stages.analyse.expectations import expected
-from stages.analyse.firings import ruled
+from stages.analyse.firings import ruled, stopped_count
 from stages.analyse.onsets import answers
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard
@@ -92,6 +92,10 @@ def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding])
             for rule, numbers in ruled(stops[run.ref.condition], evidence, run):
                 rules.append(rule)
                 findings.update({finding.id: finding for finding in numbers})
+    for condition, rule in dict.fromkeys((result.condition, result.rule) for result in rules if result.stop):
+        same = [result for result in rules if (result.condition, result.rule) == (condition, rule)]
+        count = stopped_count(evidence, condition, rule, same)
+        findings[count.id] = count
     return tuple(expectations), tuple(rules)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.analyse.replay import rows
-from stages.contracts.finding import Finding, Ruled
+from stages.contracts.finding import Finding, Ruled, SeedValue
 from stages.contracts.rule_card import RuleCard, StopCard
 from stages.rules.watch import Firing, Watch, leaves, told, written
 
@@ -50,6 +50,35 @@ def _ruled(stop: StopCard, rule: RuleCard, watch: Watch, evidence: Evidence, run
             }
         ),
         findings,
+    )
+
+
+def stopped_count(evidence: Evidence, condition: str, rule: str, results: Sequence[Ruled]) -> Finding:
+    """In how many runs of a condition a rule stops the run, or would have."""
+    runs = evidence.of(condition)
+    fired = {result.run: result.state for result in results if result.stop is not None}
+    return Finding(
+        id=f"{condition}/{rule}/stopped",
+        says=f"Runs that {rule} stops before their end, of {len(runs)}; {condition}",
+        subject=condition,
+        metric=rule,
+        statistic="stopped",
+        unit="runs",
+        value=float(len(fired)),
+        method="the stop rules evaluated on the recorded histories; runs that were trained without the rule count as if it had been there",
+        n=len(runs),
+        k=len(fired),
+        seeds=tuple(
+            SeedValue(
+                run=run.ref.name,
+                seed=run.ref.seed,
+                value=float(run.ref.name in fired),
+                included=True,
+                why=fired.get(run.ref.name, "").replace("_", " "),
+            )
+            for run in runs
+        ),
+        sources=tuple(evidence.source(run.history.path, run.history.attempt) for run in runs if run.history.exists),
     )
 
 

@@ -96,7 +96,11 @@ def expectation_words(score: Expected) -> str:
     """`reward (`reward`) above 0.2 at 50%`."""
     said = words(score.metric)
     key = "" if said == score.metric else f" (`{score.metric}`)"
-    return f"{said}{key} {score.direction} {numbers.setting(score.bound).replace('-', numbers.MINUS)} at {score.place}"
+    return f"{said}{key} {score.direction} {_bound(score.bound)} at {score.place}"
+
+
+def _bound(value: float) -> str:
+    return f"{value:g}".replace("-", numbers.MINUS)
 
 
 def rule_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RuleView, ...]:
@@ -158,6 +162,7 @@ def lines(experiment: ExperimentFiles, facts: Facts) -> list[tuple[str, Markup]]
                 stopped.setdefault((result.condition, result.rule), []).append(result)
         for (condition, rule), results in stopped.items():
             steps = Markup(", ").join(facts.value(facts.get(result.stop)) for result in results if result.stop)
-            of = f"{len(results)} of {plural(len(experiment.of_condition(condition)), 'run')} of {condition} by {rule}"
-            found.append(("warn", _LINE.format(title, shown(of), Markup(", at step {}.").format(steps))))
+            counted = facts.counted(facts.find(condition, rule, "stopped"))
+            rest = Markup(", {} runs at step {}.").format(counted, steps)
+            found.append(("warn", _LINE.format(title, shown(f"{condition}, by {rule}"), rest)))
     return found

@@ -32,7 +32,7 @@ def asked_by(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
         if finding.id == score.finding or any(run.finding == finding.id for run in score.runs):
             found[_placed(expectation_place(experiment, score.expectation), f"expectation {score.expectation}")] = None
     for result in experiment.conclusions.rules:
-        if finding.id in (result.first, result.value, result.held, result.stop):
+        if finding.id in (f"{result.condition}/{result.rule}/stopped", result.first, result.value, result.held, result.stop):
             found[_placed(rule_place(experiment, result.condition, result.rule), f"stop rule {result.rule}")] = None
     return tuple(found)
 

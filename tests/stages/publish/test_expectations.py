@@ -96,7 +96,7 @@ def test_the_summary_the_seeds_and_the_attempts_tell_it_too(folder: ExperimentFo
     said = text_of(folder)
     summary = said.split("## Summary")[1].split("## Claims")[0]
     assert "Expectation missed: reward above 0.9 at 50% : met by 0 of 3 runs of random." in summary
-    assert "Stopped by a rule: 1 of 3 runs of shaped by early_stop , at step 2 ." in summary
+    assert "Stopped by a rule: shaped, by early_stop , 1 of 3 runs at step 2 ." in summary
     seeds = said.split("## Seeds")[1].split("## Curves")[0]
     assert "stopped 2 / 20" in seeds and "stopped by early_stop at step 2" in seeds
     attempts = said.split("## Attempts")[1].split("## Expectations")[0]
