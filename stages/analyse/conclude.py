@@ -81,7 +81,8 @@ def conclude(folder: Path) -> None:
 
 def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding]) -> tuple[tuple[Expected, ...], tuple[Ruled, ...]]:
     """Expectations and stop rules; the findings that hold their numbers are added to the others."""
-    expectations, rules = [], []
+    expectations: list[Expected] = []
+    rules: list[Ruled] = []
     for expectation in card.expectations:
         for score, numbers in expected(expectation, evidence):
             expectations.append(score)
@@ -92,9 +93,9 @@ def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding])
             for rule, numbers in ruled(stops[run.ref.condition], evidence, run):
                 rules.append(rule)
                 findings.update({finding.id: finding for finding in numbers})
-    for condition, rule in dict.fromkeys((result.condition, result.rule) for result in rules if result.stop):
-        same = [result for result in rules if (result.condition, result.rule) == (condition, rule)]
-        count = stopped_count(evidence, condition, rule, same)
+    for condition, name in dict.fromkeys((result.condition, result.rule) for result in rules if result.stop):
+        same = [result for result in rules if (result.condition, result.rule) == (condition, name)]
+        count = stopped_count(evidence, condition, name, same)
         findings[count.id] = count
     return tuple(expectations), tuple(rules)
 
