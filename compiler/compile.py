@@ -9,10 +9,16 @@ from compiler import emit, graph, intended, rules, waivers
 from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
+from compiler.graph_imports import WantedImports, imports
+from compiler.imports import expand_imports
 from compiler.inputs import MODEL_SPECS, Inputs
 from compiler.pipeline import LIVE, Reference
 from compiler.resolve import Cards, resolve
+from compiler.resolve_imports import CARD as IMPORT_CARD
+from compiler.resolve_imports import resolve_imports
+from compiler.spec_imports import ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.import_card import ImportCard
 
 
 @dataclass(frozen=True)
@@ -40,13 +46,15 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     Patience.left = Patience.MOST
     document = inputs.document(reference.path)
     found = experiment(document, reference.stem, reference.profile, inputs.document)
-    expansion = expand(found)
+    imported = expand_imports(found) if isinstance(found.spec, ImportedSpec) else None
+    expansion = imported.expansion if imported else expand(found)
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if not errors(problems):
         problems += intended.check(found, expansion, inputs)
     if errors(problems):
         raise Rejected(problems)
-    cards = waivers.applied(found, expansion, resolve(found, expansion, inputs), inputs)
+    cards = resolve_imports(found, imported, inputs) if imported else resolve(found, expansion, inputs)
+    cards = waivers.applied(found, expansion, cards, inputs)
     return Compiled(found, expansion, cards, tuple(in_order(problems)))
 
 
@@ -70,20 +78,31 @@ def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compile
 
 def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
-    wanted = [_wanted(one) for one in compiled]
-    made = {of.made_model for of in wanted if of.made_model}
+    wanted = [_wanted_imports(one) if isinstance(one.experiment.spec, ImportedSpec) else _wanted(one) for one in compiled]
+    made = {of.made_model for of in wanted if isinstance(of, graph.Wanted) and of.made_model}
     pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in sorted(made)]
-    pipelines += [graph.experiment(of) for of in wanted]
+    pipelines += [imports(of) if isinstance(of, WantedImports) else graph.experiment(of) for of in wanted]
     if with_site:
         pipelines.append(graph.site(wanted, LIVE.as_posix()))
     files: emit.Files = {}
     once: emit.Files = {}
     for one in compiled:
         files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
-        once |= emit.first_files(one.experiment, one.expansion.runs)
+        once |= emit.first_files(one.experiment, one.expansion.runs, one.cards)
     checked = graph.checked(pipelines)
     files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in checked}
     return Project(files, once, tuple(warning for one in compiled for warning in one.warnings), checked)
+
+
+def _wanted_imports(one: Compiled) -> WantedImports:
+    cards = {run.name: one.cards.single[f"{run.name}/{IMPORT_CARD}"] for run in one.expansion.runs}
+    return WantedImports(
+        name=one.experiment.name,
+        spec=one.experiment.document.file,
+        prose=one.cards.page.prose,
+        sources={name: card.source.path for name, card in cards.items() if isinstance(card, ImportCard)},
+        runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
+    )
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

@@ -41,6 +41,7 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     folder = ExperimentFolder(RUNS / of.name)
     root = folder.root.as_posix()
     texts = {name: dump(card) for name, card in made.train.items()}
+    runs = [run for run in runs if run.setup.name in made.train]  # imported runs have cards among the single ones
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
     files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
@@ -50,9 +51,9 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     return files
 
 
-def first_files(of: Experiment, runs: Iterable[Run]) -> Files:
+def first_files(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     """Files that are written only when they do not exist: stages rewrite them."""
-    return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs}
+    return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs if run.setup.name in made.train}
 
 
 _RETRY = dump(Retry())

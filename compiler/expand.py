@@ -84,7 +84,7 @@ def expand(of: Experiment) -> Expansion:
             setups.append(Setup(name, condition, node, *train, *data, *adapter, reward))
     seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
     if len(setups) * len(seeds) > MAX_RUNS:
-        problems.append(_too_many(len(setups), len(seeds), of.node("seeds").key))
+        problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
     scored = scores(of, rewards, problems)
@@ -92,7 +92,7 @@ def expand(of: Experiment) -> Expansion:
     return Expansion(tuple(setups), runs, rewards, scored, penalties, combined, problems)
 
 
-def _too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
+def too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
     return Diagnostic(
         "E354",
         f"{conditions:,} conditions x {seeds:,} seeds = {conditions * seeds:,} runs, more than {MAX_RUNS:,}",

@@ -15,6 +15,7 @@ from compiler.parse import validated
 from compiler.secrets import secrets
 from compiler.shared import Read
 from compiler.spec import MAX_PROFILES, Spec
+from compiler.spec_imports import REFUSED, ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
@@ -79,10 +80,29 @@ def profiles(document: Document, stem: str, read: Read) -> list[str]:
 
 def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -> Experiment:
     """An experiment without a profile. Raises Rejected, with what is known to be wrong already."""
-    spec, problems = validated(Spec, family.root)
-    if spec is None or known:
-        raise Rejected([*known, *problems, *_deeper(family.root)])
+    kind, root, refused = _kind(family.root)
+    spec, problems = validated(kind, root)
+    if spec is None or known or refused:
+        raise Rejected([*known, *refused, *problems, *_deeper(root)])
     return Experiment(family.stem, None, spec, family.root, family.document, parent)
+
+
+def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
+    """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
+    if root.get("runs") is None:
+        return Spec, root, []
+    refused = [
+        Diagnostic(
+            "E387",
+            f"`{key}` has no place beside `runs: {{import: ...}}`",
+            why=f"these runs exist already: {REFUSED[key]}",
+            fix=f"delete `{key}`",
+            place=node.key or node.place,
+        )
+        for key, node in root.items()
+        if key in REFUSED
+    ]
+    return ImportedSpec, Node({key: node for key, node in root.value.items() if key not in REFUSED}, root.place), refused
 
 
 def _no_profile(of: Experiment, profile: str) -> Diagnostic:
@@ -98,7 +118,7 @@ def _no_profile(of: Experiment, profile: str) -> Diagnostic:
 
 def _own(root: Node) -> Iterator[Diagnostic]:
     """What is wrong in a file whose other layers are unknown: keys that are missing here may stand there."""
-    yield from (found for found in validated(Spec, root)[1] if found.code != "E202")
+    yield from (found for found in validated(_kind(root)[0], root)[1] if found.code != "E202")
 
 
 def _family_keys(root: Node) -> Iterator[Diagnostic]:

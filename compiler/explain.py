@@ -14,6 +14,7 @@ from compiler.inputs import Inputs
 from compiler.layers import replaced
 from compiler.nodes import Node
 from compiler.pipeline import named
+from compiler.resolve_imports import CARD as IMPORT_CARD
 from compiler.stops import expect_cards, rules_of
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
@@ -71,9 +72,13 @@ def diff(one: Compiled, other: str, inputs: Inputs) -> str:
 
 def explain(one: Compiled, run: Run, key: str | None) -> str:
     """Lines `key = value   place (layer)`; for a single key also the values it replaced. Raises Rejected E331 for an unknown key."""
-    card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
-    card.pop("stop", None)  # shown as the spec has it
-    origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
+    path = f"{run.name}/{IMPORT_CARD}"
+    if path in one.cards.single:
+        card, origins = one.cards.single[path].model_dump(mode="json"), one.cards.single_origins[path]
+    else:
+        card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
+        card.pop("stop", None)  # shown as the spec has it
+        origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
     leaves = dict(_leaves("", card))
     rows = {pointer.strip("/").replace("/", "."): (value, _nearest(origins, pointer)) for pointer, value in leaves.items()}
     rows |= _rules(one, run)

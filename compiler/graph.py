@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stages.contracts.algorithms import stage_of
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
@@ -59,6 +60,15 @@ class Wanted:
     runs: tuple[tuple[str, str, int], ...]
 
 
+class Sited(Protocol):
+    """What the site needs to know of an experiment, trained or imported."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def runs(self) -> tuple[tuple[str, str, int], ...]: ...
+
+
 class GraphError(Exception):
     """The compiler's own fault: two stages write one file, or a stage waits for itself."""
 
@@ -75,7 +85,7 @@ def experiment(of: Wanted) -> Pipeline:
     names = [name for name, _, _ in of.runs]
 
     def of_runs(*files: Path) -> list[str]:
-        texts = _paths(*files)
+        texts = paths(*files)
         return [f"{root}/{name}/{file}" for name in names for file in texts]
 
     healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
@@ -89,8 +99,8 @@ def experiment(of: Wanted) -> Pipeline:
             "preflight",
             "stages.train.preflight",
             argument,
-            _paths(folder.preflight_card, of.model_path, *sorted({path for path in of.train_data.values() if path})),
-            _paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
+            paths(folder.preflight_card, of.model_path, *sorted({path for path in of.train_data.values() if path})),
+            paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
             "each condition's reward on completions of the untrained model",
         ),
         *_train(folder, of),
@@ -101,8 +111,8 @@ def experiment(of: Wanted) -> Pipeline:
                 "evaluate",
                 "stages.train.evaluate",
                 argument,
-                _paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(_RUN.adapter, _RUN.outcome)),
-                _paths(*evaluations),
+                paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(_RUN.adapter, _RUN.outcome)),
+                paths(*evaluations),
                 "shared evaluation of the untrained model and every run",
             )
         )
@@ -111,32 +121,32 @@ def experiment(of: Wanted) -> Pipeline:
             "screen",
             "stages.analyse.screen",
             argument,
-            _paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome)),
-            _paths(*healths),
+            paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome)),
+            paths(*healths),
             "health of every run",
         ),
         Stage(
             "conclude",
             "stages.analyse.conclude",
             argument,
-            _paths(folder.conclude_card, folder.preflight, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
-            _paths(folder.findings),
+            paths(folder.conclude_card, folder.preflight, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
+            paths(folder.findings),
             "findings and verdicts",
         ),
         Stage(
             "draw",
             "stages.analyse.draw",
             argument,
-            _paths(folder.draw_card, folder.findings, folder.preflight, *histories, *healths),
-            _paths(folder.figures),
+            paths(folder.draw_card, folder.findings, folder.preflight, *histories, *healths),
+            paths(folder.figures),
             "figures",
         ),
         Stage(
             "page",
             "stages.publish.page",
             argument,
-            _paths(folder.page_card, TEMPLATES, folder.origins, *prose, *facts),
-            _paths(folder.page),
+            paths(folder.page_card, TEMPLATES, folder.origins, *prose, *facts),
+            paths(folder.page),
             "the page, with the lineage of every number",
         ),
     ]
@@ -150,14 +160,14 @@ def base_model(name: str, spec: str) -> Pipeline:
         "pretrain",
         "stages.train.sft",
         (folder.root.as_posix(),),
-        _paths(folder.card),
-        _paths(folder.model, folder.history),
+        paths(folder.card),
+        paths(folder.model, folder.history),
         f"base model {name}, made from nothing",
     )
     return Pipeline(folder.root / "dvc.yaml", spec, (stage,))
 
 
-def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
+def site(experiments: Sequence[Sited], spec: str) -> Pipeline:
     """The top level: the site of all live experiments, then a check that every run is finished."""
     folders = [ExperimentFolder(RUNS / of.name) for of in experiments]
     healths = [f"{RUNS.as_posix()}/{of.name}/{name}/{_RUN.health.as_posix()}" for of in experiments for name, _, _ in of.runs]
@@ -167,8 +177,8 @@ def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
             "site",
             "stages.publish.site",
             (RUNS.as_posix(),),
-            _paths(SITE, *SITE_CODE, *(folder.page for folder in folders)),
-            _paths(built),
+            paths(SITE, *SITE_CODE, *(folder.page for folder in folders)),
+            paths(built),
             "the static site of all live experiments",
             cache=False,
         ),
@@ -176,7 +186,7 @@ def site(experiments: Sequence[Wanted], spec: str) -> Pipeline:
             "complete",
             "stages.publish.complete",
             tuple(folder.root.as_posix() for folder in folders),
-            _paths(built, *healths),
+            paths(built, *healths),
             (),
             "says which runs are finished; fails when one is not",
         ),
@@ -226,9 +236,9 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
 
 
 def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
-    given, made = _paths(_RUN.card, _RUN.retry), _paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
+    given, made = paths(_RUN.card, _RUN.retry), paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
     module = stage_of(of.algorithm)
-    shared = {name: _paths(folder.permission(name), of.model_path, data) for name, data in of.train_data.items()}
+    shared = {name: paths(folder.permission(name), of.model_path, data) for name, data in of.train_data.items()}
     for name, condition, seed in of.runs:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
@@ -241,6 +251,6 @@ def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
         )
 
 
-def _paths(*paths: Path | str | None) -> tuple[str, ...]:
+def paths(*files: Path | str | None) -> tuple[str, ...]:
     """As text, without those that are None: what lies on the hub is no dependency of DVC, cards pin it."""
-    return tuple(path if isinstance(path, str) else path.as_posix() for path in paths if path is not None)
+    return tuple(path if isinstance(path, str) else path.as_posix() for path in files if path is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compiler.expand import Setup
+from compiler.imports import ImportedTraining
 from stages.contracts.grouped import GroupedSettings
 from stages.contracts.history import GATE_METRICS, METRICS
 from stages.contracts.train_settings import TrainSettings
@@ -23,6 +24,9 @@ def logged_by(algorithm: str) -> list[str]:
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     """Metrics that every one of the setups logs."""
     setups = list(sides)
+    mapped = [setup.train.metrics for setup in setups if isinstance(setup.train, ImportedTraining)]
+    if mapped:
+        return list(mapped[0])  # one import maps the same metrics for all
     gates = [{use.card.name for use in setup.reward.gates} for setup in setups]
     shared = sorted(set.intersection(*gates)) if gates else []
     without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}

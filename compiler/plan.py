@@ -162,7 +162,7 @@ def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
     single = {f"{RUNS}/{one.experiment.name}/{path}": found for one in compiled for path, found in one.cards.single_origins.items()}
 
     def origins(path: str) -> Mapping[str, Origin]:
-        if path in runs:
+        if path in runs and runs[path][1].setup.name in runs[path][0].cards.train_origins:
             one, run = runs[path]
             place = run.seed_node.place
             seed = Origin(file=place.file, line=place.line, column=place.column, layer=run.seed_node.layer)

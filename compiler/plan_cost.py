@@ -29,7 +29,7 @@ def attempts_of(experiment: str) -> list[Attempt]:
 
 def cost(of: Compiled, runs: Iterable[str], attempts: Iterable[Attempt]) -> Cost:
     """Device hours of training these runs. The median and the range are those of device seconds a step, times the steps to do."""
-    device = next(iter(of.cards.train.values())).device
+    device = next((card.device for card in of.cards.train.values()), "cpu")  # imported runs have no train cards, and cost nothing
     unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if device == "cuda" else "CPU-hours"
     steps = {run.name: run.setup.train.max_steps for run in of.expansion.runs}
     again = [steps[name] for name in runs if name in steps]

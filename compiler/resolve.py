@@ -91,7 +91,7 @@ class Cards:
 
 def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
     """All cards. The rules have held: data files, rows and models exist. Raises Rejected E323 for versions that are not pinned."""
-    work = _Resolver(of, expansion, inputs)
+    work = Resolver(of, expansion, inputs)
     train = {setup.name: work.train(setup) for setup in expansion.setups}
     page = work.page()
     single: dict[str, Artifact] = {
@@ -107,12 +107,12 @@ def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
     return Cards(work.model, train, train_origins, page, single, work.single_origins())
 
 
-class _Resolver:
+class Resolver:
     """Parts that several cards share, made once."""
 
     def __init__(self, of: Experiment, expansion: Expansion, inputs: Inputs) -> None:
         self.of, self.spec, self.expansion, self.inputs = of, of.spec, expansion, inputs
-        self.model = inputs.model(of.spec.model.base)
+        self.model = self.base_model()
         self.device: Any = "cuda" if of.spec.resources.gpus else "cpu"
         self.conditions = tuple(
             ConditionCard(
@@ -129,6 +129,10 @@ class _Resolver:
         self.questions = question_words(of, expansion)
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
         self.examples: dict[tuple[str, str | None], tuple[ExampleCard, ...]] = {}
+
+    def base_model(self) -> BaseModel:
+        """Raises Fault, which a rule has ruled out."""
+        return self.inputs.model(self.spec.model.base)
 
     def train(self, setup: Setup) -> AnyTrainCard:
         return AnyTrainCard(
@@ -215,7 +219,7 @@ class _Resolver:
             conditions=self.conditions,
             runs=self.runs,
             evaluation=self.scores,
-            metrics=tuple(dict.fromkeys([*self._curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
+            metrics=tuple(dict.fromkeys([*self.curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
             claims=tuple(
                 ClaimCard(
                     id=claim.id,
@@ -245,7 +249,7 @@ class _Resolver:
             conditions=self.conditions,
             runs=self.runs,
             evaluation=self.scores,
-            curves=self._curves(),
+            curves=self.curves(),
             code_hash=self.inputs.code(["stages.analyse.draw"]),
         )
 
@@ -265,7 +269,7 @@ class _Resolver:
             runs=self.runs,
             claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
             evaluation=self.scores,
-            curves=self._curves(),
+            curves=self.curves(),
             parent=self.spec.parent,
             changes=self._changes(),
             hypothesis=" ".join(self.spec.hypothesis.split()),
@@ -355,7 +359,7 @@ class _Resolver:
             self.examples[declared, setup.data.path] = example_cards(self.of, declared, setup.data, self.inputs)
         return self.examples[declared, setup.data.path]
 
-    def _curves(self) -> tuple[str, ...]:
+    def curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
         if self.expansion.setups[0].train.algorithm == "ppo":

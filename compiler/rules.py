@@ -12,6 +12,7 @@ from compiler import (
     rules_expect,
     rules_family,
     rules_health,
+    rules_imports,
     rules_names,
     rules_ppo,
     rules_rewards,
@@ -22,6 +23,7 @@ from compiler import (
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
+from compiler.spec_imports import ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 
 RULES = (
@@ -47,4 +49,5 @@ MOST = 200
 
 def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> list[Diagnostic]:
     """What all rules say of one experiment. Setups that could not be built are left out: their errors are known already."""
-    return [found for rule in RULES for found in islice(rule(of, expansion, inputs), MOST)]
+    rules = rules_imports.RULES if isinstance(of.spec, ImportedSpec) else RULES
+    return [found for rule in rules for found in islice(rule(of, expansion, inputs), MOST)]

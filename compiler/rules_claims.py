@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from compiler.diagnostics import listed, nearest
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
+from compiler.imports import ImportedTraining
 from compiler.inputs import Inputs
 from compiler.logged import logged_by_all
 from compiler.nodes import Node
@@ -64,7 +65,10 @@ def _metric(claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> 
     if claim.metric in known:
         return
     meant = nearest(claim.metric, known)
-    if claim.metric.startswith("evaluation."):
+    if isinstance(sides[0].train, ImportedTraining):
+        evaluation = "there is no model to evaluate, and " if claim.metric.startswith("evaluation.") else ""
+        why = f"{evaluation}the import maps {listed(known)}"
+    elif claim.metric.startswith("evaluation."):
         why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
     elif claim.metric == "kl":
         why = "kl is logged only when `beta` is above 0"

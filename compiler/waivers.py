@@ -59,7 +59,7 @@ def stages(expansion: Expansion, cards: Cards, only: Container[str] | None = Non
     texts: dict[str, str] = {}
     for run in expansion.runs:
         path = f"{run.name}/{CARD}"
-        if only is None or path in only:
+        if run.setup.name in cards.train and (only is None or path in only):
             if run.setup.name not in texts:
                 texts[run.setup.name] = dump(cards.train[run.setup.name])
             yield Waivable("train", run.name, path, seeded(texts[run.setup.name], run.seed))

@@ -168,7 +168,9 @@ def _gate_counts(run: RunEvidence, gate: str, window: Window) -> _GateCounts:
 
 def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: float) -> Finding:
     """Finished attempts of all attempts, from the ledger as it is now."""
-    states = [attempt.state for run in runs for attempt in evidence.attempts[run.ref.name]]
+    every = [attempt.state for run in runs for attempt in evidence.attempts[run.ref.name]]
+    states = [state for state in every if state != "unknown"]
+    open_ends = len(every) - len(states)
     sources = tuple(evidence.source(run.place.attempts) for run in runs if evidence.attempts[run.ref.name])
     return _share(
         f"{subject}/attempts/finished",
@@ -178,8 +180,8 @@ def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: 
         level,
         sources=sources,
         window="all attempts in the ledger",
-        method="Wilson interval over attempts",
-        reason="no attempt is in the ledger",
+        method="Wilson interval over attempts" + (f"; {open_ends} whose end is unknown are left out" if open_ends else ""),
+        reason="of no attempt is it known whether it finished" if every else "no attempt is in the ledger",
     )
 
 

@@ -63,13 +63,12 @@ def judged(gate: HealthGate, imported: Imported) -> tuple[str, bool | None, str]
     """(rule, whether the run passes it, what was seen) of a health gate, but for `steps: complete`."""
     if gate.rule == "not_persistent":
         rule = "non-finite values must not persist"
-        lasting = [signal for signal in _nonfinite(imported) if signal.severity == "severe"]
+        lasting = [one for one in _nonfinite(imported) if one.severity == "severe"]
         if lasting:
             return (
                 rule,
                 False,
-                "; ".join(f"{one.metric} is persistently non-finite{_from(one)}: its last logged value is" for one in lasting)
-                + " NaN or Inf",
+                "; ".join(f"{one.metric} is persistently non-finite{_from(one)} to its last logged value" for one in lasting),
             )
         return rule, True, "no metric's last value is NaN or Inf"
     rule = f"{gate.metric} {gate.rule} {gate.bound:g} in the source's summary"

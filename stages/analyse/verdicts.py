@@ -6,12 +6,12 @@ inconclusive: it contains the margin. void: too few healthy seeds, missing data,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from stages.analyse.estimates import WITH_EXCLUDED, Group, group
 from stages.analyse.evidence import Evidence
 from stages.analyse.statistics import detectable, seeds_needed
-from stages.contracts.analysis_card import ClaimCard
+from stages.contracts.analysis_card import ClaimCard, ConditionCard
 from stages.contracts.finding import Finding, Verdict
 
 REWARD_METRICS = {"reward", "group_range", "reward_std"}
@@ -24,12 +24,14 @@ def finding_id(claim: ClaimCard) -> str:
     return f"{subject}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
 
 
-def refusal(claim: ClaimCard, rewards: Mapping[str, str]) -> str:
-    """Why the claim compares what cannot be compared; empty when it can. `rewards` maps conditions to names of rewards."""
+def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard]) -> str:
+    """Why the claim compares what cannot be compared; empty when it can. A change may be held against a null control's: that is noise."""
     if claim.contrast is None or claim.metric not in REWARD_METRICS:
         return ""
     left, right = claim.contrast.condition, claim.contrast.against
-    if rewards[left] == rewards[right]:
+    cards = {condition.name: condition for condition in conditions}
+    rewards = {name: card.reward for name, card in cards.items()}
+    if rewards[left] == rewards[right] or (claim.statistic == "change" and cards[right].role == "null_control"):
         return ""
     return (
         f"{left} and {right} have different rewards ({rewards[left]}, {rewards[right]}), so {claim.metric} cannot rank them; "
@@ -39,7 +41,7 @@ def refusal(claim: ClaimCard, rewards: Mapping[str, str]) -> str:
 
 def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level: float) -> Verdict:
     """The verdict on one claim. `finding` is None when the comparison was refused."""
-    refused = refusal(claim, {condition.name: condition.reward for condition in evidence.conditions})
+    refused = refusal(claim, evidence.conditions)
     if refused or finding is None:
         return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
     groups = _groups(claim, evidence)

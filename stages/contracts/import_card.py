@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from stages.contracts.artifact import Artifact, Frozen
 
 LogFormat = Literal["trainer_state", "wandb", "wandb_file", "tensorboard", "jsonl", "csv", "text", "summary"]
-"""wandb: a snapshot of a W&B run that `octavo fetch` wrote; nothing else uses the network."""
+"""wandb: a snapshot of a W&B run with its full history (stages/train/imports/wandb_api.py); stages never use the network."""
 
 
 class SourceCard(Frozen):
@@ -127,7 +125,7 @@ class Imported(Artifact):
     gap_count: int = 0
     steps: Literal["known", "unknown"]
     """known: the source itself says how far the run came, or the target was reached; unknown: the log merely ends."""
-    notes: tuple[str, ...] = Field(())
+    notes: tuple[str, ...] = ()
     """Cuts, overlaps, merged names, contamination, repairs: one plain sentence each; untrusted text inside."""
     summary: tuple[SummaryValue, ...] = ()
     nonfinite_from: dict[str, int] = {}

@@ -61,6 +61,8 @@ class PageCard(Artifact):
     """Experiment that this one changes."""
     changes: tuple[ChangeWords, ...] = Field((), exclude_if=_empty)
     """The whole difference to the parent."""
+    unavailable: tuple[str, ...] = Field((), exclude_if=_empty)
+    """Of imported runs: metrics that the source does not have, as the author says."""
     hypothesis: str = Field("", exclude_if=_empty)
     """What the changes were expected to do."""
     questions: tuple[QuestionWords, ...] = Field((), exclude_if=_empty)

@@ -99,7 +99,12 @@ def _card(graph: _Graph, spec: str, path: Path, card_id: str | None, code_hash: 
 
 
 def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
-    card = _card(graph, spec, run.folder.card, run.outcome.card_id if run.outcome else None, run.card.code_hash if run.card else None)
+    made = run.card or run.import_card
+    path = run.folder.import_card if run.import_card else run.folder.card
+    card = _card(graph, spec, path, run.outcome.card_id if run.outcome else None, made.code_hash if made else None)
+    if run.import_card:
+        source = run.import_card.source
+        graph.edge(graph.node(Node(id=f"data:{source.path}", kind="data", label=source.path, path=source.path, sha256=source.sha256)), card)
     if run.card:
         _inputs(graph, card, run.card)
     for attempt in run.attempts:
@@ -115,10 +120,10 @@ def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
         )
         graph.edge(card, id_)
         if run.outcome and start.attempt == run.outcome.attempt:
-            for path in (run.folder.history, run.folder.completions, run.folder.outcome):
+            for path in (run.folder.history, run.folder.completions, run.folder.imported, run.folder.outcome):
                 if path.exists():
                     graph.edge(id_, graph.file(path))
-    for path in (run.folder.history, run.folder.completions):
+    for path in (run.folder.history, run.folder.completions, run.folder.imported):
         if path.exists() and run.folder.health.exists():
             graph.edge(graph.file(path), graph.file(run.folder.health))
 
@@ -151,13 +156,18 @@ class Step:
     text: str
 
 
+def _cards(experiment: ExperimentFiles) -> str:
+    imports = sum(run.import_card is not None for run in experiment.runs)
+    return plural(imports, "import card") if imports else plural(sum(run.card is not None for run in experiment.runs), "train card")
+
+
 def picture(experiment: ExperimentFiles, used: int) -> tuple[Step, ...]:
     """Spec to page in at most eight boxes; the whole graph is in lineage.json."""
     attempts = sum(len(run.attempts) for run in experiment.runs)
     histories = sum(run.folder.history.exists() for run in experiment.runs)
     return (
         Step("spec", experiment.card.spec),
-        Step("cards", plural(sum(run.card is not None for run in experiment.runs), "train card")),
+        Step("cards", _cards(experiment)),
         Step("attempts", plural(attempts, "attempt")),
         Step("files", plural(histories, "history", "histories")),
         Step("health", f"{sum(run.included for run in experiment.runs)} of {len(experiment.runs)} runs count"),

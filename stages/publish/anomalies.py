@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stages.contracts.health import Signal
+from stages.contracts.metric_words import words
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
@@ -60,6 +61,9 @@ class Anomaly:
     def phrase(self) -> str:
         """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
         what = _PHRASES.get(self.detector, self.detector.replace("_", " "))
+        if self.detector == "summary":  # single values: say them, there is no course to describe
+            values = [numbers.fixed(seen.signal.value, 2) for seen in self.seen if seen.signal.value is not None]
+            what = f"{words(self.metric)} {', '.join(values)}" if values else f"{words(self.metric)} not finite"
         where = f"{len({s.run for s in self.seen})} of {plural(self.runs_of_condition, 'run')}"
         return f"{what} in {where}" + (f" ({self.onsets})" if self.onsets else "")
 

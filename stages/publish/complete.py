@@ -32,7 +32,7 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
     for ref in card.runs:
         path = experiment.run(ref.name).outcome
         outcome = read(Outcome, path) if path.exists() else None
-        if outcome and outcome.finished:
+        if outcome and (outcome.finished or outcome.unknown):
             finished += 1
             if outcome.stopped:
                 by, steps = outcome.stopped, f"at step {outcome.stopped.step} of {outcome.target_steps}"

@@ -15,6 +15,7 @@ from stages.contracts.attempt import Attempt, Outcome, read_attempts
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.health import Health
+from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
@@ -34,13 +35,16 @@ class RunFiles:
     outcome: Outcome | None
     health: Health | None
     attempts: tuple[Attempt, ...]
+    import_card: ImportCard | None = None
+    """In place of `card`, of a run that octavo did not train."""
+    imported: Imported | None = None
 
     @property
     def state(self) -> str:
-        """`finished`, `failed` or `missing`."""
+        """`finished`, `failed`, `missing`, or `unknown` (imported, and the log merely ends)."""
         if self.outcome is None:
             return "missing"
-        return "finished" if self.outcome.finished else "failed"
+        return "finished" if self.outcome.finished else "unknown" if self.outcome.unknown else "failed"
 
     @property
     def included(self) -> bool:
@@ -97,8 +101,9 @@ class ExperimentFiles:
         return next((result for result in results if result.condition == condition), None)
 
     def origin(self, run: RunRef, pointer: str) -> Origin | None:
-        """Where a value of a run's train card was written; the nearest parent that has a place."""
-        places = self.origins.cards.get(f"{run.name}/train.card.json", {})
+        """Where a value of a run's train or import card was written; the nearest parent that has a place."""
+        names = (self.folder.run(run.name).card.name, self.folder.run(run.name).import_card.name)
+        places = next((found for name in names if (found := self.origins.cards.get(f"{run.name}/{name}"))), {})
         while pointer:
             if pointer in places:
                 return places[pointer]
@@ -149,6 +154,8 @@ def _run(folder: RunFolder, ref: RunRef) -> RunFiles:
         outcome=_maybe(Outcome, folder.outcome),
         health=_maybe(Health, folder.health),
         attempts=read_attempts(folder.attempts),
+        import_card=_maybe(ImportCard, folder.import_card),
+        imported=_maybe(Imported, folder.imported),
     )
 
 

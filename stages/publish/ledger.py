@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from stages.contracts.attempt import Attempt, Ended
 from stages.publish import numbers
-from stages.publish.experiment import ExperimentFiles
+from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 
 _Z = 1.959963984540054
@@ -82,9 +83,14 @@ def _why(end: Ended) -> str:
 
 def completions(experiment: ExperimentFiles, facts: Facts) -> tuple[Completion, ...]:
     """Completion rate of each condition with attempts, the whole experiment last."""
-    groups = [(c.name, [a for run in experiment.of_condition(c.name) for a in run.attempts]) for c in experiment.card.conditions]
-    groups.append(("experiment", [a for run in experiment.runs for a in run.attempts]))
+    groups = [(c.name, _known(experiment.of_condition(c.name))) for c in experiment.card.conditions]
+    groups.append(("experiment", _known(experiment.runs)))
     return tuple(_completion(facts, name, attempts) for name, attempts in groups if attempts)
+
+
+def _known(runs: Iterable[RunFiles]) -> list[Attempt]:
+    """Attempts of which it is known how they ended; of imported logs that merely end it is not."""
+    return [attempt for run in runs for attempt in run.attempts if attempt.state != "unknown"]
 
 
 def _completion(facts: Facts, subject: str, attempts: list[Attempt]) -> Completion:

@@ -67,6 +67,9 @@ def _pinned(experiment: ExperimentFiles) -> tuple[Pinned, ...]:
             data, model = run.card.data, run.card.model
             found.setdefault(("data", data.path), Pinned("training data", data.path, data.pin))
             found.setdefault(("model", model.base), Pinned("base model", model.base, f"revision {model.revision}"))
+        if run.import_card:
+            source = run.import_card.source
+            found.setdefault(("log", source.path), Pinned("imported log", source.path, f"sha256 {source.sha256}"))
     if experiment.folder.evaluate_card.exists():
         data = DataCard.model_validate(load_json(experiment.folder.evaluate_card)["data"])
         found.setdefault(("evaluation", data.path), Pinned("evaluation data", data.path, data.pin))
@@ -79,8 +82,10 @@ def _codes(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
     for run in experiment.runs:
         if run.card:
             trained.setdefault(run.card.code_hash, {})[run.ref.condition] = None
+    imports = {run.import_card.code_hash for run in experiment.runs if run.import_card}
     every = len(trained) == 1
     found = [("train" if every else f"train, {numbers.listed(list(conditions))}", code) for code, conditions in trained.items()]
+    found += [("import", code) for code in sorted(imports)]
     if experiment.conclude:
         found.append(("conclude", experiment.conclude.code_hash))
     return (*found, ("page", experiment.card.code_hash))

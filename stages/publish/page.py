@@ -17,7 +17,7 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, intentions, ledger, overview, reward, settings, summary
+from stages.publish import anomalies, imported, intentions, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage, picture
 from stages.publish.answers import answers
 from stages.publish.claims import claim_views
@@ -79,6 +79,10 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "stop_rules": rule_views(experiment, facts),
         "actions": intentions.actions(experiment, facts),
         "plans": intentions.plans(experiment),
+        "imports": imported.rows(experiment),
+        "at_the_end": imported.at_the_end(experiment),
+        "mapping": imported.mapping(experiment),
+        "unavailable": imported.unavailable(experiment),
         "settings": settings.setting_groups(experiment),
         "prose": prose(experiment, facts),
         "methods": methods(experiment),

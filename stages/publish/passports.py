@@ -139,7 +139,7 @@ def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], 
     pins = (
         ("attempts", ", ".join(f"{attempt.started.attempt} {attempt.state}" for attempt in run.attempts) or "none"),
         ("card", run.outcome.card_id if run.outcome else ""),
-        ("code", run.card.code_hash if run.card else ""),
+        ("code", made.code_hash if (made := run.card or run.import_card) else ""),
         ("commit", ", ".join(commits((run,)))),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
         *(("carried over", carried.line(words)) for words in carried.of_run(experiment, run.ref.name)),
@@ -190,7 +190,7 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
             run.ref.name: {
                 "attempts": [{"attempt": a.started.attempt, "state": a.state, "commit": a.started.commit} for a in run.attempts],
                 "card_id": run.outcome.card_id if run.outcome else None,
-                "code_hash": run.card.code_hash if run.card else None,
+                "code_hash": made.code_hash if (made := run.card or run.import_card) else None,
             }
             for run in runs
         },

@@ -9,7 +9,7 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from stages.contracts.artifact import Artifact, Frozen
-from stages.publish import expectations, numbers
+from stages.publish import expectations, imported, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.exclusions import causes
@@ -91,12 +91,13 @@ def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
                 "Built from a shortened profile of the experiment. It shows that every part works; its numbers decide nothing.",
             )
         )
+    found += [Banner(*words) for words in imported.banners(experiment)]
     for state, title in (("missing", "Missing runs"), ("failed", "Failed runs")):
         names = [run for run in experiment.runs if run.state == state]
         if names:
             words = [run.ref.name + (f" ({_failure(run.outcome.failure)})" if run.outcome and run.outcome.failure else "") for run in names]
             found.append(Banner("hole", f"{title}: {len(names)} of {len(experiment.runs)}", ", ".join(words)))
-    gated = [run for run in experiment.runs if run.state == "finished" and not run.included]
+    gated = [run for run in experiment.runs if run.state in ("finished", "unknown") and not run.included]
     if gated:
         found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", causes(gated)))
     return tuple(found)

@@ -21,7 +21,6 @@ from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train.attempts import Stopped, begin, classify, end, lock
-from stages.train.environment import end_with_parent
 from stages.train.imports.log import Log, Unreadable
 from stages.train.imports.mapping import FEW, Mapped, mapped
 from stages.train.imports.readers import read_log
@@ -47,7 +46,6 @@ def collect(folder: Path) -> int:
     """Import one run."""
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
-    end_with_parent()
     _unchanged(card)
     with lock(run):
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
@@ -138,7 +136,6 @@ def _summary(card: ImportCard, started: Started, path: Path) -> Found:
         last_step=done or None,
         stride=1,
         steps="known" if done >= card.target_steps else "unknown",
-        notes=("only a summary: single values without a series, so no window mean and no detector",),
         summary=values(content, card.read),
         nonfinite_from=nonfinite_from(content, card.read),
     )

@@ -35,7 +35,7 @@ class _Bar:
 
 def draw(material: Material) -> list[Drawing]:
     """One picture a condition, one pair of bars a gate."""
-    return [_drawing(material, condition) for condition in material.card.conditions]
+    return [_drawing(material, condition) for condition in material.card.conditions if condition.gates]
 
 
 def _drawing(material: Material, condition: ConditionCard) -> Drawing:

@@ -9,21 +9,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from stages.contracts.line_pattern import PART, names
 from stages.train.imports.log import Log, Unreadable, by_column
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
-_PART = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<blanks>\s+)|(?P<text>[^{}\s]+)|(?P<stray>[{}])")
-
-
-def names(pattern: str) -> list[str]:
-    """Names of a pattern's numbers, in order."""
-    return [part["name"] for part in _PART.finditer(pattern) if part["name"] is not None]
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression without choices to go back on: it is linear in a line's length."""
     parts = []
-    for part in _PART.finditer(pattern):
+    for part in PART.finditer(pattern):
         if part["name"] is not None:
             parts.append(f"({_NUMBER})")
         elif part["blanks"]:

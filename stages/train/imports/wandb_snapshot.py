@@ -1,4 +1,4 @@
-"""Format `wandb`: a snapshot of one run of a W&B project, as `octavo fetch` writes it (see wandb_api.py).
+"""Format `wandb`: a snapshot of one run of a W&B project, as wandb_api.py writes it.
 
 The first line says which run it is, how it ended and how far its history goes; then one line a row of history, all of them.
 """
@@ -18,14 +18,14 @@ ENDED_BADLY = ("crashed", "failed", "killed")
 
 
 def read(path: Path, index: str = STEP) -> Log:
-    """Raises Unreadable for a file that `octavo fetch` did not write, or that holds fewer rows than it says."""
+    """Raises Unreadable for a file that is none, or that holds fewer rows than it says."""
     first = path.open("rb").readline()
     try:
         head: Any = loads(first)
     except ValueError:
         head = None
     if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
-        raise Unreadable(f"{path} is no snapshot of a W&B run; `octavo fetch` writes them, from a full scan of the history")
+        raise Unreadable(f"{path} is no snapshot of a W&B run; stages.train.imports.wandb_api writes them, from a full scan of the history")
     log = jsonl.read(path, index)
     for name in ("schema", "entity", "project", "id", "state", "rows", "last_history_step"):
         log.columns.pop(name, None)

@@ -1,0 +1,187 @@
+"""An import section -> setups, runs and the source of each: what an experiment of imported runs stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.diagnostics import listed, nearest
+from compiler.expand import MAX_RUNS, Expansion, Run, Setup, too_many
+from compiler.experiment import Experiment
+from compiler.names import PATH
+from compiler.nodes import Node
+from compiler.parse import key_place
+from compiler.rewards import RewardUse
+from compiler.spec import Adapter, TrainData
+from compiler.spec_imports import Import, ImportedSpec
+from stages.contracts.artifact import file_digest
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.import_card import SourceCard
+from stages.contracts.train_settings import TrainSettings
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+KNOWN = ("condition", "seed")
+
+
+class ImportedTraining(TrainSettings):
+    """What is known of how the runs were trained: how far they were meant to go, and which metrics the import maps."""
+
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImportedRuns:
+    """The whole import."""
+
+    expansion: Expansion
+    sources: dict[str, SourceCard]
+    """Run -> its source; runs whose source is wrong are missing, and a problem says so."""
+
+
+def section(of: Experiment) -> Import:
+    """The import section of an experiment that has one."""
+    assert isinstance(of.spec, ImportedSpec)
+    return of.spec.runs.import_
+
+
+def expand_imports(of: Experiment) -> ImportedRuns:
+    """Setups, runs and sources, and what is wrong with them."""
+    problems: list[Diagnostic] = []
+    use, spec = section(of), of.spec
+    train = ImportedTraining(algorithm="import", max_steps=use.steps, metrics=tuple(use.metrics))
+    block, setups = of.node("runs", "import"), []
+    for name, condition in spec.conditions.items():
+        node = of.node("conditions", name)
+        reward = RewardUse(
+            name=str(condition.reward) or name,
+            declared=None,
+            gates=(),
+            invert=False,
+            unknown_limit=0.0,
+            node=node.get("reward") or Node(None, node.key or node.place),
+            source=None,
+        )
+        setups.append(Setup(name, condition, node, train, block, TrainData(path="imported"), block, Adapter(), block, reward))
+    seeds = [of.node("seeds", index) for index in range(len(spec.seeds))]
+    if len(setups) * len(seeds) > MAX_RUNS:
+        problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
+        seeds = []
+    runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
+    sources = dict(_sources(of, use, runs, problems))
+    return ImportedRuns(Expansion(tuple(setups), runs, {}, (), {}, problems=problems), sources)
+
+
+def filled(text: str, use: Import, run: Run) -> str:
+    """A text with the run's condition and seed in place of `{condition}` and `{seed}`."""
+    name = use.names.get(run.setup.name, run.setup.name)
+    return text.replace("{condition}", name).replace("{seed}", str(run.seed))
+
+
+def misplaced(text: str) -> list[str]:
+    """Placeholders of a text that mean nothing."""
+    return [name for name in _PLACEHOLDER.findall(text) if name not in KNOWN]
+
+
+def wandb_run(use: Import, run: str) -> str:
+    """`entity/project/id` of a run."""
+    return f"{use.entity or '<entity>'}/{use.project or '<project>'}/{use.ids.get(run, '<run id>')}"
+
+
+def snapshot(experiment: str, run: str) -> str:
+    """Where the snapshot of a run of a W&B project lies, when the spec names no path."""
+    return f"data/imports/{experiment}/{run}.jsonl"
+
+
+def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic]) -> Iterator[tuple[str, SourceCard]]:
+    block = of.node("runs", "import")
+    from_wandb = use.format == "wandb" and use.path is None and not use.files
+    if not from_wandb and (use.path is None) == (not use.files):
+        problems.append(_neither(block))
+        return
+    if use.path is not None and misplaced(use.path):
+        return  # a rule says so
+    names = [run.name for run in runs]
+    for name in use.files:
+        if name not in names:
+            problems.append(_no_run(of, name, names))
+    seen: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    for run in runs:
+        path = snapshot(of.stem, run.name) if from_wandb else filled(use.path, use, run) if use.path else use.files.get(run.name)
+        node = block.get("path") or block.get("files", run.name) or block.get("files") or block.get("format") or block
+        if path is None:
+            problems.append(_without(run.name, node))
+        elif not PATH.fullmatch(path):
+            problems.append(_bad_path(path, run.name, node))
+        elif use.format != "summary" and path in seen:
+            problems.append(_shared(path, seen[path], run.name, node))
+            return
+        elif not Path(path).exists():
+            problems.append(_missing(path, run.name, wandb_run(use, run.name) if from_wandb else None, node))
+        else:
+            seen[path] = run.name
+            if path not in digests:
+                digests[path] = file_digest(Path(path))
+            yield run.name, SourceCard(path=path, sha256=digests[path])
+
+
+_WHY = "every run is imported from a log of its own, which its card pins by content"
+
+
+def _neither(block: Node) -> Diagnostic:
+    return Diagnostic(
+        "E389",
+        "`runs.import` needs exactly one of `path` and `files`",
+        why=_WHY,
+        fix="path: logs/{condition}/seed-{seed}/trainer_state.json",
+        place=key_place(block),
+    )
+
+
+def _no_run(of: Experiment, name: str, known: list[str]) -> Diagnostic:
+    meant = nearest(name, known)
+    return Diagnostic(
+        "E389",
+        f"`runs.import.files` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else ""),
+        why=f"runs are conditions x seeds: {listed(known)}",
+        fix=f"write `{meant}`" if meant else "delete the line, or add its condition or seed",
+        place=of.node("runs", "import", "files", name).key,
+    )
+
+
+def _without(run: str, node: Node) -> Diagnostic:
+    return Diagnostic("E389", f"no log for the run `{run}`", why=_WHY, fix=f"add `{run}: <path>` to `files`", place=key_place(node))
+
+
+def _bad_path(path: str, run: str, node: Node) -> Diagnostic:
+    return Diagnostic(
+        "E389",
+        f"`{path[:120]}`, the path of `{run}`, is no path in the project",
+        why="paths enter cards and dvc.yaml: relative, below the project, of letters, digits and `._-/`",
+        fix="copy or link the logs into the project, such as data/imports/",
+        place=node.place,
+    )
+
+
+def _shared(path: str, first: str, second: str, node: Node) -> Diagnostic:
+    return Diagnostic(
+        "E389",
+        f"`{first}` and `{second}` have one log, `{path}`",
+        why="two runs with the same numbers would count as two seeds",
+        fix="put `{condition}` and `{seed}` into the path, or list the paths under `files`",
+        place=node.place,
+    )
+
+
+def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic:
+    return Diagnostic(
+        "E389",
+        f"`{path}`, the log of `{run}`, does not exist",
+        why=_WHY,
+        fix=f"python -m stages.train.imports.wandb_api {fetched} {path}"
+        if fetched
+        else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
+        place=node.place,
+    )

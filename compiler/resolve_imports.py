@@ -1,0 +1,120 @@
+"""Imported runs -> cards: an import card a run, and the cards of analysis and the page as for any other experiment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler import origins as places
+from compiler.expand import Run
+from compiler.experiment import Experiment
+from compiler.import_units import factor
+from compiler.imports import ImportedRuns, filled, section
+from compiler.inputs import BaseModel, Inputs
+from compiler.resolve import CURVES, Cards, Resolver
+from compiler.spec_imports import ColumnUse, MetricUse, SummaryUse
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import Artifact
+from stages.contracts.history import metric
+from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SummaryCard
+from stages.contracts.layout import RUNS, RunFolder
+
+CARD = RunFolder(RUNS).import_card.name
+
+
+def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
+    """All cards. The rules have held: every run has a source."""
+    work = _Imports(of, imported, inputs)
+    page = work.page().model_copy(update={"unavailable": section(of).unavailable})
+    single: dict[str, Artifact] = {f"{run.name}/{CARD}": work.card(run) for run in imported.expansion.runs}
+    single |= {
+        "analysis/screen.card.json": work.screen(),
+        "analysis/conclude.card.json": work.conclude(),
+        "analysis/draw.card.json": work.draw(),
+        "page.card.json": page,
+    }
+    origins = {path: found for path, found in work.single_origins().items() if path in single}
+    origins |= {f"{run.name}/{CARD}": work.origins_of(run) for run in imported.expansion.runs}
+    return Cards(work.model, {}, {}, page, single, origins)
+
+
+class _Imports(Resolver):
+    """The cards that do not depend on training are made as for any other experiment."""
+
+    def __init__(self, of: Experiment, imported: ImportedRuns, inputs: Inputs) -> None:
+        self.sources, self.use = imported.sources, section(of)
+        super().__init__(of, imported.expansion, inputs)
+
+    def base_model(self) -> BaseModel:
+        """None: nothing is trained or sampled."""
+        return BaseModel("", "", None, None)
+
+    def card(self, run: Run) -> ImportCard:
+        return ImportCard(
+            experiment=self.of.name,
+            condition=run.setup.name,
+            seed=run.seed,
+            null_control=run.setup.condition.role == "null_control",
+            source=self.sources[run.name],
+            read=self._read(run),
+            target_steps=self.use.steps,
+            code_hash=self.inputs.code(["stages.train.collect"]),
+        )
+
+    def _read(self, run: Run) -> ReadCard:
+        use = self.use
+        return ReadCard(
+            format=use.format,
+            step=use.step,
+            epoch=use.epoch,
+            steps_per_epoch=use.steps_per_epoch,
+            counts_from=use.counts_from,
+            pattern=use.pattern,
+            where={key: _where(filled(value, use, run), run) if isinstance(value, str) else value for key, value in use.where.items()},
+            columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryUse)),
+            summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryUse)),
+            steps_done=use.steps_done,
+        )
+
+    def conclude(self) -> ConcludeCard:
+        return super().conclude().model_copy(update={"metrics": tuple(self.use.metrics)})
+
+    def curves(self) -> tuple[str, ...]:
+        """Mapped metrics, the usual ones first. A summary has no curves."""
+        if self.use.format == "summary":
+            return ()
+        return tuple(dict.fromkeys([*(name for name in CURVES if name in self.use.metrics), *self.use.metrics]))
+
+    def origins_of(self, run: Run) -> places.Origins:
+        root = self.of.node("runs", "import")
+        found: places.Origins = {
+            "/condition": places.origin(run.setup.node),
+            "/seed": places.origin(run.seed_node),
+            "/null_control": places.origin(run.setup.node.get("role")),
+            "/source": places.origin(root.get("path") or root.get("files", run.name) or root.get("ids", run.name) or root),
+            "/target_steps": places.origin(root.get("steps")),
+        }
+        found |= {f"/read/{key}": places.origin(root.get(key)) for key in ("format", "step", "epoch", "pattern", "where", "steps_done")}
+        kind = "summary" if self.use.format == "summary" else "columns"
+        return found | {f"/read/{kind}/{index}": places.origin(root.get("metrics", name)) for index, name in enumerate(self.use.metrics)}
+
+
+def _where(text: str, run: Run) -> str | int:
+    """`{seed}` alone is the number, as sources write it."""
+    return run.seed if text == str(run.seed) else text
+
+
+def _column(name: str, source: MetricUse) -> ColumnCard:
+    use = ColumnUse(column=source) if isinstance(source, str) else source
+    assert isinstance(use, ColumnUse)
+    return ColumnCard(metric=name, column=use.column, optional=use.optional, **_unit(name, use.unit))
+
+
+def _summary(name: str, source: SummaryUse) -> SummaryCard:
+    keys = ("last", "mean", "final", "initial", "nonfinite_from")
+    return SummaryCard(metric=name, **{key: getattr(source, key) for key in keys}, **_unit(name, source.unit))
+
+
+def _unit(name: str, logged: str | None) -> dict[str, Any]:
+    meaning = metric(name)
+    assert meaning is not None  # a rule asks
+    return {"unit": logged or meaning.unit, "factor": factor(meaning.unit, logged) or 1.0}

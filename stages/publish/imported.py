@@ -1,0 +1,136 @@
+"""Runs that octavo did not train: where their numbers come from, how they were read, and what a reader must know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.contracts.import_card import Gap, Imported
+from stages.contracts.metric_words import words
+from stages.publish import numbers
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.numbers import plural
+
+_FORMATS = {
+    "trainer_state": "trainer_state.json of transformers",
+    "wandb": "W&B run, full scan of its history",
+    "wandb_file": "offline .wandb file",
+    "tensorboard": "TensorBoard events",
+    "jsonl": "JSON lines",
+    "csv": "CSV table",
+    "text": "text log",
+    "summary": "summary, final values only",
+}
+
+
+@dataclass(frozen=True)
+class ImportRow:
+    """One run's source."""
+
+    run: str
+    path: str
+    pin: str
+    read_as: str
+    rows: str
+    steps: str
+    stride: str
+    gaps: str
+    known: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MappedRow:
+    """One of octavo's metrics and what it was read from."""
+
+    metric: str
+    name: str
+    source: str
+    unit: str
+    place: str
+
+
+def rows(experiment: ExperimentFiles) -> tuple[ImportRow, ...]:
+    """One a run that was imported; () when octavo trained them all."""
+    return tuple(_row(run.ref.name, run.imported) for run in experiment.runs if run.imported)
+
+
+def _row(run: str, found: Imported) -> ImportRow:
+    series = found.first_step is not None
+    return ImportRow(
+        run=run,
+        path=found.source.path,
+        pin=found.source.sha256[:16],
+        read_as=_FORMATS[found.read.format],
+        rows=str(found.rows) if series else numbers.NONE,
+        steps=f"{found.first_step} to {found.last_step}" if series else f"{found.last_step}" if found.last_step else numbers.NONE,
+        stride=str(found.stride) if series else numbers.NONE,
+        gaps=_gaps(found.gaps, found.gap_count) if series else numbers.NONE,
+        known="known" if found.steps == "known" else f"unknown (log ends at {found.last_step})" if found.last_step else "unknown",
+        notes=found.notes,
+    )
+
+
+def _gaps(gaps: tuple[Gap, ...], count: int) -> str:
+    if not count:
+        return "none"
+    few = ", ".join(f"{gap.after + 1} to {gap.before - 1}" for gap in gaps)
+    return f"{count}: {few}" + (", ..." if count > len(gaps) else "")
+
+
+def mapping(experiment: ExperimentFiles) -> tuple[MappedRow, ...]:
+    """octavo's metrics with their columns; runs of an import share one mapping."""
+    run = next((run for run in experiment.runs if run.import_card), None)
+    if run is None or run.import_card is None:
+        return ()
+    read = run.import_card.read
+    found = []
+    for kind in ("columns", "summary"):
+        for index, card in enumerate(getattr(read, kind)):
+            place = experiment.origin(run.ref, f"/read/{kind}/{index}")
+            unit = card.unit if card.factor == 1 else f"{card.unit}, times {numbers.number(card.factor)}"
+            found.append(MappedRow(card.metric, words(card.metric), _source(card), unit, str(place) if place else ""))
+    return tuple(found)
+
+
+def _source(card: object) -> str:
+    column = getattr(card, "column", None)
+    if column is not None:
+        return f"column {column}"
+    kinds = {"last": "last value", "mean": "mean over the run", "final": "mean over the end", "initial": "mean over the beginning"}
+    parts = [f"{says}: {key}" for kind, says in kinds.items() if (key := getattr(card, kind))]
+    since = getattr(card, "nonfinite_from", None)
+    return "; ".join([*parts, *([f"first step that is not finite: {since}"] if since else [])])
+
+
+def unavailable(experiment: ExperimentFiles) -> str:
+    """Metrics that the author says the source does not have."""
+    return numbers.listed(list(experiment.card.unavailable)) if experiment.card.unavailable else ""
+
+
+def at_the_end(experiment: ExperimentFiles) -> str:
+    """What the columns of final values hold."""
+    only = [run for run in experiment.runs if run.imported and run.imported.summary]
+    return "Source's summary" if only and len(only) == len(experiment.runs) else "Last window"
+
+
+def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
+    """(tone, title, text) of what a reader must know before the first number."""
+    found = [run for run in experiment.runs if run.imported]
+    if not found:
+        return []
+    formats = list(dict.fromkeys(_FORMATS[run.imported.read.format] for run in found if run.imported))
+    only = all(run.imported.summary for run in found if run.imported)
+    text = f"octavo did not train these runs; their numbers were read from: {numbers.listed(formats)}."
+    text += " There are no series, so no number is a window mean and no detector could look." if only else ""
+    made = [("smoke", f"Imported: {plural(len(found), 'run')}", text)]
+    open_ = [run for run in found if run.state == "unknown"]
+    if open_:
+        ends = sorted({run.outcome.unknown for run in open_ if run.outcome})
+        seen = f"{'; '.join(ends[:3])}{' ...' if len(ends) > 3 else ''}"
+        made.append(("hole", f"Whether they finished is unknown: {len(open_)} of {len(found)} runs", f"{seen}."))
+    uneven = [run.ref.name for run in found if run.imported and run.imported.stride > 1]
+    if uneven:
+        strides = sorted({run.imported.stride for run in found if run.imported and run.imported.stride > 1})
+        said = f"logged every {numbers.listed([str(stride) for stride in strides])} steps: {numbers.listed(uneven)}."
+        made.append(("hole", f"Not every step was logged: {len(uneven)} of {len(found)} runs", said))
+    return made

@@ -1,0 +1,151 @@
+"""`runs: {import: ...}` from spec to page: small logs made here, and the summaries of a real study when they are at hand."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.attempt import read_attempts
+from stages.contracts.diagnostic import StageError
+from stages.train.collect import collect
+from tests.e2e.imported import compiled, findings, health, make, run
+
+SUMMARY = Path(__file__).parents[3] / "shared" / "data" / "wu17-v3" / "wandb_summary.json"
+SPEC = (Path(__file__).parent / "imported.yaml").read_text(encoding="utf-8")
+STEPS = 20
+
+
+def rows(seed: int, rise: float, steps: int = STEPS) -> list[dict]:
+    """Reward 0.2 + rise x step; half of the completions of each odd step are cut; every fourth group has no signal."""
+    return [
+        {
+            "step": step,
+            "reward": 0.2 + rise * step + seed / 1000,
+            "clipped": 50 * (step % 2),
+            "frac_reward_zero_std": 0.25,
+            "grad_norm": 0.1,
+        }
+        for step in range(1, steps + 1)
+    ]
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for condition, rise in (("shaped", 0.02), ("zero", 0.0)):
+        for seed in (1, 2, 3):
+            write(folder / f"{condition}-{seed}.jsonl", rows(seed, rise))
+    make(tmp_path, "imported", SPEC)
+    return folder
+
+
+def write(path: Path, lines: list[dict]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def test_imported_runs_get_findings_verdict_and_page(logs):
+    folder = compiled("imported")
+    page = run(folder)
+    found = findings(folder)
+    # final window: steps 19 and 20; initial: 1 and 2
+    assert found["shaped-s1/reward/final"]["value"] == pytest.approx(0.2 + 0.02 * 19.5 + 0.001)
+    assert found["shaped/reward/change"]["value"] == pytest.approx(0.02 * 18)
+    assert found["shaped/truncated/final"]["value"] == pytest.approx(0.25), "50% on one step of two: per cent became shares"
+    assert found["shaped-vs-zero/reward/change"]["value"] == pytest.approx(0.36)
+    verdicts = json.loads((folder / "analysis/findings.json").read_text())["verdicts"]
+    assert [verdict["verdict"] for verdict in verdicts] == ["supported"]
+    assert all(health(folder, f"shaped-s{seed}")["included"] for seed in (1, 2, 3))
+    text = html.unescape((page / "index.md").read_text(encoding="utf-8"))
+    assert "Imported: 6 runs" in text and "logs/shaped-1.jsonl" in text and "## Imported runs" in text
+    lineage = json.loads((page / "lineage.json").read_text())
+    edges = {(edge["cause"], edge["effect"]) for edge in lineage["edges"]}
+    assert ("data:logs/shaped-1.jsonl", "card:runs/imported/shaped-s1/import.card.json") in edges
+    attempt = read_attempts(folder / "shaped-s1" / "attempts.jsonl")[0]
+    assert (f"attempt:{attempt.started.attempt}", "file:runs/imported/shaped-s1/history.parquet") in edges
+    assert attempt.state == "finished"
+
+
+def test_a_log_that_merely_ends_is_unknown_and_one_that_goes_on_is_contaminated(logs):
+    write(logs / "shaped-1.jsonl", rows(1, 0.02, 19))
+    write(logs / "shaped-2.jsonl", rows(2, 0.02, 21))
+    folder = compiled("imported")
+    run(folder)
+    unknown, beyond = health(folder, "shaped-s1"), health(folder, "shaped-s2")
+    assert unknown["state"] == "unknown" and unknown["reasons"] == ["gate steps: unknown (log ends at 19)"]
+    assert beyond["reasons"] == ["gate steps: contaminated: 21 steps of 20, so a finished run was trained on"]
+    assert read_attempts(folder / "shaped-s1" / "attempts.jsonl")[0].state == "unknown"
+    assert (findings(folder)["shaped/attempts/finished"]["k"], findings(folder)["shaped/attempts/finished"]["n"]) == (2, 2)
+
+
+def test_nan_gradients_end_the_valid_range_although_the_loss_reads_zero(logs):
+    lines = rows(1, 0.02)
+    for line in lines[9:]:
+        line["grad_norm"] = float("nan")
+    write(logs / "shaped-1.jsonl", lines)
+    folder = compiled("imported")
+    run(folder)
+    assert health(folder, "shaped-s1")["valid_until"] == 9 and not health(folder, "shaped-s1")["included"]
+
+
+def test_a_resume_inside_a_log_is_merged_and_told(logs):
+    write(logs / "shaped-1.jsonl", rows(1, 0.0, 12) + rows(1, 0.02)[10:])
+    folder = compiled("imported")
+    run(folder)
+    notes = health(folder, "shaped-s1")["notes"]
+    assert any("steps 11-12 of attempt" in note for note in notes)
+    assert findings(folder)["shaped-s1/reward/final"]["value"] == pytest.approx(0.2 + 0.02 * 19.5 + 0.001)
+
+
+def test_a_missing_column_fails_that_run_only_and_says_what_was_meant(logs):
+    write(
+        logs / "shaped-1.jsonl", [{"grad_nrm" if key == "grad_norm" else key: cell for key, cell in line.items()} for line in rows(1, 0.02)]
+    )
+    folder = compiled("imported")
+    run(folder)
+    outcome = json.loads((folder / "shaped-s1" / "outcome.json").read_text())
+    assert outcome["failure"] == "data" and "did you mean `grad_nrm`" in outcome["error"]
+    assert not (folder / "shaped-s1" / "retry.json").exists(), "the same source would fail again"
+    assert health(folder, "shaped-s2")["included"]
+
+
+def test_a_source_that_changed_after_the_compile_is_refused(logs):
+    folder = compiled("imported")
+    write(logs / "shaped-1.jsonl", rows(1, 0.5))
+    with pytest.raises(StageError) as refused:
+        collect(folder / "shaped-s1")
+    assert refused.value.code == "S288" and not (folder / "shaped-s1" / "attempts.jsonl").exists()
+
+
+WU17 = (Path(__file__).parent / "summaries.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not SUMMARY.exists(), reason="the shared summaries are not here")
+def test_case_45_summaries_of_a_real_study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "summary.json").write_bytes(SUMMARY.read_bytes())
+    make(tmp_path, "wu17", WU17)
+    folder = compiled("wu17")
+    page = run(folder)
+    source, found = json.loads(SUMMARY.read_text())["conditions"], findings(folder)
+    for name, condition in source.items():
+        slug = name.replace("_", "-")
+        final, initial = found[f"{slug}/reward/final"], found[f"{slug}/reward/initial"]
+        assert (final["with_all"] or final["value"]) == pytest.approx(condition["avg_final_reward"])
+        assert (initial["with_all"] or initial["value"]) == pytest.approx(condition["avg_initial_reward"])
+    change = found["fv-shaped/reward/change"]
+    assert change["with_all"] == pytest.approx(-0.0016667, abs=1e-6), "case 16: never +11.6%"
+    assert found["fv-shaped-s42/truncated/final"]["value"] == pytest.approx(0.9495833)
+    assert "mean over the whole run" in found["fv-shaped-s42/truncated/final"]["method"]
+    assert "no window" in found["fv-shaped-s42/truncated/final"]["window"]
+    gated = health(folder, "fv-shaped-s42")
+    assert not gated["included"] and "grad_norm is persistently non-finite from step 21" in gated["reasons"][0]
+    assert all(health(folder, name)["included"] for name in ("fv-shaped-s123", "zero-reward-s42")), "their last values are finite"
+    states = {one["detector"]: (one["state"], one["reason"]) for one in gated["detections"]}
+    assert states["collapse"] == ("not_observable", "only a summary was imported: there is no series to look at")
+    first_screen = html.unescape((page / "index.md").read_text(encoding="utf-8").partition("## Claims")[0])
+    assert "truncated share 0.95" in first_screen and "zero-signal share 0.53" in first_screen
