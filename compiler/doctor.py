@@ -36,6 +36,8 @@ class Needs:
     problem: str = ""
     hub: tuple[tuple[str, str, str], ...] = ()
     """(models or datasets, name, commit) of hub repositories."""
+    quantized: tuple[str, ...] = ()
+    """Experiments whose base model is loaded in fewer bits."""
 
 
 def main(as_json: bool) -> int:
@@ -85,5 +87,6 @@ def live_needs() -> Needs:
         tuple(one.experiment.name for one in compiled),
         tuple(one.experiment.name for one in compiled if one.experiment.spec.resources.gpus),
         tuple(kind for kind in sorted(used) if hasattr(load(GATES, kind), "tier")),
+        quantized=tuple(one.experiment.name for one in compiled if one.experiment.spec.model.quantization != "none"),
         hub=tuple(sorted({found for one in compiled for found in one.cards.on_hub()})),
     )

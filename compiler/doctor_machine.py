@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from compiler.doctor import Line, Needs, Status
+from compiler.doctor_python import installed
 
 FREE_BYTES = 2 * 10**9
 """Below this a run's checkpoints, DVC's cache and the site do not fit beside each other."""
@@ -25,6 +26,7 @@ _MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
 def checks(needs: Needs) -> Iterator[Line]:
     """Devices, sandbox and its parts, verifiers, git and its merge driver, disk."""
     yield from devices(needs)
+    yield from quantization(needs)
     yield from sandbox(needs)
     yield from verifiers(needs)
     yield from git()
@@ -51,6 +53,18 @@ def devices(needs: Needs) -> Iterator[Line]:
         yield Line("gpu", "missing", f"none seen ({build}); needed by {', '.join(needs.gpu)}", fix)
     else:
         yield Line("gpu", "optional", f"none seen ({build}); no live experiment trains on one")
+
+
+def quantization(needs: Needs) -> Iterator[Line]:
+    """bitsandbytes, when a live experiment loads its base model in 4 or 8 bits."""
+    if not needs.quantized:
+        return
+    asked = f"needed by {', '.join(needs.quantized)}"
+    version = installed("bitsandbytes")
+    if version is None:
+        yield Line("bitsandbytes", "missing", f"not installed; {asked}", "pip install -c constraints.txt -e '.[quantization]'")
+    else:
+        yield Line("bitsandbytes", "ok", f"{version}; {asked}")
 
 
 def sandbox(needs: Needs) -> Iterator[Line]:

@@ -15,6 +15,8 @@ from compiler.doctor import Line
 
 CONSTRAINTS = Path("constraints.txt")
 OLDEST = (3, 11)
+EXTRAS = ("wandb", "bitsandbytes")
+"""Pinned, and needed by those only who ask for them."""
 _PIN = re.compile(r"\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)")
 _INSTALL = "pip install -c constraints.txt -e ."
 
@@ -37,7 +39,7 @@ def libraries() -> Iterator[Line]:
         yield Line(
             "constraints.txt", "missing", "no versions are pinned here", "cd to the project's root, which holds specs/ and constraints.txt"
         )
-    for name in sorted({*required(), *(name for name in pins if name != "wandb")}):
+    for name in sorted({*required(), *(name for name in pins if name not in EXTRAS)}):
         found, wanted = installed(name), pins.get(name)
         if found is None:
             yield Line(name, "missing", f"not installed{f', pinned is {wanted}' if wanted else ''}", _INSTALL)

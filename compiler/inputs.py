@@ -29,6 +29,8 @@ from stages.contracts.waiver import Waiver, chain, identity, read_waivers
 
 MADE = "octavo/"
 UNPINNED = "0" * 40
+LINEAR = ("hidden_size", "intermediate_size")
+"""Keys of a model's configuration that are sizes of its linear layers."""
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
 MODEL_SPECS = Path("specs/_models")
@@ -74,6 +76,8 @@ class BaseModel:
     """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
     waivers: tuple[Waiver, ...] = ()
     hub: bool = False
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Names and values of the sizes of its linear layers, as far as they are known."""
 
 
 @dataclass
@@ -247,7 +251,8 @@ class Inputs:
         waived = chain(self.waivers(folder.root), folder.card.name, identity(dump(card)), card.code_hash)
         kept = card.model_copy(update={"code_hash": waived[-1].code_from}) if waived else card
         positions = made.architecture.max_position_embeddings
-        return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived)
+        sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
+        return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived, sizes=sizes)
 
 
 def _folder(base: str) -> BaseModel:
@@ -260,8 +265,10 @@ def _folder(base: str) -> BaseModel:
         )
     try:
         content = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        positions = content.get("max_position_embeddings") if isinstance(content, dict) else None
-        return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None)
+        content = content if isinstance(content, dict) else {}
+        positions = content.get("max_position_embeddings")
+        sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))
+        return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
     except (OSError, ValueError) as error:
         raise Fault(
             f"`{base}` is no model that transformers can load: config.json: {error}",

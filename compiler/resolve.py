@@ -146,7 +146,7 @@ class Resolver:
             train=card_settings(setup.train),
             stop=stop_card(self.of, setup),
             device=self.device,
-            versions=self.inputs.versions(),
+            versions=self._versions(LIBRARIES),
             code_hash=self._code(stage_of(setup.train.algorithm), GATES, (use.card.kind for use in setup.reward.gates)),
         )
 
@@ -160,7 +160,7 @@ class Resolver:
             zero_signal_below=settings.zero_signal_share.below,
             truncated_below=settings.truncated.below,
             device=self.device,
-            versions=self.inputs.versions(("torch", "transformers")),
+            versions=self._versions(("torch", "transformers")),
             code_hash=self._code(
                 "stages.train.preflight", GATES, (use.card.kind for setup in self.expansion.setups for use in setup.reward.gates)
             ),
@@ -196,7 +196,7 @@ class Resolver:
             top_p=evaluation.top_p,
             max_completion_length=evaluation.max_completion_length or max(map(_longest, self.expansion.setups)),
             device=self.device,
-            versions=self.inputs.versions(("torch", "transformers", "peft")),
+            versions=self._versions(("torch", "transformers", "peft")),
             code_hash=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
         )
 
@@ -288,7 +288,7 @@ class Resolver:
         pins = {
             name: Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared")
             for name, (_, line) in self.inputs.pins().items()
-            if name in LIBRARIES
+            if name in card.versions
         }
         return places.of_setup(
             setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins, stop_origins(self.of, setup)
@@ -338,9 +338,15 @@ class Resolver:
             path=self.model.path,
             revision=self.model.revision,
             hub=self.model.hub,
+            quantization=self.spec.model.quantization,
             adapter=adapter,
             apply_chat_template=self.spec.model.apply_chat_template,
         )
+
+    def _versions(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Pinned versions of libraries that a stage's result depends on."""
+        more = () if self.spec.model.quantization == "none" else ("bitsandbytes",)
+        return self.inputs.versions((*names, *more))
 
     def _data(self, data: TrainData) -> DataCard:
         if data.hub is not None:

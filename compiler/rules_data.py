@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compiler.diagnostics import nearest
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
-from compiler.inputs import MADE, UNPINNED, DataFile, Fault, Inputs
+from compiler.inputs import MADE, UNPINNED, BaseModel, DataFile, Fault, Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
 from compiler.revisions import LOCK, UPDATE, Reference
@@ -148,6 +148,7 @@ def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) ->
         return
     if model.hub:
         yield from _pinned(of.node("model", "base"), Reference("models", model.path), inputs)
+    yield from _quantized(of, model)
     if model.max_positions is None:
         return
     for setup in expansion.setups:
@@ -158,6 +159,21 @@ def base_model_is_there(of: Experiment, expansion: Expansion, inputs: Inputs) ->
         except Fault:
             continue
         yield from _context(setup, setup.train.max_completion_length, data, model.max_positions, of.spec.model.base.startswith(MADE))
+
+
+def _quantized(of: Experiment, model: BaseModel) -> Iterator[Diagnostic]:
+    """bitsandbytes packs NF4 weights on a CPU in blocks of 64; other sizes end the process."""
+    if of.spec.model.quantization != "nf4" or of.spec.resources.gpus:
+        return
+    for name, size in model.sizes:
+        if size % 64:
+            yield Diagnostic(
+                "E380",
+                f"`{of.spec.model.base}` has a {name} of {size}, which is no multiple of 64",
+                why="on a CPU bitsandbytes keeps NF4 weights in blocks of 64, and fails on other sizes",
+                fix="set `quantization: none` or `int8`, use another model, or train on a GPU: resources: {gpus: 1}",
+                place=of.node("model", "quantization").place,
+            )
 
 
 def _context(setup: Setup, length: int, data: DataFile, limit: int, made: bool) -> Iterator[Diagnostic]:

@@ -38,7 +38,11 @@ class Model(Part):
         False,
         description="Put each prompt into the tokenizer's chat template, as the one message of a user; in training and evaluation alike.",
     )
-    quantization: Literal["none"] = Field("none", description="Weights of the base model as they are.")
+    quantization: Literal["none", "nf4", "int8"] = Field(
+        "none",
+        description="Of the base model's linear layers, by bitsandbytes: nf4 (4 bits, as in QLoRA), int8 (LLM.int8), or none: as they are. "
+        "The same in preflight, training and evaluation.",
+    )
     adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
 
 

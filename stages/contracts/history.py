@@ -67,6 +67,7 @@ METRICS: dict[str, Metric] = dict(
         _metric("kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0"),
         _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)", of=_GROUPED),
         _metric("skipped", "count", "1 when an optimizer step was skipped for a non-finite gradient, else 0"),
+        _metric("invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling"),
         _metric("reward_seconds", "s", "Wall time of scoring the step's completions"),
         _metric("step_seconds", "s", "Wall time of the step"),
         _metric(

@@ -33,7 +33,8 @@ class ModelCard(Frozen):
     revision: str
     hub: bool = Field(False, exclude_if=_unset)
     """Whether `path` is a hub id and `revision` a commit of it."""
-    quantization: Literal["none"] = "none"
+    quantization: Literal["none", "nf4", "int8"] = "none"
+    """Of the base model's linear layers, through bitsandbytes; the adapter is never quantised."""
     adapter: AdapterCard
     apply_chat_template: bool = Field(False, exclude_if=_unset)
     """Whether each prompt is put into the tokenizer's chat template as the one message of a user."""

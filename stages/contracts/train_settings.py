@@ -12,10 +12,15 @@ from stages.contracts.artifact import Frozen
 
 
 class Guards(Frozen):
-    """What is done about non-finite gradients during training."""
+    """What is done about non-finite gradients and logits during training."""
 
     skip_nonfinite_gradients: bool = Field(True, description="Skip an optimizer step whose gradient is not finite; it is counted.")
     stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after so many skipped steps in a row.")
+    remove_invalid_logits: bool = Field(
+        False,
+        exclude_if=lambda value: not value,
+        description="Replace logits that are not finite before sampling, which else ends with an error; `invalid_logits` counts them.",
+    )
 
 
 class TrainSettings(Frozen):

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from stages.train.guards import NonfiniteGuard
+from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.scoring import TrainingReward
@@ -22,10 +22,17 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look."""
 
     def __init__(
-        self, journal: Journal, reward: TrainingReward, guard: NonfiniteGuard, progress: Progress, attempt: str, stopping: Stopping
+        self,
+        journal: Journal,
+        reward: TrainingReward,
+        guard: NonfiniteGuard,
+        progress: Progress,
+        attempt: str,
+        stopping: Stopping,
+        logits: InvalidLogits | None = None,
     ) -> None:
         self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
-        self.stopping = stopping
+        self.stopping, self.logits = stopping, logits
         self.begun = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
@@ -38,6 +45,8 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
                 cells[RENAMED.get(name, name)] = cell(value)
         cells["skipped"] = float(self.guard.skipped)
         self.guard.skipped = False
+        if self.logits is not None:
+            cells["invalid_logits"] = float(self.logits.taken())
         tokens = logs.get("num_tokens")
         self.journal.step(
             attempt=self.attempt,

@@ -1,4 +1,4 @@
-"""Guards of a training run: non-finite gradients are skipped and counted; an adapter that did not change is an error."""
+"""Guards of a training run: gradients and logits that are not finite are counted, skipped or repaired; an adapter must change."""
 
 from __future__ import annotations
 
@@ -33,6 +33,36 @@ class NonfiniteGuard(TrainerCallback):  # type: ignore[misc]
             raise Stopped(
                 "nonfinite", f"{self.in_a_row} steps in a row had a non-finite gradient, the last one step {state.global_step + 1}"
             )
+
+
+class InvalidLogits:
+    """Repairs logits that are not finite while a model samples, and counts where: one a row and token of a generation batch."""
+
+    def __init__(self) -> None:
+        self.positions = 0
+
+    def attach(self, model: Any) -> None:
+        """From now on `model.generate` asks us before each token. Adapters put on the model later call the same `generate`."""
+        from transformers import LogitsProcessorList
+
+        generate = model.generate
+
+        def repaired(*arguments: Any, logits_processor: Any = None, **rest: Any) -> Any:
+            return generate(*arguments, logits_processor=LogitsProcessorList([*(logits_processor or ()), self]), **rest)
+
+        model.generate = repaired
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """NaN and minus infinity become the lowest finite number, infinity the highest. A row with none left is uniform."""
+        finite = torch.isfinite(scores)
+        self.positions += int((~finite.all(dim=-1)).sum())
+        limits = torch.finfo(scores.dtype)
+        return torch.nan_to_num(scores, nan=limits.min, posinf=limits.max, neginf=limits.min)
+
+    def taken(self) -> int:
+        """The count since the last time it was taken."""
+        found, self.positions = self.positions, 0
+        return found
 
 
 def _finite(gradients: Iterable[torch.Tensor | None]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model_card import AdapterCard, ModelCard
 from stages.train.hub import not_had, require_model
+from stages.train.quantized import plain, quantization
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,11 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
             fix="dvc repro",
             pointer="/model/base",
         )
+    quantized = quantization(card, device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(card.path, padding_side="left", **pinned)
-        model = AutoModelForCausalLM.from_pretrained(card.path, dtype=torch.bfloat16 if bf16 else torch.float32, **pinned)
+        dtype = torch.bfloat16 if bf16 or (quantized and device == "cuda") else torch.float32
+        model = AutoModelForCausalLM.from_pretrained(card.path, dtype=dtype, **quantized, **pinned)
     except (OSError, ValueError) as error:
         if card.hub:
             raise not_had(card, error) from None
@@ -55,7 +58,7 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
         ) from None
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return model.to(device), tokenizer
+    return plain(model) if quantized else model.to(device), tokenizer
 
 
 def prompt_texts(card: ModelCard, tokenizer: Any, prompts: Sequence[str]) -> list[str]:

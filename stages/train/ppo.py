@@ -14,6 +14,7 @@ from stages.train.attempts import Stopped
 from stages.train.checkpoints import newest
 from stages.train.model import end_tokens, load_base, prompt_texts
 from stages.train.progress import Progress
+from stages.train.quantized import for_training
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
 from stages.train.tracking import tracked
@@ -40,13 +41,17 @@ def _fit(work: Work[PpoSettings]) -> Path:
     from transformers import set_seed
 
     from stages.train.callbacks import HistoryRecorder, Tracker
-    from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state, policy_finite
+    from stages.train.guards import InvalidLogits, NonfiniteGuard, adapter_change, adapter_state, policy_finite
     from stages.train.ppo_checkpoint import restore, save
     from stages.train.ppo_policy import Policy
     from stages.train.ppo_trainer import PpoTrainer
 
     card, settings = work.card, work.card.train
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
+    model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
+    logits = InvalidLogits() if settings.guards.remove_invalid_logits else None
+    if logits is not None:
+        logits.attach(model)
     set_seed(card.seed)
     policy = Policy(model, card.model.adapter, settings.gradient_checkpointing)
     ends = end_tokens(model, tokenizer)
@@ -61,7 +66,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
     )
     guard = NonfiniteGuard(settings.guards)
     progress = Progress(work.name, work.started.number, settings.max_steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping)
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
         trainer = PpoTrainer(
             settings,

@@ -13,6 +13,7 @@ from stages.train.checkpoints import newest
 from stages.train.data import Row
 from stages.train.model import load_base, lora, prompt_texts
 from stages.train.progress import Progress
+from stages.train.quantized import for_training
 from stages.train.recorder import Journal
 from stages.train.run import Work
 from stages.train.scoring import TrainingReward
@@ -30,10 +31,14 @@ G = TypeVar("G", bound=GroupedSettings)
 def fit(work: Work[G], trainer: Trainer) -> Path:
     """Train to the end and return the checkpoint that holds the adapter."""
     from stages.train.callbacks import HistoryRecorder
-    from stages.train.guards import NonfiniteGuard, adapter_change, adapter_state, policy_finite
+    from stages.train.guards import InvalidLogits, NonfiniteGuard, adapter_change, adapter_state, policy_finite
 
     card, steps = work.card, work.card.train.max_steps
     model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
+    model = for_training(card.model, model, gradient_checkpointing=card.train.gradient_checkpointing)
+    logits = InvalidLogits() if card.train.guards.remove_invalid_logits else None
+    if logits is not None:
+        logits.attach(model)
     reward = TrainingReward(
         card.reward,
         rows={row["id"]: row for row in work.rows},
@@ -45,7 +50,7 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
     )
     guard = NonfiniteGuard(card.train.guards)
     progress = Progress(work.name, work.started.number, steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping)
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
         training = built(
             card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=[guard, recorder], output=work.output, report_to=report_to
