@@ -2,9 +2,10 @@
 
     python benchmarks/verifications.py [jobs]
 
-Prints, for Python tests, OCaml type checks and OCaml tests, jobs a second of wall time and of CPU time: for each tier that holds and for
-plain subprocesses (no isolation at all), and the ratio. Floors on two shared cores: 120, 100 and 30 jobs/s. Absolute numbers mean nothing
-on another machine; ratios do. OCaml is left out where it is not installed.
+Prints, for Python tests, OCaml type checks and tests, and proofs in Coq and Lean, jobs a second of wall time and of CPU time: for each
+tier that holds and for plain subprocesses (no isolation at all), and the ratio. Floors on two shared cores: 120, 100, 30, 25 and 20
+jobs/s. Absolute numbers mean nothing on another machine; ratios do. What is not installed is left out. For Lean set OCTAVO_LEAN to a
+`lean` program; its proofs are over the tests' core library, since a program without Init reads nothing else.
 """
 
 from __future__ import annotations
@@ -18,12 +19,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.train.verifiers import isolation, ocaml_build, ocaml_pool, sandbox
+from stages.train.verifiers import (
+    coq_pool,
+    coq_text,
+    isolation,
+    lean_pool,
+    lean_setup,
+    lean_text,
+    ocaml_build,
+    ocaml_pool,
+    proof_build,
+    sandbox,
+)
+from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.python_pool import Job, Pool
 
 CODE = '''
@@ -124,12 +138,70 @@ def ocaml_subprocesses(jobs: int, tests: str) -> float:
     return 0.0
 
 
-def compared(what: str, naive: Callable[[int], float], warm: Callable[[isolation.Tier, int], float], jobs: int) -> None:
+COQ_STATEMENT = "Theorem t : forall n : nat, n + {number} = {number} + n."
+COQ_PROOF = "Proof. induction n as [|n IH]. reflexivity. simpl. rewrite IH. reflexivity. Qed."
+LEAN_STATEMENT = "theorem t{number} (n : N) : Eq (N.add N.zero n) n"
+LEAN_PROOF = "N.rec (Eq.refl N.zero) (fun _ h => N.succ_same h) n"
+LEAN_CORE = Path(__file__).parents[1] / "tests/stages/train/lean_core.lean"
+
+
+def proofs_sandboxed(pool: Any, todo: list[Any]) -> float:
+    """As `sandboxed`, for proofs."""
+    proof_build.library()  # built once a machine
+    before = cpu_seconds()
+    for start in range(0, len(todo), 64):
+        for one in pool.run(todo[start : start + 64]):
+            assert one.outcome == "proved", one
+    inside, mine = family_cpu_seconds(pool.pid or 0), cpu_seconds() - before
+    pool.close()
+    return inside - (cpu_seconds() - before - mine)
+
+
+def coq_sandboxed(tier: isolation.Tier, jobs: int) -> float:
+    """Proofs by induction, their axioms listed."""
+    todo = [
+        coq_text.Job(COQ_STATEMENT.format(number=number % 40), COQ_PROOF + " " * (number // 40), (), 5.0, 2**31) for number in range(jobs)
+    ]
+    return proofs_sandboxed(coq_pool.Pool("", tier), todo)
+
+
+def coq_subprocesses(jobs: int) -> float:
+    """One coqc a candidate, without a goal that was stated first."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(jobs):
+            (Path(folder) / "answer.v").write_text(f"{COQ_STATEMENT.format(number=number % 40)}\n{COQ_PROOF}\nPrint Assumptions t.\n")
+            subprocess.run(["coqc", "-q", "answer.v"], cwd=folder, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    return 0.0
+
+
+def lean_sandboxed(found: lean_setup.Installation, tier: isolation.Tier, jobs: int) -> float:
+    """Proofs over the tests' core library, which is read anew for each, as by a fresh process."""
+    core = LEAN_CORE.read_text().rstrip()
+    todo = [lean_text.Job(core, LEAN_STATEMENT.format(number=number), LEAN_PROOF, "proof", (), 5.0, 2**33) for number in range(jobs)]
+    return proofs_sandboxed(lean_pool.Pool(found, tier), todo)
+
+
+def lean_subprocesses(found: lean_setup.Installation, jobs: int) -> float:
+    """One lean a candidate, without a goal that was stated first."""
+    core = LEAN_CORE.read_text()
+    for number in range(jobs):
+        text = f"{core}\n{LEAN_STATEMENT.format(number=number)} := {LEAN_PROOF}\n#print axioms t{number}\n"
+        subprocess.run([*found.command], input=text, text=True, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    return 0.0
+
+
+def compared(
+    what: str,
+    naive: Callable[[int], float],
+    warm: Callable[[isolation.Tier, int], float],
+    jobs: int,
+    tiers: Sequence[isolation.Tier] = isolation.TIERS,
+) -> None:
     """Print the subprocesses of one kind of verification, then each tier."""
     few = max(jobs // 10, 20)
     plain = measured(lambda: naive(few), few)
     print(f"{what + ', subprocess':32} {plain[0]:7.0f} jobs/s wall {plain[1]:7.0f} jobs/s CPU")
-    for tier in isolation.TIERS:
+    for tier in tiers:
         if sandbox.holes(tier):
             print(f"{what + ', ' + tier:32} does not hold here")
             continue
@@ -144,6 +216,14 @@ def main() -> None:
     if shutil.which("ocamlc"):
         compared("OCaml types", lambda n: ocaml_subprocesses(n, ""), lambda tier, n: ocaml_sandboxed(tier, n, ""), jobs)
         compared("OCaml tests", lambda n: ocaml_subprocesses(n, OCAML_TESTS), lambda tier, n: ocaml_sandboxed(tier, n, OCAML_TESTS), jobs)
+    if shutil.which("coqtop"):
+        compared("Coq proofs", coq_subprocesses, coq_sandboxed, jobs, ("bubblewrap",))
+    with contextlib.suppress(VerifierUnavailable):
+        found = lean_setup.installation()
+        if found.kind == "program":
+            compared(
+                "Lean proofs", lambda n: lean_subprocesses(found, n), lambda tier, n: lean_sandboxed(found, tier, n), jobs, ("bubblewrap",)
+            )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -10,7 +11,7 @@ from stages.contracts.plugin import Answer
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.rewards import coq, coq_error
 from stages.train.rewards.compose import compose, score_each
-from stages.train.verifiers import coq_pool, proof_build, sandbox
+from stages.train.verifiers import coq_pool, coq_read, coq_text, proof_build, sandbox
 from stages.train.verifiers.proofs import CLASSES
 
 if os.environ.get("CI") != "true":
@@ -225,3 +226,73 @@ def test_cheats_pay_least():
 def test_the_sources_digest_stands_in_the_code():
     assert proof_build.source_digest() == proof_build.SOURCE_DIGEST
     assert coq.tier().startswith("bubblewrap with Coq ")
+
+
+# ---- what lies behind the list of forbidden words
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    pool = coq_pool.Pool("")
+    one = pool.start("bubblewrap")
+    yield one
+    one.close()
+
+
+def unfiltered(zygote, answer, statement=FALSE):
+    """What becomes of an answer whose words nobody looked at: (verdict, all that Coq said)."""
+    job = coq_text.Job(statement, answer, (), 2.0, 2**31)
+    answered = zygote.ask(coq_text.text(job, "nonce"), 2.0, 2**31, 30.0)
+    said = answered.written.decode()
+    return coq_read.read(job, "nonce", said), said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'Abort. Notation "1" := 2. Theorem octavo_answer_nonce : 1 = 2. reflexivity. Qed.',
+        "Abort. Notation octavo_goal_nonce := I. Theorem octavo_answer_nonce : True. exact I. Qed.",
+        "Abort. Axiom octavo_answer_nonce : 1 = 2.",
+        "Admitted.",
+        "Abort. Unset Guard Checking. Fixpoint octavo_answer_nonce (n : nat) : 1 = 2 := octavo_answer_nonce n.",
+        "Abort. Unset Positivity Checking. Axiom f : False. Definition octavo_answer_nonce : 1 = 2 := False_ind _ f.",
+        "Abort. Section s. Variable octavo_answer_nonce : 1 = 2.",
+        "Abort. Module Type t. Parameter octavo_answer_nonce : 1 = 2.",
+        "exact octavo_goal_nonce. Qed.",
+    ],
+)
+def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(zygote, answer):
+    verdict, said = unfiltered(zygote, answer)
+    assert verdict.outcome in ("forbidden", "tactic", "type", "syntax", "other"), said
+
+
+def test_files_programs_and_the_network_are_out_of_reach(zygote, tmp_path):
+    mark = tmp_path / "octavo-mark"
+    tmp_path.chmod(0o777)
+    for answer in (
+        f'Abort. Redirect "{mark}" Print nat.',
+        f'Abort. Cd "{tmp_path}". Redirect "octavo-mark" Print nat.',
+        f'Abort. Require Extraction. Extraction "{mark}" plus.',
+        'Abort. Redirect "/tmp/octavo-mark" Print nat. Redirect "/dev/shm/octavo-mark" Print nat.',
+    ):
+        verdict, said = unfiltered(zygote, answer)
+        assert verdict.outcome != "proved" and "Error:" in said, said
+    assert "root:" not in unfiltered(zygote, 'Abort. Load "/etc/passwd".')[1]
+    left = [mark, mark.with_suffix(".out"), mark.with_suffix(".ml"), Path("/tmp/octavo-mark.out"), Path("/dev/shm/octavo-mark.out")]
+    assert [path for path in left if path.exists()] == []
+
+
+def test_soak_with_killed_checkers():
+    """Known verdicts stay right while the checker is killed now and then."""
+    pool = coq_pool.Pool("")
+    answers = [(RIGHT, "proved"), ("Proof. intros n. reflexivity. Qed.", "tactic"), ("Proof. intros n. exact n. Qed.", "type")]
+    wrong, unknown = [], 0
+    for turn in range(20):
+        jobs = [(coq_text.Job(PLUS_ZERO, f"{text} (* {turn} *)", (), 5.0, 2**31), right) for text, right in answers]
+        found = pool.run([job for job, _ in jobs])
+        unknown += sum(one.outcome == "unknown" for one in found)
+        wrong += [(one, right) for one, (_, right) in zip(found, jobs, strict=True) if one.outcome not in (right, "unknown")]
+        if turn % 5 == 4 and pool.pid:
+            os.kill(pool.pid, 9)
+    pool.close()
+    assert wrong == [] and unknown == 0

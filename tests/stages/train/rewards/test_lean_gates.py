@@ -1,5 +1,6 @@
 """The Lean gates over a real Lean (see conftest.py): proofs that hold, fail in every class, cheat and attack; broken rows; grading."""
 
+import json
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from stages.contracts.plugin import Answer
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose, sandbox
-from stages.train.verifiers import lean_pool, lean_setup, proofs
+from stages.train.verifiers import lean_pool, lean_read, lean_setup, lean_text, proofs
 from stages.train.verifiers import sandbox as probed
 from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job, without_comments
@@ -244,3 +245,34 @@ def test_messages_of_lean_and_mathlib(message, kind):
     job = Job("", SWAP, "by simp", "proof", (), 1.0, 2**30)
     text = body(job, "n")
     assert read(job, text, [Message("error", text.answer_line + 1, 0, message)]).outcome == kind
+
+
+# ---- what lies behind the list of forbidden words
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "axiom octavo_answer_nonce : False",
+        "axiom cheat : False\ntheorem octavo_answer_nonce : False := cheat",
+        "theorem octavo_answer_nonce : False := octavo_goal_nonce",
+        "theorem octavo_answer_nonce : False := sorry",
+        "theorem octavo_answer_nonce : False := sorryAx False Bool.false",
+        "theorem octavo_answer_nonce : True := True.intro",
+        "unsafe def octavo_answer_nonce : False := octavo_answer_nonce",
+        "theorem octavo_answer_nonce : False := octavo_answer_nonce",
+        "set_option debug.skipKernelTC true in theorem octavo_answer_nonce : False := True.intro",
+        "theorem octavo_checked_nonce : True := True.intro\n#print axioms octavo_checked_nonce",
+        "theorem octavo_answer_nonce : False := (by {})\n#print axioms True.intro",
+    ],
+)
+def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer):
+    """The answer stands where the theorem and its proof would, so it may hold anything."""
+    job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
+    pool = lean_pool.Pool(lean_setup.installation())
+    zygote = pool.start("bubblewrap")
+    body = lean_text.body(job, "nonce")
+    answered = zygote.ask(f"{CORE}\n{body.text}", 5.0, 0, 60.0)
+    zygote.close()
+    found = lean_read.messages([json.loads(line) for line in answered.written.decode().splitlines()], CORE.count("\n") + 1)
+    assert lean_read.read(job, body, found).outcome not in ("proved", "unknown"), found
