@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from stages.train.verifiers.family import usage
 
@@ -14,7 +15,7 @@ def test_descendants_count():
     with subprocess.Popen([sys.executable, "-c", BELOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         parent.stdout.readline()
         seconds, resident = usage(parent.pid)
-        alone = int(open(f"/proc/{parent.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        alone = int(Path(f"/proc/{parent.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         parent.kill()
     assert seconds > 0 and resident > alone + (64 << 20)
 
