@@ -1,6 +1,5 @@
 """The OCaml gates on both sides: right, wrong, ill-typed, unparsable, hanging and cheating answers, and the seed's bugs as failures."""
 
-import csv
 import os
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ from stages.train.rewards.compose import compose, sandbox
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
 
-SAMPLE = Path(__file__).parents[4].parent / "shared/data/ocaml/problems_sample.csv"
 TESTS = "let () =\n  assert (f 1 = 2);\n  assert (f 2 = 3);\n  assert (f 3 = 4);\n  assert (f 4 = 5);;"
 
 
@@ -389,49 +387,3 @@ def test_seed_2(text, truncated, reward):
 
 def test_the_sandbox_is_recorded():
     assert sandbox(SEED_2.gates) in ("bubblewrap", "seccomp")
-
-
-# ---- real problems
-
-GOLD = {
-    "easy_075": "let rec divisors d = if d > n then 0 else (if n mod d = 0 then 1 else 0) + divisors (d + 1) in divisors 1 = 3",
-    "easy_037": "let rec mask m = if m > num then m - 1 else mask (2 * m) in mask 1 - num",
-    "easy_035": "let top, _ = List.fold_left (fun (top, here) step -> (max top (here + step), here + step)) (0, 0) gain in top",
-    "hard_037": "let rec go i acc = if i > n then acc else go (i + 1) (acc * i mod 1000000007 * (2 * i - 1) mod 1000000007) in go 1 1",
-    "easy_102": "if k <= numOnes then k else if k <= numOnes + numZeros then numOnes else numOnes - (k - numOnes - numZeros)",
-    "medium_185": (
-        "let parts v = List.map int_of_string (String.split_on_char '.' v) in\n"
-        "let rec go = function\n  | [], [] -> 0\n  | [], ys -> go ([0], ys)\n  | xs, [] -> go (xs, [0])\n"
-        "  | x :: xs, y :: ys -> if x < y then -1 else if x > y then 1 else go (xs, ys) in\ngo (parts version1, parts version2)"
-    ),
-}
-WRONG = {
-    "easy_075": ("false", 6),
-    "easy_037": ("num", 0),
-    "easy_035": ("0", 5),
-    "hard_037": ("1", 1),
-    "easy_102": ("k", 2),
-    "medium_185": ("0", 4),
-}
-
-
-@pytest.mark.skipif(not SAMPLE.exists(), reason="the sample of problems is not beside this checkout")
-@pytest.mark.parametrize("problem", GOLD)
-def test_real_problems(problem):
-    with SAMPLE.open(newline="") as stream:
-        row = next(row for row in csv.DictReader(stream) if row["id"] == problem)
-    wrong, held = WRONG[problem]
-    texts = [
-        GOLD[problem],
-        wrong,
-        "(" + GOLD[problem],
-        f"1 ^ ({GOLD[problem]})",
-        "let rec go () = go () in go ()",
-        f"{GOLD[problem]} ;; let (=) _ _ = true",
-    ]
-    answers = [Answer(text, row) for text in texts]
-    told = ocaml_tests.judge(ocaml_tests.Settings(before="problem", timeout=0.5), answers)
-    assert [one.score for one in told[:5]] == [1.0, pytest.approx(held / 7), 0.0, 0.0, 0.0], told
-    assert told[5].score == 1.0, "redefining equality neither helps nor harms a right answer"
-    typed = ocaml_types.judge(ocaml_types.Settings(before="problem"), answers)
-    assert [one.score for one in typed[:5]] == [1.0, 1.0, 0.0, 0.75, 1.0]
