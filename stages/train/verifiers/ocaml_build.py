@@ -16,7 +16,7 @@ from stages.train.verifiers.faults import VerifierUnavailable
 CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
 SOURCES = ("stubs.c", "zygote.ml")
-SOURCES_DIGEST = "e6acb44779913298"
+SOURCES_DIGEST = "7cb7fd3ccb685487"
 """First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code hash of the gates."""
 _LIBRARIES = ("ocamlcommon.cma", "ocamlbytecomp.cma", "ocamltoplevel.cma", "unix.cma")
 _INSTALL = "apt-get install ocaml-nox"

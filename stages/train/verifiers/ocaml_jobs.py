@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers import ocaml_build, sandbox
+from stages.train.verifiers import ocaml_attacks, ocaml_build, sandbox
 from stages.train.verifiers.ocaml_pool import Checked, Job, pool
 
 
 def tier() -> str:
     """The sandbox that answers are checked in. Raises VerifierUnavailable when none holds on this machine or OCaml is missing."""
     ocaml_build.program()
-    return sandbox.tier()
+    found = sandbox.tier()
+    ocaml_attacks.contained(found)
+    return found
 
 
 def checked(answers: Sequence[Answer], before: str | None, tests: str | None, cpu: float, memory: int) -> list[Checked]:

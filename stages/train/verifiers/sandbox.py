@@ -27,7 +27,7 @@ WALL_SECONDS = 30.0
 @functools.cache
 def tier() -> Tier:
     """The strongest tier that holds, for ledgers and for the pool. Raises VerifierUnavailable, with the reasons, when none does."""
-    kept = CACHE / f"{_key()}.json"
+    kept = CACHE / f"{key()}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(kept.read_text())["tier"]
         if found in isolation.TIERS:
@@ -115,7 +115,7 @@ def _wall_holes() -> list[str]:
     return [f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith("contained")]
 
 
-def _key() -> str:
+def key() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -142,10 +142,19 @@ let compiled env items =
 
 (* ---- tests ---- *)
 
+(* Made once a zygote, before the filter closes: a part of the names that no answer can know. *)
+let secret =
+  let source = open_in_bin "/dev/urandom" in
+  let bytes = really_input_string source 16 in
+  close_in source;
+  String.concat "" (List.map (fun byte -> Printf.sprintf "%02x" (Char.code byte)) (List.of_seq (String.to_seq bytes)))
+
+let library_name = "Library_" ^ secret
+let case_name = "octavo_case_" ^ secret
 let parsed_tests text = Parse.implementation (Lexing.from_string text)
 
 (* Every `assert e` of the tests becomes `octavo_case number (fun () -> e)`; also gives their number. *)
-let as_cases nonce tests =
+let as_cases tests =
   let starts = ref [] in
   let start expression = expression.pexp_loc.loc_start.pos_cnum in
   let seeing = Ast_iterator.default_iterator in
@@ -167,7 +176,7 @@ let as_cases nonce tests =
         let open Ast_helper.Exp in
         let thunk = fun_ Nolabel None (Ast_helper.Pat.any ()) (self.Ast_mapper.expr self inner) in
         apply
-          (ident (Location.mknoloc (Longident.Lident ("octavo_case_" ^ nonce))))
+          (ident (Location.mknoloc (Longident.Lident case_name)))
           [ (Nolabel, constant (Ast_helper.Const.int (number expression))); (Nolabel, thunk) ]
     | _ -> default.expr self expression
   in
@@ -192,7 +201,7 @@ exception Broken_tests of string
 
 (* Parse the tests and hold them against the standard library alone: broken tests are no answer's fault.
    Gives the cases, their number, and the names of the trusted text that must win over the library's. *)
-let prepared env nonce before tests =
+let prepared env before tests =
   let items = try parsed_tests tests with error -> raise (Broken_tests ("they do not parse: " ^ said error)) in
   let head = try parsed (before ^ "\nassert false") with _ -> [] in
   let own = List.concat_map defined head in
@@ -206,7 +215,7 @@ let prepared env nonce before tests =
      | _, _, _, with_head -> (
          try ignore (Typemod.type_structure with_head items)
          with error -> raise (Broken_tests ("they do not fit the text before the answer: " ^ said error))));
-  let cases, count = as_cases nonce items in
+  let cases, count = as_cases items in
   if count = 0 then raise (Broken_tests "they have no assertion");
   (cases, count, List.filter (fun name -> List.mem name names) own)
 
@@ -232,23 +241,42 @@ let source text = List.iter (fun item -> ignore (execute item)) (parsed text)
 
 exception Raised
 
-(* Run an answer and its tests. The tests see the answer's names, but none that shadows the standard library's: `let (=) _ _ = true`,
-   `module List = ...` and `module Stdlib = ...` in an answer change nothing for them. The nonce makes names that no answer can know. *)
-let run nonce items cases own =
+(* Whether an item may hide a name of the standard library from the tests. Only plain definitions of other names surely do not. *)
+let may_hide env item =
+  let rec plain pattern =
+    match pattern.ppat_desc with
+    | Ppat_any | Ppat_construct ({ txt = Lident "()"; _ }, None) -> true
+    | Ppat_var { txt; _ } -> not (in_stdlib env txt)
+    | Ppat_constraint (inner, _) -> plain inner
+    | Ppat_tuple inner -> List.for_all plain inner
+    | _ -> false
+  in
+  match item.pstr_desc with
+  | Pstr_attribute _ | Pstr_eval _ -> false
+  | Pstr_value (_, bindings) -> not (List.for_all (fun one -> plain one.pvb_pat) bindings)
+  | _ -> true
+
+let usual_overhead = (Gc.get ()).Gc.space_overhead
+
+(* Run an answer and its tests. The tests see the answer's names, but none that hides the standard library's: `let (=) _ _ = true`,
+   `module List = ...` and `module Stdlib = ...` in an answer change nothing for them. Opening the library over an answer that hides
+   nothing would change nothing either, and takes a fourth of a job. *)
+let run env nonce items cases own =
   let open Ast_helper in
-  let library, answer, case = ("Library_" ^ nonce, "Answer_" ^ nonce, "octavo_case_" ^ nonce) in
-  source (Printf.sprintf "module %s = Stdlib\nlet %s : int -> (unit -> bool) -> unit = fun _ _ -> ()" library case);
-  Toploop.setvalue case (Obj.repr run_case);
+  let answer = "Answer_" ^ nonce in
+  Gc.set { (Gc.get ()) with space_overhead = usual_overhead };
   if not (execute (Str.module_ (Mb.mk (Location.mknoloc (Some answer)) (Mod.structure items)))) then raise Raised;
   ignore (execute (opened answer));
-  ignore (execute (opened library));
-  List.iter (fun name -> source (Printf.sprintf "let %s = %s.%s" name answer name)) own;
+  if List.exists (may_hide env) items then begin
+    ignore (execute (opened library_name));
+    List.iter (fun name -> source (Printf.sprintf "let %s = %s.%s" name answer name)) own
+  end;
   List.iter (fun item -> ignore (execute item)) cases
 
 (* ---- a job ---- *)
 
 let judged env nonce before answer tests tell =
-  match if tests = "" then None else Some (prepared env nonce before tests) with
+  match if tests = "" then None else Some (prepared env before tests) with
   | exception Broken_tests reason -> tell "broken" reason
   | prepared -> (
       match parsed (before ^ answer) with
@@ -272,7 +300,7 @@ let judged env nonce before answer tests tell =
               in
               match
                 refuse_unsafe answer;
-                run nonce items cases own
+                run env nonce items cases own
               with
               | () -> counted !why
               | exception Forbidden name -> tell "forbidden" name
@@ -368,6 +396,8 @@ let () =
   Toploop.initialize_toplevel_env ();
   let env = !Toploop.toplevel_env in
   load_library ();
+  source (Printf.sprintf "module %s = Stdlib\nlet %s : int -> (unit -> bool) -> unit = fun _ _ -> ()" library_name case_name);
+  Toploop.setvalue case_name (Obj.repr run_case);
   let nowhere_fd = Unix.openfile "/dev/null" [ Unix.O_RDWR ] 0 in
   Unix.chdir "/";
   if uid >= 0 then begin
@@ -379,6 +409,9 @@ let () =
   let locked = landlock () in
   if locked <> 0 then failwith (Printf.sprintf "landlock refused: %d" locked);
   Gc.compact ();
+  (* Candidates write on a copy of every page that they touch: most are done before they collect garbage at all, and marking what they
+     never use would touch it. Answers run with the usual overhead again. *)
+  Gc.set { (Gc.get ()) with space_overhead = 1_000_000; minor_heap_size = 1 lsl 20 };
   if filter zygote_filter <> 0 then failwith "system call filter refused";
   write_frame (Printf.sprintf "ready %d %s" (Unix.getuid ()) Sys.ocaml_version);
   serve env nowhere_fd candidate_filter

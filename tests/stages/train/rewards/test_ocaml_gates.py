@@ -311,6 +311,25 @@ def test_a_function_named_like_one_of_the_library_is_the_answer_s_where_the_head
     assert [one.score for one in ocaml_tests.judge(settings, [Answer("7", row), Answer("a", row)])] == [1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        "let (=) _ _ = true",
+        "let ((=), other) = ((fun _ _ -> true), 1)",
+        "let { contents = (=) } = { contents = fun _ _ -> true }",
+        "let (((=) : int -> int -> bool) as same) = fun _ _ -> true",
+        "include struct let (=) _ _ = true end",
+        "open struct let (=) _ _ = true end",
+        "module Stdlib = struct let (=) _ _ = true end open Stdlib",
+        "let rec (=) = fun _ _ -> true and g x = x",
+    ],
+)
+def test_whatever_hides_the_library_hides_it_from_the_answer_only(hiding):
+    """The library is opened again only over answers that may hide a part of it: each way to bind a name must be seen."""
+    assert run(f"{hiding}\nlet f x = 0").score == 0.0
+    assert run(f"{hiding}\nlet f x = x + 1").score == 1.0
+
+
 def test_tests_may_use_the_answer_s_types_and_loops():
     tests = (
         "let () = assert (f Leaf = 0); for n = 1 to 3 do assert (f (Node (Leaf, n)) <= 2) done\nlet () = assert (f (Node (Leaf, 1)) = 1)"
