@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from compiler.expand import Setup
 from compiler.imports import ImportedTraining
 from stages.contracts.grouped import GroupedSettings
-from stages.contracts.history import GATE_METRICS, METRICS
+from stages.contracts.history import GATE_METRICS, METRICS, PENALTY_METRICS
 from stages.contracts.train_settings import TrainSettings
 
 
@@ -28,18 +28,25 @@ def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     if mapped:
         return list(mapped[0])  # one import maps the same metrics for all
     gates = [{use.card.name for use in setup.reward.gates} for setup in setups]
+    penalties = [{penalty.name for penalty in setup.reward.penalties} for setup in setups]
     shared = sorted(set.intersection(*gates)) if gates else []
+    held = sorted(set.intersection(*penalties)) if penalties else []
     without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}
     own = logged_by(setups[0].train.algorithm) if setups else list(METRICS)  # a condition cannot change the algorithm
-    return [name for name in own if name not in without] + [f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS]
+    return [
+        *(name for name in own if name not in without),
+        *(f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS),
+        *(f"penalty.{penalty}.{measure}" for penalty in held for measure in PENALTY_METRICS),
+    ]
 
 
 def logged_by_any(setups: Iterable[Setup]) -> list[str]:
     """Metrics that at least one of the setups logs."""
     found: dict[str, None] = {}
-    seen: set[tuple[tuple[str, ...], bool]] = set()
+    seen: set[tuple[tuple[str, ...], tuple[str, ...], bool]] = set()
     for setup in setups:
-        key = (tuple(use.card.name for use in setup.reward.gates), logs_kl(setup.train))
+        its = setup.reward
+        key = (tuple(use.card.name for use in its.gates), tuple(penalty.name for penalty in its.penalties), logs_kl(setup.train))
         if key not in seen:
             seen.add(key)
             found |= dict.fromkeys(logged_by_all([setup]))

@@ -227,7 +227,8 @@ class Claim(Part):
     id: Slug = Field(description="Name of the claim; findings and pages refer to it.")
     says: str = Field(min_length=1, max_length=2000, description="The sentence.")
     metric: str = Field(
-        description="`evaluation.<score>.pass_share`, a history metric such as `zero_signal_share`, or `gate.<gate>.<measure>`."
+        description="`evaluation.<score>.pass_share`, a history metric such as `zero_signal_share`, `gate.<gate>.<measure>` or "
+        "`penalty.<penalty>.share`."
     )
     contrast: ContrastUse | None = Field(None, description="Two conditions; this or `condition`.")
     condition: Slug | None = Field(None, description="One condition; this or `contrast`.")

@@ -110,14 +110,24 @@ GATE_METRICS: dict[str, Metric] = dict(
     ]
 )
 
+PENALTY_METRICS: dict[str, Metric] = dict(
+    [_metric("share", "share", "Share of completions that the penalty held for, of those where that is known", share=True)]
+)
+
+_PENALTY = re.compile(r"penalty\.(?P<penalty>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
 _GATE = re.compile(r"(?:gate|evaluation)\.(?P<gate>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
 EVALUATION_MEASURES = ("pass_share", "score", "unknown_share")
 
 
 def metric(name: str) -> Metric | None:
-    """What a metric name means: history metrics, `gate.<gate>.<measure>` and `evaluation.<gate>.<measure>`; None if unknown."""
+    """What a metric name means: history metrics, `gate.<gate>.<measure>`, `penalty.<penalty>.share` and
+    `evaluation.<gate>.<measure>`; None if unknown."""
     if name in METRICS:
         return METRICS[name]
+    held = _PENALTY.fullmatch(name)
+    if held and held["measure"] in PENALTY_METRICS:
+        found = PENALTY_METRICS[held["measure"]]
+        return Metric(name=name, unit=found.unit, says=f"{found.says} (penalty {held['penalty']}, training)", share=found.share)
     match = _GATE.fullmatch(name)
     if not match or match["measure"] not in GATE_METRICS:
         return None

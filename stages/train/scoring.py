@@ -76,6 +76,9 @@ def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int]
         cells[f"gate.{gate}.unknown_share"] = _share(len(reached) - len(decided), len(reached))
         cells[f"gate.{gate}.score"] = _share(sum(judgement.score or 0.0 for judgement in decided), len(decided))
         cells[f"gate.{gate}.seconds"] = cell(scored.seconds[gate])
+    for penalty, held in scored.penalties.items():
+        sure = [one for one in held if one is not None]
+        cells[f"penalty.{penalty}.share"] = _share(sum(sure), len(sure))
     return cells
 
 

@@ -11,6 +11,7 @@ from stages.contracts.plugin import DETECTORS, GATES, Judgement, kinds, load
         ("entropy", "nats per token"),
         ("gate.tests.pass_share", "share"),
         ("gate.my-gate.seconds", "s"),
+        ("penalty.runaway.share", "share"),
         ("evaluation.tests.pass_share", "share"),
         ("evaluation.tests.score", "score"),
     ],
@@ -19,7 +20,19 @@ def test_known_metrics_have_units(name, unit):
     assert metric(name).unit == unit
 
 
-@pytest.mark.parametrize("name", ["rewards", "gate.tests", "gate.tests.passshare", "evaluation.tests.seconds", "gate..pass_share", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rewards",
+        "gate.tests",
+        "gate.tests.passshare",
+        "evaluation.tests.seconds",
+        "gate..pass_share",
+        "penalty.runaway",
+        "penalty.a.score",
+        "",
+    ],
+)
 def test_unknown_metrics_are_none(name):
     assert metric(name) is None
 

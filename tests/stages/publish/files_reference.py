@@ -74,6 +74,7 @@ def _tables() -> str:
 
     metrics = [row((f"`{m.name}`", m.unit, m.says)) for m in history.METRICS.values()]
     metrics += [row((f"`gate.<gate>.{name}`", m.unit, m.says)) for name, m in history.GATE_METRICS.items()]
+    metrics += [row((f"`penalty.<penalty>.{name}`", m.unit, m.says)) for name, m in history.PENALTY_METRICS.items()]
     metrics += [
         row((f"`evaluation.<score>.{name}`", history.GATE_METRICS[name].unit, f"The same on the shared evaluation: {name}"))
         for name in history.EVALUATION_MEASURES

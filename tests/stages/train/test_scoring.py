@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward_card import GateCard, PenaltyCard, RewardCard
 from stages.train.attempts import Stopped
 from stages.train.recorder import Journal
 from stages.train.rewards.compose import compose
@@ -55,6 +55,16 @@ def test_the_metrics_of_a_batch_by_hand():
         "gate.answer.unknown_share": 0.0,
         "gate.answer.score": pytest.approx(2 / 3),
     }
+
+
+def test_penalties_are_counted_over_the_completions_where_they_are_known():
+    when = {"any": [{"signal": "truncated"}, {"gate": "answer", "status": "fail"}]}
+    penalty = PenaltyCard.model_validate({"name": "too-bad", "when": when, "factor": 0.5})
+    texts, rows = ["1", "x", "3", "2"], [ROWS["a"], ROWS["a"], ROWS["b"], ROWS["no-answer"]]
+    answers = [Answer(text, row, truncated=place == 1) for place, (text, row) in enumerate(zip(texts, rows, strict=True))]
+    scored = compose(REWARD.model_copy(update={"penalties": (penalty,)})).score(answers)
+    assert scored.penalties == {"too-bad": [False, True, True, None]}
+    assert batch_cells(scored, answers, [1, 2, 3, 2], 2)["penalty.too-bad.share"] == pytest.approx(2 / 3)
 
 
 def reward(tmp_path):

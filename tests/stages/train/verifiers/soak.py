@@ -169,9 +169,8 @@ def family_bytes() -> int:
 def main() -> None:
     what, jobs = (sys.argv[1] if len(sys.argv) > 1 else "ocaml"), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
     found = soak(what, jobs)
-    print(
-        f"{what}: {found.jobs} jobs in {found.seconds:.0f} s, {found.killed} zygotes killed: {len(found.wrong)} wrong, {found.unknown} unknown"
-    )
+    verdicts = f"{len(found.wrong)} wrong, {found.unknown} unknown"
+    print(f"{what}: {found.jobs} jobs in {found.seconds:.0f} s, {found.killed} zygotes killed: {verdicts}")
     print(f"outcomes: {dict(found.outcomes.most_common())}")
     early, late = (size / MIB for size in found.memory)
     print(f"descriptors {found.descriptors[0]} -> {found.descriptors[1]}, zombies {found.zombies}, memory {early:.0f} -> {late:.0f} MiB")
