@@ -117,6 +117,7 @@ class _Reader(Reader[WhenCard]):
         return value
 
 
+@lru_cache(4096)
 def never_or_always(of: WhenCard) -> bool | None:
     """True: whatever is measured, it holds; False: it never does; None: it depends. Shares lie in 0..1."""
     found = list(dict.fromkeys(leaves(of)))

@@ -113,6 +113,8 @@ class Evidence:
             return Measured(None, f"the valid range ends at step {run.history.gradient.since - 1}")
         if not run.history.columns:
             return Measured(None, "nothing was logged")
+        if run.health is not None and run.health.stopped is not None and run.health.stopped.step < window.last:
+            return Measured(None, f"stopped by {run.health.stopped.rule} at step {run.health.stopped.step}")
         if run.history.last_step < window.last:
             return Measured(None, f"the log ends at step {run.history.last_step}")
         return Measured(None, f"{name} has no value in {window}")

@@ -106,6 +106,11 @@ def test_a_condition_may_have_a_rule_of_its_own(compiled, ruled):
     assert (rule.id, written(rule.when), rule.lasting) == ("early_stop", "entropy < 0.1", 3)  # maps merge: `for` stays
 
 
+def test_a_condition_may_do_without_the_rule(compiled, ruled):
+    without = ruled.replace("role: treatment}", "role: treatment, train: {early_stop: null}}")
+    assert [rule.id for rule in compiled(without).cards.train["shaped"].stop.rules] == ["red_flag-1", "red_flag-2"]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
