@@ -83,7 +83,7 @@ def policy_loss(new: Tensor, old: Tensor, gains: Tensor, mask: Tensor, cliprange
 
 def value_loss(new: Tensor, old: Tensor, returns: Tensor, mask: Tensor, cliprange: float) -> tuple[Tensor, Tensor]:
     """(half the mean of the larger of the plain and the clipped square error, share of tokens whose clipped one decided)."""
-    limited = old + (new - old).clamp(-cliprange, cliprange)
+    limited = torch.clamp(new, old - cliprange, old + cliprange)  # equal to `new`, to the last digit, where nothing is clipped
     plain_error, limited_error = (new - returns) ** 2, (limited - returns) ** 2
     loss = 0.5 * masked_mean(torch.maximum(plain_error, limited_error), mask)
     return loss, masked_mean((limited_error > plain_error).float(), mask).detach()

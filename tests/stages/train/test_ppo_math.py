@@ -86,6 +86,12 @@ def test_the_value_loss_takes_the_larger_error():
     assert float(clipped) == pytest.approx(0.5)
 
 
+def test_a_value_within_the_range_is_not_clipped_by_a_rounding_error():
+    generator = torch.Generator().manual_seed(0)
+    old, new, returns = (torch.rand(8, 16, generator=generator) for _ in range(3))
+    assert float(value_loss(new, old, returns, torch.ones(8, 16), 1.0)[1]) == 0.0
+
+
 def test_whitening():
     assert whitened(t([1, 2, 3, 99]), t([1, 1, 1, 0])).tolist()[0] == pytest.approx([-1, 0, 1, 0])
     assert whitened(t([1, 2, 3]), t([1, 1, 1]), shift=False).tolist()[0] == pytest.approx([1, 2, 3])
