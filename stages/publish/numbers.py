@@ -46,19 +46,13 @@ def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
 
 
 def agreed_column(rows: Iterable[_Spread]) -> int:
-    """Digits for the columns initial, final and change of a table: the fewest with which every printed change follows, if any do."""
-    known = [row for row in rows if None not in row]
-    start = column_decimals((value, None, None) for row in known for value in row)
+    """Digits for the columns initial, final and change of a table, or of a single row of it: the fewest that show every number and with
+    which every printed change is the printed final minus the printed initial, where four digits allow it."""
+    every = list(rows)
+    start = column_decimals(((value, None, None) for row in every for value in row), most=_MOST)
+    known = [row for row in every if None not in row]
     agreed = (digits for digits in range(start, _MOST + 1) if all(_adds_up(row, digits) for row in known))
     return next(agreed, start)
-
-
-def agreed_decimals(initial: float | None, final: float | None, change: float | None) -> int:
-    """Digits with which the printed change is the printed final minus the printed initial, where four digits allow it."""
-    start = max(decimals_for(value) for value in (initial, final, change))
-    if initial is None or final is None or change is None:
-        return start
-    return next((digits for digits in range(start, _MOST + 1) if _adds_up((initial, final, change), digits)), start)
 
 
 def _adds_up(row: _Spread, decimals: int) -> bool:

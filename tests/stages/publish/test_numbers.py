@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.publish import numbers
-from stages.publish.numbers import agreed_column, agreed_decimals, column_decimals, counted, fixed, interval, listed, number, setting
+from stages.publish.numbers import agreed_column, column_decimals, counted, fixed, interval, listed, number, setting
 
 M = numbers.MINUS
 
@@ -39,14 +39,14 @@ def test_changes_carry_their_sign() -> None:
 )
 def test_a_printed_change_follows_from_the_printed_numbers(initial: float, final: float, printed: tuple[str, str, str]) -> None:
     change = final - initial
-    digits = agreed_decimals(initial, final, change)
+    digits = agreed_column([(initial, final, change)])
     assert (fixed(initial, digits), fixed(final, digits), fixed(change, digits, signed=True)) == printed
 
 
 @given(st.integers(-9999, 9999), st.integers(-9999, 9999))
 def test_with_four_digits_the_change_always_follows(first: int, last: int) -> None:
     initial, final = first / 1e4, last / 1e4
-    digits = agreed_decimals(initial, final, final - initial)
+    digits = agreed_column([(initial, final, final - initial)])
 
     def printed(value: float) -> float:
         return round(float(fixed(value, digits).replace(M, "-")), 6)
@@ -66,6 +66,7 @@ def test_a_column_of_changes_has_the_fewest_digits_with_which_all_of_them_follow
     assert agreed_column([(0.62, 0.87, 0.25), (0.5, 0.4, -0.1)]) == 2
     assert agreed_column([(0.6249, 0.8751, 0.2502), (0.5, 0.4, -0.1)]) == 3
     assert agreed_column([(0.5, None, None)]) == 2
+    assert agreed_column([(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]) == 4  # case 15 in a table: +0.0334, not +0.033
 
 
 def test_few_things_are_counted_in_words() -> None:

@@ -102,6 +102,17 @@ def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
         assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (section, columns)
 
 
+def test_small_changes_are_printed_as_they_were(project: Path) -> None:
+    """Case 15: 0.0018 -> 0.0352 is +0.0334, in a table too, and never a percentage."""
+    folder = ExperimentFolder(build(project))
+    findings = read(Findings, folder.findings)
+    case = {"shaped/reward/initial": 0.0018, "shaped/reward/final": 0.0352, "shaped/reward/change": 0.0334}
+    changed = [found.model_copy(update={"value": case.get(found.id, found.value)}) for found in findings.findings]
+    write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
+    table = words(written(folder.root).split("## Conditions")[1].split("</table>")[0])
+    assert "0.0018 → 0.0352 +0.0334" in table and "%" not in table
+
+
 def test_a_rule_without_git_is_not_said_to_be_older_than_the_data(project: Path) -> None:
     claim = words(written(build(project)).split('id="claim-shaped-teaches"')[1].split("</article>")[0])
     assert "Rule written unknown: not in a git repository, so it is not known to be older than the first data of 2026-11-27 10:03" in claim
