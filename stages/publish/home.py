@@ -13,6 +13,8 @@ from stages.publish.summary import ClaimLine, PageSummary
 
 MARKER = "<!-- octavo: experiments -->"
 _NEWEST = 8
+_MOST = 4
+"""So many changes of a child are told in the family tree; its own page tells all."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,13 @@ def family(found: list[Entry]) -> tuple[Member, ...]:
 
 def home(text: str, found: list[Entry]) -> str:
     """The home page with the list in place of its marker, or at its end."""
-    made = render("home.html.j2", entries=found, newest=newest(found), family=family(found), words=WORDS, base="experiments/", level=3)
+    made = render(
+        "home.html.j2", entries=found, newest=newest(found), family=family(found), words=WORDS, base="experiments/", level=3, most=_MOST
+    )
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
 def overview(found: list[Entry]) -> str:
     """The page that lists all experiments."""
-    made = render("home.html.j2", entries=found, newest=[], family=(), words=WORDS, base="", level=2)
+    made = render("home.html.j2", entries=found, newest=[], family=(), words=WORDS, base="", level=2, most=_MOST)
     return f"---\nhide:\n  - navigation\n  - toc\n---\n# Experiments\n\n{made}"

@@ -9,6 +9,7 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.intention import ChangeWords
 from stages.publish import expectations, imported, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
@@ -50,8 +51,10 @@ class PageSummary(Artifact):
     """When the newest attempt ended, UTC."""
     parent: str | None = None
     """Experiment that this one changes."""
-    changes: tuple[str, ...] = ()
-    """Keys in which it differs from its parent."""
+    changes: tuple[ChangeWords, ...] = ()
+    """The whole difference to its parent."""
+    hypothesis: str = ""
+    """What the changes were expected to do."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +244,8 @@ def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], war
         warnings=warnings,
         data_until=data_until(experiment),
         parent=card.parent,
-        changes=tuple(change.key for change in card.changes),
+        changes=card.changes,
+        hypothesis=card.hypothesis,
     )
 
 

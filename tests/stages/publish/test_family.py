@@ -51,7 +51,9 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
     assert names(family(found)) == [("orphan", []), ("quickstart", [("slower", [("slowest", [])])])]
     site(Path("runs"))
     tree = (project / "build/site/index.html").read_text(encoding="utf-8").split('id="family"')[1].split("</div>")[0]
-    assert "slower changes quickstart in train.learning_rate Of four declared claims" in text_of(tree)
+    said = "changes quickstart in train.learning_rate 1e-3 → 1e-4 expected: A smaller learning_rate drifts less. decided: Of four"
+    assert said in text_of(tree)
+    assert "✓ 1 supported" in text_of(tree.split("slower/index.html")[1].split("slowest/index.html")[0])
     assert 'href="experiments/slowest/index.html"' in tree
 
 
