@@ -130,7 +130,7 @@ class _Answering:
     def loss(self) -> Answer:
         """The logged loss, and why it decides nothing; what can decide stands beside it."""
         cards = [card for name in self.names if (card := self.experiment.train_card(name)) is not None]
-        algorithm = str(getattr(cards[0].train, "algorithm", "grpo")) if cards else "grpo"
+        algorithm = cards[0].train.algorithm if cards else "imported"
         changes = [(name, self.facts.find(name, "loss", "change")) for name in self.names]
         moved = [(name, found) for name, found in changes if found and found.value is not None]
         parts = Markup("; ").join(Markup("{} {}").format(shown(name), self.facts.interval(found)) for name, found in moved)

@@ -14,7 +14,10 @@ _SAYS = {
     "sft": "This loss is what supervised training minimises, on the training data: a lower one says that they are imitated better, and "
     "nothing about other prompts.",
 }
-_OTHER = "What this loss means depends on the program that trained; octavo decides nothing by it."
+_OTHER = (
+    "What this loss means depends on the program that trained: with GRPO, RLOO and PPO it is no measure of progress. octavo decides "
+    "nothing by it."
+)
 SURROGATES = ("grpo", "rloo", "ppo")
 """Algorithms whose loss is no measure of progress."""
 

@@ -83,9 +83,18 @@ def test_states(verdict: str | None, wanted: tuple[str, ...], state: str) -> Non
 
 
 def expected(condition: str, *states: str) -> Expected:
-    runs = tuple(RunScore(run=f"{condition}-s{n}", state=state, finding="f", window="", why="") for n, state in enumerate(states))  # type: ignore[arg-type]
+    runs = tuple(
+        RunScore(run=f"{condition}-s{n}", state=state, finding="shaped/reward/final", window="", why="") for n, state in enumerate(states)
+    )  # type: ignore[arg-type]
     return Expected(
-        expectation="early", condition=condition, metric="reward", place="50%", direction="above", bound=0.2, finding="f", runs=runs
+        expectation="early",
+        condition=condition,
+        metric="reward",
+        place="50%",
+        direction="above",
+        bound=0.2,
+        finding="shaped/reward/final",
+        runs=runs,
     )
 
 

@@ -18,6 +18,7 @@ from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.question import QuestionWords
+from stages.publish.loss_words import loss_words
 from stages.publish.page import page
 
 ASKED = (
@@ -95,6 +96,13 @@ def test_loss_is_said_to_be_no_progress(answered: dict[str, str]) -> None:
     assert "The loss does not answer that. Its absolute change: shaped 0.00" in found
     assert "GRPO's logged loss is no measure of progress" in found and "%" not in found
     assert "Look at the change on the shared evaluation instead (tests): shaped: +" in found
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "sft", "command", "imported"])
+def test_no_algorithms_loss_is_taken_for_learning(algorithm: str) -> None:
+    said = loss_words(algorithm)
+    assert ("no measure of progress" in said) == (algorithm != "sft")
+    assert ("depends on the program that trained" in said) == (algorithm in ("command", "imported"))
 
 
 def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str]) -> None:
