@@ -224,6 +224,14 @@ class Builder:
         notes = (
             (Note(self._place(context), str(error.context)),) if mark and context and error.context and context.line != mark.line else ()
         )
+        if line[place.column - 1 : place.column] == "?":
+            return Diagnostic(
+                "E101",
+                "not YAML: a `?` inside { } or [ ] ends a text without quotes",
+                why="there a `?` means something else to YAML; on a line of its own it would be text",
+                fix='put the text in quotes: {ask: "Did it collapse?", show: signal}',
+                place=place,
+            )
         return Diagnostic(
             "E101",
             f"not YAML: {getattr(error, 'problem', None) or getattr(error, 'reason', None) or 'cannot be read'}",

@@ -8,6 +8,7 @@ from typing import Any
 from compiler.compile import Compiled
 from compiler.diagnostics import Rejected, nearest, sentence
 from compiler.difference import differences, lines
+from compiler.emit import CARD
 from compiler.expand import Run
 from compiler.experiment import experiment
 from compiler.inputs import Inputs
@@ -77,6 +78,7 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
         card, origins = one.cards.single[path].model_dump(mode="json"), one.cards.single_origins[path]
     else:
         card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
+        card["code_hash"] = one.cards.kept.get(f"{run.name}/{CARD}", card["code_hash"])
         card.pop("stop", None)  # shown as the spec has it
         origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
     leaves = dict(_leaves("", card))

@@ -158,7 +158,10 @@ def _judged(stage: _Stage, past: OnDisk, inputs: Inputs) -> str | _Kept:
         return _Kept("it has never run")
     ran = past.text(path, entries[0])
     if ran is None:
-        return _Kept("the card that it ran with is neither on disk nor in git")
+        return _Kept(
+            "the card that it ran with is neither on disk nor in git; "
+            "undo the change, octavo compile, make it again, and waive before compiling"
+        )
     if identity(ran) != identity(stage.text):
         found = [change.says for change in differences(json.loads(ran), json.loads(stage.text)) if change.key != "code_hash"]
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""

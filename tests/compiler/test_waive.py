@@ -101,6 +101,33 @@ def test_the_line_says_who_why_when_and_which_code(work):
     assert {stage.run for stage in planned().training} == {"shaped-s2", "shaped-s3"}
 
 
+def test_a_card_that_is_gone_says_how_to_get_it_back(work, capsys):
+    gate()
+    compiles()
+    shutil.rmtree(".git")
+    git(Path(), "init", "--quiet")
+    git(Path(), "config", "user.name", "Ada")
+    assert waive("shaped-s1") == 1
+    assert (
+        "neither on disk nor in git; undo the change, octavo compile, make it again, and waive before compiling" in capsys.readouterr().err
+    )
+    edit(GATE, "LATER = 1\n\n\ndef judge(", "def judge(")
+    compiles()
+    gate()
+    assert waive("shaped-s1") == 0
+
+
+def test_explain_shows_the_hash_that_the_card_keeps(work, capsys):
+    kept = coded(card("shaped-s1"))
+    gate()
+    waive("shaped-s1")
+    capsys.readouterr()
+    assert main(["explain", "shaped-s1", "code_hash"]) == 0
+    assert kept in capsys.readouterr().out
+    assert main(["explain", "shaped-s2", "code_hash"]) == 0
+    assert kept not in capsys.readouterr().out
+
+
 def test_a_card_compiled_over_comes_back(work):
     before = card("shaped-s1")
     gate()
