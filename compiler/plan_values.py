@@ -13,7 +13,7 @@ from stages.contracts.origin import Origin
 
 CUT = 80
 _ABSENT = object()
-_LABELS = ("name", "id", "kind", "claim")
+_LABELS = ("name", "id", "kind", "claim", "condition")
 
 
 @dataclass(frozen=True)

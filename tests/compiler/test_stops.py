@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_rules import codes
 
 from compiler.diagnostics import Rejected
@@ -189,6 +191,23 @@ def test_what_is_no_condition(text):
 )
 def test_what_never_or_always_holds(text, expected):
     assert never_or_always(history_condition(text, 60).when) is expected
+
+
+WORDS = ["reward", "kl", "slope", "(", ")", ",", "<", "<=", "==", "and", "or", "not", "1", "50%", "6 steps", "-3e2", "é", "'"]
+
+
+@given(st.one_of(st.text(max_size=600), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)))
+def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
+    try:
+        found = history_condition(text, 60)
+    except Unreadable as error:
+        assert error.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
+    else:
+        again = history_condition(written(found.when), 60).when
+        assert written(again) == written(found.when)
+        assert {text[mention.start : mention.start + len(mention.metric)] for mention in found.mentions} == {
+            mention.metric for mention in found.mentions
+        }
 
 
 def test_lengths():
