@@ -12,12 +12,13 @@ from compiler.nodes import Node
 from compiler.resolve import example_cards
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.reward_card import RewardCard
+from stages.train.verifiers.faults import VerifierUnavailable
 
 
 def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
-    """E325 at each example whose reward is not the expected one; E398 and W398 at a reward that a degenerate answer serves best.
-    Gates may start their sandbox."""
-    from stages.train.rewards.compose import check_examples
+    """E325 at each example whose reward is not the expected one; E398 and W398 at a reward that a degenerate answer serves best; W397
+    at a reward whose verifier this machine does not have. Gates may start their sandbox."""
+    from stages.train.rewards.compose import check_examples, sandbox
 
     of = one.experiment
     checked: set[tuple[str, str | None]] = set()
@@ -28,6 +29,11 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
         checked.add((name, setup.data.path))
         rows = inputs.data(setup.data.path).rows if setup.data.path is not None else {}
         card = setup.reward.card(example_cards(of, name, setup.data, inputs))
+        try:
+            sandbox(card.gates)
+        except VerifierUnavailable as error:
+            yield _not_checked(of.node("rewards", name), name, error)
+            continue
         for index, outcome in enumerate(check_examples(card)):
             if not outcome.ok:
                 expect: Node = of.node("rewards", name, "examples", index, "expect")
@@ -65,3 +71,14 @@ def _degenerate(card: RewardCard, rows: Mapping[str, Mapping[str, Any]], node: N
             place=node.key if node.key is not None else node.place,
             severity="error" if refused else "warning",
         )
+
+
+def _not_checked(reward: Node, name: str, error: VerifierUnavailable) -> Diagnostic:
+    return Diagnostic(
+        "W397",
+        f"the examples of the reward `{name}` are not checked here: {error.what}",
+        why="they need the verifier itself; a run that needs it and does not find it does not start (S220)",
+        fix=error.fix,
+        place=reward.key,
+        severity="warning",
+    )

@@ -26,6 +26,9 @@ def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeyp
     user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "" if (case / "nobody").exists() else "Ada"}
     for key, value in {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **user}.items():
         monkeypatch.setenv(key, value)
+    for key in ("OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")  # whatever this machine has
     if (case / "files").exists():
         shutil.copytree(case / "files", work, dirs_exist_ok=True)
     if (case / "spec.yaml").exists():

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from stages.contracts.plugin import GATES, kinds, load
 from stages.train.rewards.format import PATTERN_SECONDS
-from stages.train.verifiers import isolation, python_zygote, zygote_pool
+from stages.train.verifiers import isolation, lean_pool, python_zygote, zygote_pool
 
 PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(encoding="utf-8")
 
@@ -49,6 +49,7 @@ def test_numbers_on_the_page():
     assert f"more than {python_zygote.OUTPUT_BYTES // 2**20} MiB" in PAGE
     assert f"every {zygote_pool.CANARY_EVERY} jobs" in PAGE
     assert f"after {zygote_pool.RETIRE_AFTER} jobs" in PAGE
+    assert f"the Lean REPL after {lean_pool.REPL_USES}" in PAGE
     assert f"uid {isolation.UID}" in PAGE
     for tier in isolation.TIERS:
         assert f"**`{tier}`**" in PAGE
