@@ -61,3 +61,8 @@ class Children:
 def change_words(found: list[Difference]) -> tuple[ChangeWords, ...]:
     """Differences as text for people."""
     return tuple(ChangeWords(key=one.key, before=shown(one.before), after=shown(one.after)) for one in found)
+
+
+def parent_changes(of: Experiment) -> tuple[ChangeWords, ...]:
+    """The whole difference to the parent; () without one."""
+    return change_words(differences(of.parent, of.proper or of)) if of.parent is not None else ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from compiler import origins as places
 from compiler.algorithms import card_settings
-from compiler.difference import differences, shown
+from compiler.changed import parent_changes
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
@@ -17,7 +17,7 @@ from compiler.health_profiles import detectors
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.intentions import intentions
 from compiler.logged import logs_kl
-from compiler.nodes import Node
+from compiler.origins_single import of_single_stages
 from compiler.questions import asked, asked_metrics, metrics, question_words
 from compiler.revisions import Reference
 from compiler.spec import TrainData
@@ -36,7 +36,6 @@ from stages.contracts.analysis_card import (
 )
 from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard
-from stages.contracts.intention import ChangeWords
 from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
 from stages.contracts.origin import Origin
 from stages.contracts.page_card import ClaimWords, PageCard
@@ -104,7 +103,7 @@ def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
     if of.spec.evaluation is not None:
         single["analysis/evaluate.card.json"] = work.evaluate()
     train_origins = {setup.name: work.train_origins(setup, train[setup.name]) for setup in expansion.setups}
-    return Cards(work.model, train, train_origins, page, single, work.single_origins())
+    return Cards(work.model, train, train_origins, page, single, of_single_stages(of, expansion))
 
 
 class Resolver:
@@ -271,18 +270,12 @@ class Resolver:
             evaluation=self.scores,
             curves=self.curves(),
             parent=self.spec.parent,
-            changes=self._changes(),
+            changes=parent_changes(self.of),
             hypothesis=" ".join(self.spec.hypothesis.split()),
             questions=self.questions,
             **intentions(self.of, self.inputs),
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
-
-    def _changes(self) -> tuple[ChangeWords, ...]:
-        if self.of.parent is None:
-            return ()
-        found = differences(self.of.parent, self.of.proper or self.of)
-        return tuple(ChangeWords(key=one.key, before=shown(one.before), after=shown(one.after)) for one in found)
 
     def train_origins(self, setup: Setup, card: AnyTrainCard) -> places.Origins:
         pins = {
@@ -293,42 +286,6 @@ class Resolver:
         return places.of_setup(
             setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins, stop_origins(self.of, setup)
         )
-
-    def single_origins(self) -> dict[str, places.Origins]:
-        """Of the cards of stages that run once: values that a spec sets directly."""
-        root = self.of.root
-        found: dict[str, places.Origins] = {
-            "preflight/preflight.card.json": {
-                "/completions": places.origin(root.get("preflight", "completions")),
-                "/zero_signal_below": places.origin(root.get("preflight", "zero_signal_share", "below")),
-                "/truncated_below": places.origin(root.get("preflight", "truncated", "below")),
-            },
-            "page.card.json": {f"/{key}": places.origin(root.get(key)) for key in ("title", "question", "owner", "tags")},
-            "analysis/screen.card.json": {"/profile": places.origin(root.get("health", "profile"))},
-            "analysis/conclude.card.json": {},
-        }
-        for index, name in enumerate(sorted(self.spec.health.gates)):
-            found["analysis/screen.card.json"][f"/gates/{index}"] = places.origin(root.get("health", "gates", name))
-        for index in range(len(self.spec.claims)):
-            node = self.of.node("claims", index)
-            margin = node.get("above") or node.get("below")
-            keys: dict[str, Node | None] = {key: node.get(key) for key in ("metric", "statistic", "condition")}
-            keys |= {"margin": margin, "seeds": node.get("needs", "seeds"), "contrast": node.get("contrast")}
-            found["analysis/conclude.card.json"] |= {f"/claims/{index}/{key}": places.origin(inner) for key, inner in keys.items()}
-            found["page.card.json"][f"/claims/{index}/says"] = places.origin(node.get("says"))
-        conclude = found["analysis/conclude.card.json"]
-        conclude |= {f"/expectations/{index}": places.origin(self.of.node("expect", index)) for index in range(len(self.spec.expect))}
-        ruled = [setup for setup in self.expansion.setups if stop_card(self.of, setup) is not None]
-        for index, setup in enumerate(ruled):
-            conclude |= {f"/stops/{index}/stop{pointer}": place for pointer, place in stop_origins(self.of, setup).items()}
-        if self.spec.evaluation is not None:
-            keys = {key: root.get("evaluation", key) for key in ("samples", "temperature", "top_p", "max_completion_length")}
-            data = root.get("data", "evaluation")
-            keys |= {f"data/{key}": data.get(key) if data else None for key in ("prompt", "rows")}
-            found["analysis/evaluate.card.json"] = {f"/{key}": places.origin(node) for key, node in keys.items()}
-            found["analysis/evaluate.card.json"] |= places.of_data("/data", data)
-            found["analysis/evaluate.card.json"] |= places.of_gates("/scores", self.expansion.scores)
-        return found
 
     def _model(self, setup: Setup | None) -> ModelCard:
         """The base model with a condition's adapter; stages that train nothing get the adapter's defaults, which they ignore."""

@@ -10,6 +10,7 @@ from compiler.experiment import Experiment
 from compiler.import_units import factor
 from compiler.imports import ImportedRuns, filled, section
 from compiler.inputs import BaseModel, Inputs
+from compiler.origins_single import of_single_stages
 from compiler.resolve import CURVES, Cards, Resolver
 from compiler.spec_imports import ColumnUse, MetricUse, SummaryUse
 from stages.contracts.analysis_card import ConcludeCard
@@ -32,7 +33,7 @@ def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> C
         "analysis/draw.card.json": work.draw(),
         "page.card.json": page,
     }
-    origins = {path: found for path, found in work.single_origins().items() if path in single}
+    origins = {path: found for path, found in of_single_stages(of, work.expansion).items() if path in single}
     origins |= {f"{run.name}/{CARD}": work.origins_of(run) for run in imported.expansion.runs}
     return Cards(work.model, {}, {}, page, single, origins)
 
