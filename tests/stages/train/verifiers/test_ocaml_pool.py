@@ -110,7 +110,7 @@ def test_a_zygote_that_fails_its_canaries_gives_no_verdict(tier, monkeypatch):
 
 
 def test_retirement(tier, monkeypatch):
-    monkeypatch.setattr(zygote_pool, "RETIRE_AFTER", 10)
+    monkeypatch.setattr(zygote_pool.Pool, "retire_after", 10)
     one = Pool(tier)
     try:
         pids = set()

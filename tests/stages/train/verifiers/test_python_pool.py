@@ -258,7 +258,7 @@ def test_canaries_catch_a_zygote_that_no_longer_knows(tier, monkeypatch):
 
 def test_canaries_come_again_and_zygotes_retire(tier, monkeypatch):
     monkeypatch.setattr(zygote_pool, "CANARY_EVERY", 10)
-    monkeypatch.setattr(zygote_pool, "RETIRE_AFTER", 30)
+    monkeypatch.setattr(zygote_pool.Pool, "retire_after", 30)
     pool, pids, jobs = Pool(tier), set(), 60
     for number in range(jobs):
         assert values(pool, expression(f"x + {number}", [1])) == [number + 1]
