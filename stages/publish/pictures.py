@@ -50,7 +50,8 @@ def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
     card = experiment.card
     order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
     order += [f"curves-{name}" for name in card.curves]
-    drawings = sorted(experiment.drawings, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
+    shown = [d for d in experiment.drawings if card.claims or _section(d.figure.name) != "claims"]  # else no section shows it, nor its style
+    drawings = sorted(shown, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
     found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
     styles: set[str] = set()
     for drawing in sorted(drawings, key=lambda d: list(found).index(_section(d.figure.name))):
