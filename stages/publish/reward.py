@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stages.contracts.preflight_card import PreflightResult
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward_card import ExampleCard, RewardCard
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.numbers import setting
+from stages.publish.reward_words import after, decides
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class RewardView:
     colour: int
     name: str
     gates: tuple[GateRow, ...]
+    after: tuple[str, ...]
+    """Phases, penalties and cap, a sentence each."""
     invert: bool
     unknown_limit: str
     examples: tuple[ExampleCard, ...]
@@ -86,6 +89,7 @@ def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView,
                 colour=colour,
                 name=card.reward.name,
                 gates=_gates(experiment, facts, condition.name, card.reward),
+                after=tuple(after(card.reward)),
                 invert=card.reward.invert,
                 unknown_limit=numbers.percent(card.reward.unknown_limit),
                 examples=declared,
@@ -110,7 +114,7 @@ def _gates(experiment: ExperimentFiles, facts: Facts, condition: str, reward: Re
                 name=gate.name,
                 kind=gate.kind,
                 settings=tuple((key, setting(value)) for key, value in gate.settings.items() if value not in (None, [], {})),
-                decides=_decides(gate, last=index == len(reward.gates) - 1),
+                decides=decides(reward, gate),
                 place=str(origin) if origin else "",
                 funnel=tuple(_stage(facts, condition, gate.name, when) for when in ("preflight", "initial", "final")),
             )
@@ -127,14 +131,6 @@ def _stage(facts: Facts, condition: str, gate: str, when: str) -> Stage:
 def _earned(example: ExampleCard, invert: bool) -> str:
     """Examples are written for the gates; an inverted reward pays the rest to 1."""
     return setting(round(1 - example.expect if invert else example.expect, 6))
-
-
-def _decides(gate: GateCard, *, last: bool) -> str:
-    parts = [f"pass gives {setting(gate.on_pass)}"] if gate.on_pass is not None else []
-    parts += [f"fail gives {setting(gate.on_fail)}"] if gate.on_fail is not None else []
-    if gate.on_pass is None or gate.on_fail is None:
-        parts.append("otherwise its own score is the reward" if last else "otherwise the next gate is asked")
-    return "; ".join(parts)
 
 
 def _measures(facts: Facts, result: PreflightResult) -> tuple[tuple[str, Markup], ...]:
