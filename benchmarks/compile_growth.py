@@ -85,7 +85,8 @@ def children() -> float:
 
 
 def synthetic(folder: Path, runs: int) -> Path:
-    """A project whose one experiment has so many runs: conditions that each change the learning rate, four seeds each."""
+    """A project whose one experiment has so many runs: conditions that each change the learning rate, four seeds each, or ten where
+    a spec holds no more conditions."""
     (folder / "specs" / "_models").mkdir(parents=True)
     shutil.copytree(ROOT / "data/quickstart", folder / "data/quickstart")
     for name in ("constraints.txt", "specs/_models/tiny.yaml"):
@@ -94,10 +95,12 @@ def synthetic(folder: Path, runs: int) -> Path:
     text = (ROOT / "specs/quickstart.yaml").read_text(encoding="utf-8")
     head, rest = text.split("conditions:\n", 1)
     rest = rest[rest.index("\npreflight:") : rest.index("\nclaims:")]
+    count = min(runs // 4, 1000)
+    seeds = list(range(1, runs // count + 1))
     conditions = "".join(
-        f"  c{number}: {{reward: shaped, role: treatment, train: {{learning_rate: {number + 1}.0e-6}}}}\n" for number in range(runs // 4)
+        f"  c{number}: {{reward: shaped, role: treatment, train: {{learning_rate: {number + 1}.0e-6}}}}\n" for number in range(count)
     )
-    spec = head.replace("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]") + "conditions:\n" + conditions + rest + "\n"
+    spec = head.replace("seeds: [1, 2, 3]", f"seeds: {seeds}") + "conditions:\n" + conditions + rest + "\n"
     (folder / "specs/synthetic.yaml").write_text(spec, encoding="utf-8")
     return folder
 

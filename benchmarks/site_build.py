@@ -1,0 +1,90 @@
+"""Building the site of 10, 100 and 1,000 experiment pages against plain Material for MkDocs on the same Markdown.
+
+Wall and CPU seconds of whole processes, once each, with the peak memory and the size of what was built. The pages are copies of one
+page with claims, figures, rewards and passports, under other names. Plain Material is the theme with its defaults and search, no
+navigation of ours, on the folder that octavo assembled. A build that needs longer than the limit is shown as such, not extrapolated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/stages/publish")]
+
+from example_experiment import build, copy_site  # noqa: E402
+
+from stages.contracts.artifact import canonical_json  # noqa: E402
+from stages.publish.page import page  # noqa: E402
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description="octavo's site against plain Material")
+    arguments.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000])
+    arguments.add_argument("--limit", type=int, default=600, help="wall seconds that a build may take")
+    options = arguments.parse_args()
+    print(f"{'pages':>6}  {'built by':<16} {'wall s':>8} {'CPU s':>8} {'MB':>6} {'site MB':>8} {'search MB':>9} {'to Material':>11}")
+    with tempfile.TemporaryDirectory() as folder:
+        for pages in options.sizes:
+            project = experiments(Path(folder) / str(pages), pages)
+            ours = measured([sys.executable, "-m", "stages.publish.site", "runs"], project, options.limit)
+            built = project / "build"
+            plain = {"site_name": "plain", "docs_dir": "docs", "site_dir": "plain", "theme": {"name": "material"}, "plugins": ["search"]}
+            (built / "plain.yml").write_text(json.dumps(plain))
+            theirs = measured(
+                [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", "build/plain.yml"], project, options.limit
+            )
+            for name, cost, site in (("octavo", ours, built / "site"), ("plain Material", theirs, built / "plain")):
+                if cost is None:
+                    print(f"{pages:>6}  {name:<16} {'>' + str(options.limit):>8}", flush=True)
+                    continue
+                wall, cpu, peak = cost
+                size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) / 1e6
+                search = (site / "search/search_index.json").stat().st_size / 1e6
+                ratio = f"{cpu / theirs[1]:10.2f}x" if theirs else ""
+                print(f"{pages:>6}  {name:<16} {wall:8.1f} {cpu:8.1f} {peak:6.0f} {size:8.1f} {search:9.2f} {ratio}", flush=True)
+            shutil.rmtree(project)
+    return 0
+
+
+def experiments(project: Path, count: int) -> Path:
+    """A project with so many experiments that have run and been written up."""
+    project.mkdir()
+    with contextlib.chdir(project):
+        copy_site(project)
+        first = build(project)
+        page(first)
+        for number in range(1, count):
+            copied = project / "runs" / f"{first.name}-{number}" / "page"
+            shutil.copytree(first / "page", copied)
+            summary = json.loads((copied / "summary.json").read_text())
+            changed = {"experiment": f"{first.name}-{number}", "title": f"{summary['title']} {number}"}
+            (copied / "summary.json").write_text(canonical_json({**summary, **changed}))
+    return project
+
+
+def measured(command: list[str], folder: Path, limit: int) -> tuple[float, float, float] | None:
+    """(wall seconds, CPU seconds, peak MB); None when it takes longer than the limit."""
+    began = time.perf_counter()
+    with subprocess.Popen(["timeout", str(limit), *command], cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode == 124:
+        return None
+    assert process.returncode == 0, command
+    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
