@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from scipy import special
 
+from stages.contracts.wilson import wilson
+
 POWER = 0.8
 _MOST_SEEDS = 10_000
 
@@ -53,11 +55,7 @@ def proportion(k: int, n: int, level: float) -> Interval:
     """k of n with Wilson's interval. Raises ValueError for n = 0."""
     if n == 0:
         raise ValueError("a share of nothing")
-    z = float(special.ndtri((1 + level) / 2))
-    centre = (k + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * math.sqrt(k * (n - k) / n + z**2 / 4)
-    low = 0.0 if k == 0 else centre - half
-    high = 1.0 if k == n else centre + half
+    low, high = wilson(k, n, level)
     return Interval(k / n, low, high, n, "Wilson interval over completions")
 
 

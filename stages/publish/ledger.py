@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stages.contracts.attempt import Attempt, Ended
+from stages.contracts.wilson import wilson
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
-
-_Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def _completion(facts: Facts, subject: str, attempts: list[Attempt]) -> Completi
         number = facts.counted(finding)
     else:
         number = Markup("{} of {}").format(finished, len(attempts))
-    low, high = wilson(finished, len(attempts))
+    low, high = wilson(finished, len(attempts), 0.95)
     return Completion("all conditions" if subject == "experiment" else subject, finished, len(attempts), low, high, number)
 
 
@@ -114,13 +112,3 @@ def hours(experiment: ExperimentFiles) -> tuple[tuple[str, int, str], ...]:
             counts[name] += 1
             seconds[name] += round(attempt.ended.seconds) if attempt.ended else 0
     return tuple((name, n, numbers.duration(seconds[name]) if seconds[name] else "not known") for name, n in counts.most_common())
-
-
-def wilson(k: int, n: int) -> tuple[float, float]:
-    """Wilson 95% interval of k of n, both ends in 0..1."""
-    if n == 0:
-        return 0.0, 1.0
-    share, z2 = k / n, _Z * _Z
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, middle - half), min(1.0, middle + half)

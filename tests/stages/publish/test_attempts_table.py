@@ -1,16 +1,10 @@
 from pathlib import Path
 
-import pytest
 from example_experiment import build
 
 from stages.publish.experiment import load
 from stages.publish.facts import Facts
-from stages.publish.ledger import attempt_rows, completions, hours, wilson
-
-
-@pytest.mark.parametrize(("k", "n", "low", "high"), [(3, 18, 0.06, 0.39), (9, 9, 0.70, 1.00), (0, 5, 0.0, 0.43)])
-def test_wilson_intervals(k: int, n: int, low: float, high: float) -> None:
-    assert [round(x, 2) for x in wilson(k, n)] == [low, high]
+from stages.publish.ledger import attempt_rows, completions, hours
 
 
 def test_a_start_without_an_end_is_shown_as_killed(project: Path) -> None:
