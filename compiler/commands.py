@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from compiler import code_memo, revisions, waivers
-from compiler.compile import Compiled, compile_all, project
+from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
 from compiler.inputs import Inputs
@@ -230,15 +228,8 @@ def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Referenc
 
 
 def _left_over(compiled: list[Compiled]) -> list[str]:
-    """Run folders with a card that no run of the spec has."""
-    found: list[str] = []
-    for one in compiled:
-        names = {run.name for run in one.expansion.runs}
-        folder = (RUNS / one.experiment.name).as_posix()
-        with suppress(FileNotFoundError):
-            rest = [name for name in os.listdir(folder) if name not in names]
-            found += [f"{folder}/{name}" for name in rest if os.path.exists(f"{folder}/{name}/train.card.json")]
-    return sorted(found)
+    """Run folders of no run, as paths."""
+    return sorted(f"{RUNS.as_posix()}/{one.experiment.name}/{name}" for one in compiled for name in left_over(one))
 
 
 def _differs(count: int) -> Diagnostic:

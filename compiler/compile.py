@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from compiler.resolve_imports import resolve_imports
 from compiler.spec_imports import ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
+from stages.contracts.layout import RUNS
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,14 @@ def _wanted_imports(one: Compiled) -> WantedImports:
         sources={name: card.source.path for name, card in cards.items() if isinstance(card, ImportCard)},
         runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
     )
+
+
+def left_over(one: Compiled) -> list[str]:
+    """Names of run folders with a card that no run of the spec has."""
+    runs = {run.name for run in one.expansion.runs}
+    folder = (RUNS / one.experiment.name).as_posix()
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [name for name in names if name not in runs and os.path.exists(f"{folder}/{name}/{emit.CARD}")]
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

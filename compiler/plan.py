@@ -11,7 +11,7 @@ from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.compile import Compiled, Project, compile_all, project
+from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, sentence
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, live, named
@@ -129,8 +129,7 @@ def _experiment(
     runs = [run.name for run in of.expansion.runs]
     ran = {stage.removeprefix("train-") for stage in lock if stage.startswith("train-")}
     if before.cache is not None:
-        with suppress(OSError):
-            ran |= {path.parent.name for path in (RUNS / name).glob(f"*/{CARD}") if path.parent.name not in runs}
+        ran |= set(left_over(of))
     new = [run for run in runs if run not in ran]
     removed = sorted(ran - set(runs))
     page = decisions[pipeline, "page"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from plan_project import commit, compiles, inside, lay_out, repro
 
 from compiler.compile import Compiled, Project, compile_all, project
 from compiler.inputs import Inputs
@@ -44,3 +45,23 @@ def compiled(work: Path) -> Callable[..., Compiled]:
 def files(compiled: Callable[..., Compiled]) -> Callable[..., Project]:
     """Compile a spec's text to the texts of all files."""
     return lambda text, name="example": project([compiled(text, name)], with_site=True)
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which DVC has run everything, with stand-ins for the stages, and all of it is committed. Copy it before a change."""
+    root = tmp_path_factory.mktemp("plan") / "project"
+    lay_out(root)
+    with inside(root) as patch:
+        compiles()
+        assert len(repro(patch)) == 15
+        commit(root, "ran")
+    return root
+
+
+@pytest.fixture
+def at_work(ran: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """A copy of it as the working directory."""
+    shutil.copytree(ran, tmp_path / "project", symlinks=True)
+    with inside(tmp_path / "project") as patch:
+        yield patch

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plan_project import commit, compiles, edit, git, inside, lay_out, ledger, planned, repro, states
+from plan_project import commit, compiles, edit, git, ledger, planned, repro, states
 
 from compiler.__main__ import main
 from compiler.diagnostics import Rejected
@@ -26,24 +25,9 @@ SPEC = "specs/example.yaml"
 LR = ("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}")
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which everything is up to date and committed."""
-    root = tmp_path_factory.mktemp("plan") / "project"
-    lay_out(root)
-    with inside(root) as patch:
-        compiles()
-        repro(patch)
-        commit(root, "ran")
-    return root
-
-
 @pytest.fixture
-def work(ran: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    """A copy of it as the working directory."""
-    shutil.copytree(ran, tmp_path / "project", symlinks=True)
-    with inside(tmp_path / "project") as patch:
-        yield patch
+def work(at_work: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return at_work
 
 
 def reasons(found: Plan, stage: str) -> list[tuple[str, str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plan_project import commit, compiles, edit, inside, lay_out, planned, repro, states, status
+from plan_project import compiles, edit, planned, repro, states, status
 
 SPEC = "specs/example.yaml"
 ALL = {f"{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)}
@@ -16,24 +16,9 @@ SHAPED = {"shaped-s1", "shaped-s2", "shaped-s3"}
 TRAIN = "runs/example/dvc.yaml:train-"
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which everything is up to date and committed."""
-    root = tmp_path_factory.mktemp("plan") / "project"
-    lay_out(root)
-    with inside(root) as patch:
-        compiles()
-        assert len(repro(patch)) == 15
-        commit(root, "ran")
-    return root
-
-
 @pytest.fixture
-def work(ran: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    """A copy of it as the working directory."""
-    shutil.copytree(ran, tmp_path / "project", symlinks=True)
-    with inside(tmp_path / "project") as patch:
-        yield patch
+def work(at_work: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return at_work
 
 
 def spec(old: str, new: str, count: int = 1) -> Callable[[], None]:
