@@ -26,6 +26,8 @@ from stages.publish.text import shown
 
 SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
+MOST_IN_NAVIGATION = 40
+"""Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
 
 
@@ -74,7 +76,7 @@ def age(page: Path) -> str:
 def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
     """`site/mkdocs.yml` with folders and navigation added."""
     experiments: list[Any] = ["experiments/index.md"]
-    for entry in found:
+    for entry in found if len(found) <= MOST_IN_NAVIGATION else ():
         name = entry.summary.experiment
         title = f"{entry.summary.title} ({entry.summary.profile})" if entry.summary.profile else entry.summary.title
         experiments.append({str(shown(title)): f"experiments/{name}/index.md"})
@@ -87,7 +89,8 @@ def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
             paths.append("errors.md")
         if paths:
             nav.append({title: paths})
-    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", BUILD), "docs_dir": docs.name, "site_dir": "site.new", "nav": nav}
+    places = {"docs_dir": docs.name, "site_dir": "site.new"}
+    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", BUILD), **places, "nav": nav, "not_in_nav": "experiments/"}
 
 
 def _mkdocs(settings_file: Path) -> None:

@@ -12,8 +12,9 @@ from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
+from stages.publish.home import entries
 from stages.publish.page import page
-from stages.publish.site import site
+from stages.publish.site import MOST_IN_NAVIGATION, settings, site
 
 QUICKSTART = "experiments/quickstart/index.html"
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -51,6 +52,23 @@ def test_the_search_index_holds_prose_and_titles_and_no_tables_of_numbers(built:
     index = (built / "build/site/search/search_index.json").read_text(encoding="utf-8")
     assert len(index) < 300_000
     assert "Training on the unit-test reward" in index and "feedbeefcafe0001" not in index and "dvc repro --force" not in index
+
+
+def test_the_navigation_names_experiments_while_they_are_few(project: Path) -> None:
+    copy_site(project)
+    first = build(project) / "page"
+    page(first.parent)
+    pages = [first]
+    while len(pages) < MOST_IN_NAVIGATION:
+        pages.append(project / f"runs/more-{len(pages)}/page")
+        pages[-1].mkdir(parents=True)
+        summary = json.loads((first / "summary.json").read_text(encoding="utf-8"))
+        (pages[-1] / "summary.json").write_text(json.dumps({**summary, "experiment": f"more-{len(pages)}"}), encoding="utf-8")
+    docs = project / "site/docs"
+    (few,) = [part["Experiments"] for part in settings(docs, entries(pages))["nav"] if "Experiments" in part]
+    assert len(few) == 1 + MOST_IN_NAVIGATION and few[0] == "experiments/index.md"
+    (many,) = [part["Experiments"] for part in settings(docs, entries([*pages, first]))["nav"] if "Experiments" in part]
+    assert many == ["experiments/index.md"]
 
 
 def test_a_title_is_text_in_every_place_a_theme_writes_it(project: Path) -> None:
