@@ -82,7 +82,7 @@ def read(job: Job, body: Body, found: Sequence[Message], has_sorry: bool = False
         return Checked("forbidden", "uses `sorry`")
     if errors:
         return _failed(job, body, errors)
-    printed = [one for one in found if one.severity == "information" and one.line == body.check_line + 1]
+    printed = [one for one in found if one.severity == "information" and one.line == body.check_line + 2]
     if len(printed) != 1 or not printed[0].text.startswith(f"'{body.checked}' "):
         return unknown("Lean's list of axioms is missing")
     axioms = _AXIOMS.search(printed[0].text)

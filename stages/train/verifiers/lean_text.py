@@ -64,7 +64,7 @@ FORBIDDEN_PARTS = frozenset(["sorryAx", "ofReduceBool", "ofReduceNat", "trustCom
 """Parts of a name that it may not hold."""
 FORBIDDEN_ROOTS = frozenset(["Lean", "IO", "System"])
 """First parts of a name: the compiler's own code, and input and output."""
-OPTIONS = ("maxHeartbeats", "maxRecDepth", "synthInstance.", "linter.", "pp.", "autoImplicit", "relaxedAutoImplicit")
+OPTIONS = ("maxHeartbeats", "maxRecDepth", "synthInstance.", "linter.", "autoImplicit", "relaxedAutoImplicit")
 """What `set_option` may set."""
 
 
@@ -90,14 +90,17 @@ def body(job: Job, nonce: str) -> Body:
     match = _STATEMENT.fullmatch(job.statement)
     assert match is not None  # refused() came before
     type_ = _END.sub("", match[2])
-    goal = f"set_option autoImplicit false in\naxiom octavo_goal_{nonce} {type_}\n"  # a misspelt name must not become a variable
+    goal = f"set_option autoImplicit false in\naxiom _root_.octavo_goal_{nonce} {type_}\n"  # a misspelt name must not become a variable
     if job.form == "file":
         name, answer = match[1], _without_imports(job)[0]
     else:
         name = f"octavo_answer_{nonce}"
         answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{job.answer}"
     checked = f"octavo_checked_{nonce}"
-    check = f"theorem {checked} : type_of% @octavo_goal_{nonce} := @{name}\n#print axioms {checked}\n"
+    check = (  # from the root and with full names, whatever the answer has left open
+        f"theorem _root_.{checked} : type_of% @_root_.octavo_goal_{nonce} := @{name}\n"
+        f"set_option pp.fullNames true in\n#print axioms _root_.{checked}\n"
+    )
     answer_line = goal.count("\n") + 1
     check_line = answer_line + answer.count("\n") + 2
     return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked)

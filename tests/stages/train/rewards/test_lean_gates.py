@@ -149,6 +149,22 @@ def test_axioms_must_be_allowed():
     assert check("choice p", statement, axioms=("choice",)).status == "pass"
 
 
+def test_axioms_have_their_full_names_whatever_is_open():
+    header = CORE + "\naxiom N.choice (p : Prop) : Or p (p → False)\nopen N"
+    statement = "theorem em (p : Prop) : Or p (p → False)"
+    assert failed(check("N.choice p", statement, header=header, axioms=("choice",))) == "forbidden"
+    assert check("N.choice p", statement, header=header, axioms=("N.choice",)).status == "pass"
+    assert failed(check("set_option pp.fullNames false in h.1")) == "forbidden"
+
+
+def test_what_an_answer_leaves_open_does_not_hide_the_check():
+    proof = "theorem swap (a b : Prop) (h : And a b) : And b a := ⟨h.2, h.1⟩"
+    assert check(f"namespace My\n{proof}", answer="file").status == "pass"
+    assert check(f"section\nvariable (n : N)\n{proof}", answer="file").status == "pass"
+    assert check("namespace My\ntheorem swap : True := True.intro", answer="file").status == "fail"
+    assert check(f"{proof}\nmutual", answer="file").status == "fail"
+
+
 def test_the_stated_goal_is_no_help():
     """The goal is an axiom with a name that nobody knows; a proof that found it would rest on it."""
     assert failed(check("octavo_goal", "theorem wrong : False")) == "type"
