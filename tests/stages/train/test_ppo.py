@@ -1,54 +1,25 @@
 """Octavo's PPO on a model of a few thousand random weights: its invariants, what it learns, and that a killed run resumes exactly."""
 
-import json
-import os
-import subprocess
-import sys
 import time
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+from random_model import ROWS, random_model, run_folder, start
 
-from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome, read_attempts
-from stages.contracts.code_hash import code_hash
-from stages.contracts.layout import ExperimentFolder, RunFolder
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model_card import AdapterCard, ModelCard
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.preflight_card import Permission
-from stages.contracts.reward_card import GateCard, RewardCard
-from stages.contracts.run_card import TrainCard
-from stages.contracts.stage import ROOT
 from stages.train.model import load_base
 from stages.train.ppo_checkpoint import restore, save
 from stages.train.ppo_policy import Policy
 from stages.train.ppo_trainer import PpoTrainer
 
-ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n"} for number in range(12)]
-
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """A folder with a random one-layer model whose tokens are bytes."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
-    folder = tmp_path_factory.mktemp("base")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = {token: place for place, token in enumerate(["<pad>", "<eos>", *alphabet])}
-    inner = Tokenizer(models.BPE(vocab=tokens, merges=[]))
-    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left")
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
-    config = Qwen2Config(vocab_size=len(tokens), max_position_embeddings=64, eos_token_id=1, pad_token_id=0, bos_token_id=1, **sizes)
-    model = Qwen2ForCausalLM(config)
-    with torch.no_grad():
-        model.lm_head.weight.mul_(50.0)  # else no adapter could move the probabilities of so small a model
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return random_model(tmp_path_factory.mktemp("base"))
 
 
 def settings(**changes):
@@ -191,35 +162,6 @@ def test_completions_end_at_their_end(base):
         assert mask == [1.0] * length + [0.0] * (6 - length)
 
 
-def _project(folder, base, steps):
-    """A run's folder with its card and permission, and the data beside it."""
-    run = RunFolder(folder / "runs/small/short-s1")
-    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    gates = (GateCard(name="words", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0}),)
-    card = TrainCard[PpoSettings](
-        experiment="small",
-        condition="short",
-        seed=1,
-        null_control=False,
-        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4)),
-        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
-        reward=RewardCard(name="short", gates=gates),
-        train=settings(max_steps=steps, save_steps=5),
-        device="cpu",
-        versions={},
-        code_hash=code_hash(ROOT, ["stages.train.ppo", "stages.train.rewards.length"]),
-    )
-    write(run.card, card)
-    write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
-    return run
-
-
-def _start(folder):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
-    command = [sys.executable, "-m", "stages.train.ppo", "runs/small/short-s1"]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
 def _history(run):
     rows = pq.read_table(run.history).to_pylist()
     latest = {}
@@ -233,19 +175,19 @@ def _history(run):
 def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
-    killed, whole = (_project(tmp_path / name, base, 60) for name in ("killed", "whole"))
-    undisturbed = _start(tmp_path / "whole")
+    killed, whole = (run_folder(tmp_path / name, base, settings(max_steps=60, save_steps=5)) for name in ("killed", "whole"))
+    undisturbed = start("ppo", tmp_path / "whole")
     said, _ = undisturbed.communicate(timeout=300)
     assert undisturbed.returncode == 0, said
 
-    first = _start(tmp_path / "killed")
+    first = start("ppo", tmp_path / "killed")
     deadline = time.monotonic() + 300
     while not list((tmp_path / "killed").glob(".cache/checkpoints/*/trainer/checkpoint-10")) and time.monotonic() < deadline:
         assert first.poll() is None, first.stdout.read()
         time.sleep(0.02)
     first.kill()
     first.communicate()
-    second = _start(tmp_path / "killed")
+    second = start("ppo", tmp_path / "killed")
     said, _ = second.communicate(timeout=300)
     assert second.returncode == 0, said
 

@@ -1,0 +1,74 @@
+"""A model of a few thousand random weights whose tokens are bytes, and the folder of a run that trains it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from stages.contracts.artifact import file_digest, write
+from stages.contracts.code_hash import code_hash
+from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.preflight_card import Permission
+from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import ROOT
+from stages.contracts.train_settings import TrainSettings
+
+ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n"} for number in range(12)]
+
+
+def random_model(folder: Path) -> Path:
+    """The model and its tokenizer, saved in the folder."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = {token: place for place, token in enumerate(["<pad>", "<eos>", *alphabet])}
+    inner = Tokenizer(models.BPE(vocab=tokens, merges=[]))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=len(tokens), max_position_embeddings=64, eos_token_id=1, pad_token_id=0, bos_token_id=1, **sizes)
+    model = Qwen2ForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(50.0)  # else no adapter could move the probabilities of so small a model
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run_folder(folder: Path, base: Path, settings: TrainSettings) -> RunFolder:
+    """`runs/small/short-s1` of a project: its card, rewarded for short completions, its permission, and the data."""
+    run = RunFolder(folder / "runs/small/short-s1")
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    gate = GateCard(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
+    card = TrainCard[type(settings)](  # type: ignore[misc]
+        experiment="small",
+        condition="short",
+        seed=1,
+        null_control=False,
+        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4)),
+        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
+        reward=RewardCard(name="short", gates=(gate,)),
+        train=settings,
+        device="cpu",
+        versions={},
+        code_hash=code_hash(ROOT, [f"stages.train.{settings.algorithm}", "stages.train.rewards.length"]),
+    )
+    write(run.card, card)
+    write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
+    return run
+
+
+def start(algorithm: str, folder: Path) -> subprocess.Popen[str]:
+    """The stage of an algorithm, on that run."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
+    command = [sys.executable, "-m", f"stages.train.{algorithm}", "runs/small/short-s1"]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,0 +1,28 @@
+"""RLOO through TRL: the same recorder, guards, gates and files as GRPO."""
+
+import pyarrow.parquet as pq
+import pytest
+from random_model import random_model, run_folder, start
+
+from stages.contracts.artifact import read
+from stages.contracts.attempt import Outcome
+from stages.contracts.rloo import RlooSettings
+
+
+@pytest.mark.e2e
+def test_a_run(tmp_path):
+    plain = {"algorithm": "rloo", "max_steps": 3, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 2}
+    settings = RlooSettings.model_validate(plain | {"per_device_train_batch_size": 8, "num_generations": 4})
+    run = run_folder(tmp_path, random_model(tmp_path / "base"), settings)
+    stage = start("rloo", tmp_path)
+    said, _ = stage.communicate(timeout=300)
+    assert stage.returncode == 0 and read(Outcome, run.outcome).finished, said
+    assert "RLOO, 3 steps, reward short" in said
+
+    cells = {(row["step"], row["metric"]): row["value"] for row in pq.read_table(run.history).to_pylist()}
+    for step in (1, 2, 3):
+        rewards = [row["reward"] for row in pq.read_table(run.completions).to_pylist() if row["step"] == step]
+        assert len(rewards) == 8 and cells[step, "reward"] == pytest.approx(sum(rewards) / 8)
+        assert cells[step, "zero_signal_share"] is not None and cells[step, "grad_norm"] > 0 and cells[step, "skipped"] == 0.0
+    assert cells[1, "kl"] == pytest.approx(0.0, abs=1e-6) and cells[3, "kl"] != 0.0, "beta is 0.05 by default"
+    assert (run.adapter / "adapter_model.safetensors").stat().st_size > 0
