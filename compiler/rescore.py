@@ -18,6 +18,8 @@ from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.rescoring import Rescoring, ScoredCard
 
+CARDS = ("train.card.json", "import.card.json")
+"""A run's folder holds one of them."""
 EVERY_SECONDS = 2.0
 """Between two lines of progress."""
 
@@ -31,11 +33,9 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
     if to is not None:
         _free(to, name)
     try:
-        if spec:
-            one, found = find(compile_all([named(run.root.parent.name)], inputs), f"{run.root.parent.name}/{run.name}")
-            card = ScoredCard.model_validate({**one.cards.train[found.setup.name].model_dump(mode="json"), "seed": found.seed})
-        else:
-            card = _card(run)
+        if not run.completions.is_file():
+            scoring.read_completions(run.completions)  # says so, before anything is said of cards
+        card = _declared(run, inputs) if spec else _card(run)
         made = scoring.rescore(run, card, "spec" if spec else "card", Progress(run.name))
         if to is not None:
             made.write(to)
@@ -51,7 +51,9 @@ def folder(name: str) -> RunFolder:
     """The folder of a run such as `shaped-s1`, `quickstart/shaped-s1` or `runs/quickstart/shaped-s1`; whatever has a card there, old and
     imported runs among them. Raises Rejected E330."""
     wanted = name.removeprefix(f"{RUNS}/").rstrip("/")
-    runs = {f"{path.parent.parent.name}/{path.parent.name}": path.parent for path in sorted(RUNS.glob("*/*/train.card.json"))}
+    runs = {
+        f"{path.parent.parent.name}/{path.parent.name}": path.parent for path in sorted(RUNS.glob("*/*/*.card.json")) if path.name in CARDS
+    }
     found = [full for full in runs if wanted in (full, full.partition("/")[2])]
     if len(found) > 1:  # the plain name means the experiment proper
         found = [full for full in found if "@" not in full] or found
@@ -69,7 +71,24 @@ def _unknown(wanted: str, runs: list[str]) -> tuple[str, str, str, str]:
     return "E330", what, why, f"octavo rescore {meant or next(iter(runs), '<experiment>/<run>')}"
 
 
+def _declared(run: RunFolder, inputs: Inputs) -> ScoredCard:
+    """What the spec says now of the run's condition."""
+    one, found = find(compile_all([named(run.root.parent.name)], inputs), f"{run.root.parent.name}/{run.name}")
+    card = one.cards.train.get(found.setup.name)
+    if card is None:
+        raise _no_reward(
+            f"the spec trains nothing in the condition `{found.setup.name}`", f"name a reward in conditions.{found.setup.name}"
+        )
+    return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": found.seed})
+
+
+def _no_reward(what: str, fix: str) -> StageError:
+    return StageError("S299", f"no reward to score with: {what}", why="completions are scored by the gates of a reward", fix=fix)
+
+
 def _card(run: RunFolder) -> ScoredCard:
+    if not run.card.is_file() and run.root.joinpath("import.card.json").is_file():
+        raise _no_reward("the run was imported, and its card holds none", f"octavo rescore {run.root.parent.name}/{run.name} --spec")
     content = load_json(run.card)
     try:
         return ScoredCard.model_validate(content)

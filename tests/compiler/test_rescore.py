@@ -215,3 +215,14 @@ def test_runs_are_found_by_their_folders(run, work, capsys):
     (work / "runs/old@smoke/c-s1").mkdir(parents=True)
     (work / "runs/old@smoke/c-s1/train.card.json").write_text("{}")
     assert main(["rescore", "c-s1"]) == 0, "the plain name means the experiment proper"
+
+
+def test_an_imported_run_has_no_completions_or_no_reward_of_its_own(run, capsys):
+    folder = run()
+    (folder / "train.card.json").rename(folder / "import.card.json")
+    assert main(["rescore", "c-s1"]) == 1
+    said = capsys.readouterr().err
+    assert "S299 no reward to score with: the run was imported" in said and "fix: octavo rescore old/c-s1 --spec" in said
+    (folder / "completions.parquet").unlink()
+    assert main(["rescore", "c-s1"]) == 1
+    assert "S298 no completions to score again" in capsys.readouterr().err
