@@ -161,7 +161,7 @@ def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator
             note = "" if made in ("", now) else f", the files were made from card {made}"
             found[(f"train {run.ref.name}", f"card {now}   code {run.card.code_hash}{note}")] = None
             for words in carried.of_run(experiment, run.ref.name):
-                found[("  carried over", carried.line(words))] = None
+                found[(f"  {run.ref.name} carried over", carried.line(words))] = None
     for words in experiment.card.waivers:
         if words.run is None:
             found[(carried.what(words), f"carried over: {carried.line(words)}")] = None

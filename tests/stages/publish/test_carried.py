@@ -69,6 +69,8 @@ def test_trace_tells_the_waiver(project: Path) -> None:
     said = trace(Path("runs/quickstart"), "shaped-s1")
     assert re.search(rf"carried over +code {'c' * 16} → {'b' * 16} judged equal in its results by {re.escape(WHO)}", said)
     assert "2026-11-28T02:00:00Z: again" in said
+    said = trace(Path("runs/quickstart"), "shaped/reward/final")
+    assert "shaped-s1 carried over" in said and "shaped-s2 carried over" not in said
     assert "carried over: code" in trace(Path("runs/quickstart"), "shaped/evaluation.tests.pass_share/final")
     assert "shaped-s1" in trace(Path("runs/quickstart"), "page").split("carried over")[1]
     assert trace(Path("runs/quickstart"), "zero-s1").count("judged equal") == 1, "the evaluation's only"
