@@ -28,6 +28,10 @@ SECTIONS = {name: _section(settings) for name, settings in ALGORITHMS.items()}
 """Algorithm -> the `train` section of a spec. On cards the rule is one of `stop`, beside the settings."""
 
 
+COMMAND = "command"
+"""The author's own program: no settings of ours (compiler/spec_command.py)."""
+
+
 def early_stop(section: TrainSettings) -> EarlyStop | None:
     """The stop rule that a `train` section holds."""
     found = getattr(section, "early_stop", None)
@@ -64,7 +68,7 @@ def plain_train(train: Node) -> Any:
 
 def _unknown(written: Node) -> Diagnostic:
     meant = nearest(str(written.value), ALGORITHMS) if isinstance(written.value, str) else None
-    known = ", ".join(f"`{name}`" for name in ALGORITHMS)
+    known = ", ".join(f"`{name}`" for name in (*ALGORITHMS, COMMAND))
     shown = sentence(written.value) if isinstance(written.value, str | int | float) else "a block"
     return Diagnostic(
         "E204",

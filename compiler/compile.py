@@ -17,7 +17,8 @@ from compiler.pipeline import LIVE, Reference
 from compiler.resolve import Cards, resolve
 from compiler.resolve_imports import CARD as IMPORT_CARD
 from compiler.resolve_imports import resolve_imports
-from compiler.spec_imports import ImportedSpec
+from compiler.spec_command import CommandSpec
+from compiler.spec_imports import OutsideSpec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS
@@ -48,7 +49,7 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     Patience.left = Patience.MOST
     document = inputs.document(reference.path)
     found = experiment(document, reference.stem, reference.profile, inputs.document)
-    imported = expand_imports(found) if isinstance(found.spec, ImportedSpec) else None
+    imported = expand_imports(found) if isinstance(found.spec, OutsideSpec) else None
     expansion = imported.expansion if imported else expand(found)
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if not errors(problems):
@@ -80,7 +81,7 @@ def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compile
 
 def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
-    wanted = [_wanted_imports(one) if isinstance(one.experiment.spec, ImportedSpec) else _wanted(one) for one in compiled]
+    wanted = [_wanted_imports(one) if isinstance(one.experiment.spec, OutsideSpec) else _wanted(one) for one in compiled]
     made = {of.made_model for of in wanted if isinstance(of, graph.Wanted) and of.made_model}
     pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in sorted(made)]
     pipelines += [imports(of) if isinstance(of, WantedImports) else graph.experiment(of) for of in wanted]
@@ -104,6 +105,7 @@ def _wanted_imports(one: Compiled) -> WantedImports:
         prose=one.cards.page.prose,
         sources={name: card.source.path for name, card in cards.items() if isinstance(card, ImportCard)},
         runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
+        code=one.experiment.spec.train.code if isinstance(one.experiment.spec, CommandSpec) else None,
     )
 
 

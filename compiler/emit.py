@@ -16,6 +16,7 @@ from compiler.origins import origin
 from compiler.resolve import Cards
 from stages.contracts.artifact import dump
 from stages.contracts.canonical import encoded
+from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
 from stages.contracts.retry import Retry
@@ -53,11 +54,17 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
 
 def first_files(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     """Files that are written only when they do not exist: stages rewrite them."""
-    return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs if run.setup.name in made.train}
+    return {f"{RUNS}/{of.name}/{run.name}/{RETRY}": _RETRY for run in runs if run.setup.name in made.train or _is_command(made, run)}
+
+
+def _is_command(made: Cards, run: Run) -> bool:
+    card = made.single.get(f"{run.name}/{_IMPORT_CARD}")
+    return isinstance(card, ImportCard) and card.command is not None
 
 
 _RETRY = dump(Retry())
 CARD = RunFolder(RUNS).card.name
+_IMPORT_CARD = RunFolder(RUNS).import_card.name
 RETRY = RunFolder(RUNS).retry.name
 
 

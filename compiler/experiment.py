@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.algorithms import train_settings
+from compiler import spec_command, spec_imports
+from compiler.algorithms import COMMAND, train_settings
 from compiler.diagnostics import Rejected, nearest
 from compiler.family import Member, member
 from compiler.gates import gate_use
@@ -15,7 +16,8 @@ from compiler.parse import validated
 from compiler.secrets import secrets
 from compiler.shared import Read
 from compiler.spec import MAX_PROFILES, Spec
-from compiler.spec_imports import REFUSED, ImportedSpec
+from compiler.spec_command import CommandSpec
+from compiler.spec_imports import ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
@@ -65,9 +67,10 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
     if over is None:
         raise Rejected([_no_profile(proper, profile)])
     root = overlay(Node({key: node for key, node in proper.root.value.items() if key != "profiles"}, proper.root.place), over, "profile")
-    spec, problems = validated(Spec, root)
-    if spec is None:
-        raise Rejected([*problems, *_deeper(root)])
+    kind, root, refused = _kind(root)
+    spec, problems = validated(kind, root)
+    if spec is None or refused:
+        raise Rejected([*refused, *problems, *_deeper(root)])
     return Experiment(stem, profile, spec, root, document, parent, proper)
 
 
@@ -89,20 +92,34 @@ def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -
 
 def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
     """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
-    if root.get("runs") is None:
-        return Spec, root, []
-    refused = [
-        Diagnostic(
-            "E387",
-            f"`{key}` has no place beside `runs: {{import: ...}}`",
-            why=f"these runs exist already: {REFUSED[key]}",
-            fix=f"delete `{key}`",
-            place=node.key or node.place,
-        )
-        for key, node in root.items()
-        if key in REFUSED
-    ]
-    return ImportedSpec, Node({key: node for key, node in root.value.items() if key not in REFUSED}, root.place), refused
+    if root.get("runs") is not None:
+        return ImportedSpec, *_without(root, spec_imports.REFUSED, "runs: {import: ...}", ("train", "data", "model"))
+    if _is_command(root):
+        return CommandSpec, *_without(root, spec_command.REFUSED, "train: {algorithm: command}", ("data", "model"))
+    return Spec, root, []
+
+
+def _is_command(root: Node) -> bool:
+    written = root.get("train", "algorithm")
+    return written is not None and written.value == COMMAND
+
+
+def _without(root: Node, refused: Mapping[str, str], beside: str, of_conditions: Sequence[str]) -> tuple[Node, list[Diagnostic]]:
+    """The spec without refused keys, and what to say of each."""
+    found = [_no_place(key, node, beside, refused[key]) for key, node in root.items() if key in refused]
+    for _, condition in _items(root.get("conditions")):
+        found += [_no_place(key, node, beside, "no section holds it") for key, node in condition.items() if key in of_conditions]
+    return Node({key: node for key, node in root.value.items() if key not in refused}, root.place), found
+
+
+def _no_place(key: str, node: Node, beside: str, why: str) -> Diagnostic:
+    return Diagnostic(
+        "E387",
+        f"`{key}` has no place beside `{beside}`",
+        why=f"octavo does not train these runs itself: {why}",
+        fix=f"delete `{key}`",
+        place=node.key or node.place,
+    )
 
 
 def _no_profile(of: Experiment, profile: str) -> Diagnostic:
@@ -160,7 +177,7 @@ def _profile_keys(root: Node) -> Iterator[Diagnostic]:
 def _deeper(root: Node) -> Iterator[Diagnostic]:
     """Errors of parts that are validated later, for a spec that is wrong elsewhere: all errors of a file are shown at once."""
     train = root.get("train")
-    if train is not None and isinstance(train.value, dict):
+    if train is not None and isinstance(train.value, dict) and not _is_command(root):
         merged = any(condition.get("train") for _, condition in _items(root.get("conditions")))
         yield from (found for found in train_settings(train)[1] if found.code != "E202" or not merged)
     for name, reward in _items(root.get("rewards")):

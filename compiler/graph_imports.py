@@ -22,6 +22,8 @@ class WantedImports:
     sources: Mapping[str, str]
     """Run -> path of its source."""
     runs: tuple[tuple[str, str, int], ...]
+    code: tuple[str, ...] | None = None
+    """Files of the program that trains the runs; None when they exist already."""
 
 
 def imports(of: WantedImports) -> Pipeline:
@@ -38,7 +40,7 @@ def imports(of: WantedImports) -> Pipeline:
     prose = [of.prose] if of.prose else []
     argument = (root,)
     stages = [
-        *(_import(root, *run, of.sources[run[0]]) for run in of.runs),
+        *(_import(root, *run, of.sources[run[0]]) if of.code is None else _command(root, *run, of.code) for run in of.runs),
         Stage(
             "screen",
             "stages.analyse.screen",
@@ -75,13 +77,26 @@ def imports(of: WantedImports) -> Pipeline:
     return Pipeline(folder.pipeline, of.spec, tuple(stages))
 
 
+_MADE = (_RUN.outcome, _RUN.history, _RUN.completions, _RUN.imported)
+
+
+def _command(root: str, name: str, condition: str, seed: int, code: tuple[str, ...]) -> Stage:
+    return Stage(
+        f"train-{name}",
+        "stages.train.command",
+        (f"{root}/{name}",),
+        paths(f"{root}/{name}/{_RUN.import_card}", f"{root}/{name}/{_RUN.retry}", *code),
+        tuple(f"{root}/{name}/{file}" for file in _MADE),
+        f"condition {condition}, seed {seed}",
+    )
+
+
 def _import(root: str, name: str, condition: str, seed: int, source: str) -> Stage:
-    made = (_RUN.outcome, _RUN.history, _RUN.completions, _RUN.imported)
     return Stage(
         f"import-{name}",
         "stages.train.collect",
         (f"{root}/{name}",),
         paths(f"{root}/{name}/{_RUN.import_card}", source),
-        tuple(f"{root}/{name}/{file}" for file in made),
+        tuple(f"{root}/{name}/{file}" for file in _MADE),
         f"import of condition {condition}, seed {seed}",
     )

@@ -15,6 +15,7 @@ from compiler.nodes import Node
 from compiler.parse import key_place
 from compiler.rewards import RewardUse
 from compiler.spec import Adapter, TrainData
+from compiler.spec_command import CommandSpec
 from compiler.spec_imports import Import, ImportedSpec
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
@@ -41,9 +42,23 @@ class ImportedRuns:
 
 
 def section(of: Experiment) -> Import:
-    """The import section of an experiment that has one."""
+    """How logs are read: the import section, or what a command's history says in the same words."""
+    if isinstance(of.spec, CommandSpec):
+        train = of.spec.train
+        history = {key: getattr(train.history, key) for key in type(train.history).model_fields if key != "file"}
+        return Import.model_validate({**history, "steps": train.max_steps, "path": train.history.file})
     assert isinstance(of.spec, ImportedSpec)
     return of.spec.runs.import_
+
+
+def block_of(of: Experiment) -> Node:
+    """The block of that section."""
+    return of.node("train", "history") if isinstance(of.spec, CommandSpec) else of.node("runs", "import")
+
+
+def metric_node(of: Experiment, name: str) -> Node:
+    """Where a metric is mapped."""
+    return block_of(of).get("metrics", name) or block_of(of)
 
 
 def expand_imports(of: Experiment) -> ImportedRuns:
@@ -51,7 +66,7 @@ def expand_imports(of: Experiment) -> ImportedRuns:
     problems: list[Diagnostic] = []
     use, spec = section(of), of.spec
     train = ImportedTraining(algorithm="import", max_steps=use.steps, metrics=tuple(use.metrics))
-    block, setups = of.node("runs", "import"), []
+    block, setups = block_of(of), []
     for name, condition in spec.conditions.items():
         node = of.node("conditions", name)
         reward = RewardUse(
@@ -63,13 +78,13 @@ def expand_imports(of: Experiment) -> ImportedRuns:
             node=node.get("reward") or Node(None, node.key or node.place),
             source=None,
         )
-        setups.append(Setup(name, condition, node, train, block, TrainData(path="imported"), block, Adapter(), block, reward))
+        setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward))
     seeds = [of.node("seeds", index) for index in range(len(spec.seeds))]
     if len(setups) * len(seeds) > MAX_RUNS:
         problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    sources = dict(_sources(of, use, runs, problems))
+    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(of, use, runs, problems))
     return ImportedRuns(Expansion(tuple(setups), runs, {}, (), {}, problems=problems), sources)
 
 
@@ -95,7 +110,7 @@ def snapshot(experiment: str, run: str) -> str:
 
 
 def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic]) -> Iterator[tuple[str, SourceCard]]:
-    block = of.node("runs", "import")
+    block = block_of(of)
     from_wandb = use.format == "wandb" and use.path is None and not use.files
     if not from_wandb and (use.path is None) == (not use.files):
         problems.append(_neither(block))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from compiler import origins as places
 from compiler.expand import Run
 from compiler.experiment import Experiment
 from compiler.import_units import factor
-from compiler.imports import ImportedRuns, filled, section
+from compiler.imports import ImportedRuns, block_of, filled, section
 from compiler.inputs import BaseModel, Inputs
+from compiler.layers import overlay
 from compiler.origins_single import of_single_stages
 from compiler.resolve import CURVES, Cards, Resolver
+from compiler.spec_command import CommandSpec
 from compiler.spec_imports import ColumnUse, MetricUse, SummaryUse
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import Artifact
+from stages.contracts.artifact import Artifact, file_digest
 from stages.contracts.history import metric
-from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SummaryCard
+from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
 from stages.contracts.layout import RUNS, RunFolder
 
 CARD = RunFolder(RUNS).import_card.name
@@ -50,15 +53,31 @@ class _Imports(Resolver):
         return BaseModel("", "", None, None)
 
     def card(self, run: Run) -> ImportCard:
+        command = self._command(run)
         return ImportCard(
+            command=command,
             experiment=self.of.name,
             condition=run.setup.name,
             seed=run.seed,
             null_control=run.setup.condition.role == "null_control",
-            source=self.sources[run.name],
+            source=self.sources[run.name] if command is None else SourceCard(path=f"(written by the program): {command.log}", sha256=""),
             read=self._read(run),
             target_steps=self.use.steps,
-            code_hash=self.inputs.code(["stages.train.collect"]),
+            code_hash=self.inputs.code(["stages.train.collect" if command is None else "stages.train.command"]),
+        )
+
+    def _command(self, run: Run) -> CommandCard | None:
+        """The program with the settings of the run's condition; None for an import."""
+        if not isinstance(self.of.spec, CommandSpec):
+            return None
+        train = self.of.spec.train
+        base, over = self.of.root.get("train", "settings"), run.setup.node.get("train", "settings")
+        merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
+        return CommandCard(
+            arguments=train.command,
+            code=tuple(SourceCard(path=path, sha256=file_digest(Path(path))) for path in train.code),
+            log=train.history.file,
+            settings=merged.plain() if merged is not None else {},
         )
 
     def _read(self, run: Run) -> ReadCard:
@@ -86,13 +105,14 @@ class _Imports(Resolver):
         return tuple(dict.fromkeys([*(name for name in CURVES if name in self.use.metrics), *self.use.metrics]))
 
     def origins_of(self, run: Run) -> places.Origins:
-        root = self.of.node("runs", "import")
+        root = block_of(self.of)
         found: places.Origins = {
             "/condition": places.origin(run.setup.node),
             "/seed": places.origin(run.seed_node),
             "/null_control": places.origin(run.setup.node.get("role")),
             "/source": places.origin(root.get("path") or root.get("files", run.name) or root.get("ids", run.name) or root),
-            "/target_steps": places.origin(root.get("steps")),
+            "/target_steps": places.origin(root.get("steps") or self.of.root.get("train", "max_steps")),
+            "/command": places.origin(self.of.root.get("train", "command")),
         }
         found |= {f"/read/{key}": places.origin(root.get(key)) for key in ("format", "step", "epoch", "pattern", "where", "steps_done")}
         kind = "summary" if self.use.format == "summary" else "columns"

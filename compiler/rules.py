@@ -23,7 +23,7 @@ from compiler import (
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.inputs import Inputs
-from compiler.spec_imports import ImportedSpec
+from compiler.spec_imports import OutsideSpec
 from stages.contracts.diagnostic import Diagnostic
 
 RULES = (
@@ -49,5 +49,5 @@ MOST = 200
 
 def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> list[Diagnostic]:
     """What all rules say of one experiment. Setups that could not be built are left out: their errors are known already."""
-    rules = rules_imports.RULES if isinstance(of.spec, ImportedSpec) else RULES
+    rules = rules_imports.RULES if isinstance(of.spec, OutsideSpec) else RULES
     return [found for rule in rules for found in islice(rule(of, expansion, inputs), MOST)]

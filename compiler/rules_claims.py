@@ -67,7 +67,7 @@ def _metric(claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> 
     meant = nearest(claim.metric, known)
     if isinstance(sides[0].train, ImportedTraining):
         evaluation = "there is no model to evaluate, and " if claim.metric.startswith("evaluation.") else ""
-        why = f"{evaluation}the import maps {listed(known)}"
+        why = f"{evaluation}what is read of the runs' logs is {listed(known)}"
     elif claim.metric.startswith("evaluation."):
         why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
     elif claim.metric == "kl":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler import questions, rules_claims, rules_expect, rules_health, rules_names, rules_stops
+from compiler import questions, rules_claims, rules_command, rules_expect, rules_health, rules_names, rules_stops
 from compiler.diagnostics import listed, nearest
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
 from compiler.import_units import factor
-from compiler.imports import misplaced, section
+from compiler.imports import block_of, metric_node, misplaced, section
 from compiler.inputs import Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
@@ -25,7 +25,7 @@ def metrics_are_known(of: Experiment, expansion: Expansion, inputs: Inputs) -> I
     """Each mapped metric is one of octavo's, in a unit that converts into octavo's."""
     use = section(of)
     for name, source in use.metrics.items():
-        node = of.node("runs", "import", "metrics", name)
+        node = metric_node(of, name)
         meaning = metric(name)
         if meaning is None or name.startswith("evaluation."):
             yield _unknown(name, node)
@@ -41,7 +41,7 @@ def metrics_are_known(of: Experiment, expansion: Expansion, inputs: Inputs) -> I
                 place=written.place if written else node.place,
             )
     for index, name in enumerate(use.unavailable):
-        place = of.node("runs", "import", "unavailable", index).place
+        place = (block_of(of).get("unavailable", index) or block_of(of)).place
         if metric(name) is None:
             yield _unknown(name, Node(name, place))
         elif name in use.metrics:
@@ -59,7 +59,7 @@ def metrics_are_known(of: Experiment, expansion: Expansion, inputs: Inputs) -> I
             f"{listed(silent)} {'is' if len(silent) == 1 else 'are'} not mapped",
             why="the first screen of a page shows them; a blank there must be meant",
             fix=f"map the column, or write `unavailable: [{', '.join(silent)}]`",
-            place=of.node("runs", "import", "metrics").key,
+            place=key_place(block_of(of).get("metrics") or block_of(of)),
             severity="warning",
         )
 
@@ -80,7 +80,7 @@ def _unknown(name: str, node: Node) -> Diagnostic:
 
 def formats_have_their_keys(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """What a format needs, and nothing that it ignores."""
-    use, block = section(of), of.node("runs", "import")
+    use, block = section(of), block_of(of)
     only = {"pattern": "text", "where": "summary", "steps_done": "summary", "entity": "wandb", "project": "wandb", "ids": "wandb"}
     for key, form in only.items():
         if block.get(key) is not None and use.format != form:
@@ -102,11 +102,11 @@ def formats_have_their_keys(of: Experiment, expansion: Expansion, inputs: Inputs
     yield from _placeholders(of)
     yield from _pattern(of)
     for name, source in use.metrics.items():
-        yield from _form(use.format == "summary", name, source, of.node("runs", "import", "metrics", name))
+        yield from _form(use.format == "summary", name, source, metric_node(of, name))
 
 
 def _placeholders(of: Experiment) -> Iterator[Diagnostic]:
-    use, block = section(of), of.node("runs", "import")
+    use, block = section(of), block_of(of)
     texts = [("path", block.get("path"), use.path)] if use.path is not None else []
     texts += [(f"where.{key}", block.get("where", key), text) for key, text in use.where.items() if isinstance(text, str)]
     for key, node, text in texts:
@@ -123,7 +123,7 @@ def _placeholders(of: Experiment) -> Iterator[Diagnostic]:
 
 
 def _pattern(of: Experiment) -> Iterator[Diagnostic]:
-    use, block = section(of), of.node("runs", "import")
+    use, block = section(of), block_of(of)
     if use.format != "text" or use.pattern is None:
         return
     found = names(use.pattern)
@@ -150,7 +150,7 @@ def _pattern(of: Experiment) -> Iterator[Diagnostic]:
                 f"`pattern` has no `{{{column[:80]}}}`" + (f", did you mean `{meant}`?" if meant else ""),
                 why=f"its numbers are {listed(found)}",
                 fix=f"write `{meant}`" if meant else "add it to the pattern",
-                place=of.node("runs", "import", "metrics", name).place,
+                place=metric_node(of, name).place,
             )
 
 
@@ -215,6 +215,7 @@ RULES = (
     rules_claims.claims_name_what_exists,
     rules_claims.claims_have_seeds,
     rules_claims.contrasts_have_a_null_control,
+    *rules_command.RULES,
     *rules_stops.RULES,
     *rules_expect.RULES,
 )

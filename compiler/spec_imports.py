@@ -121,13 +121,18 @@ class ImportedCondition(Condition):
     )
 
 
-class ImportedSpec(Spec):
-    """An experiment of imported runs. The sections in REFUSED are never written; their values here stand for nothing."""
+class OutsideSpec(Spec):
+    """An experiment whose runs octavo does not train itself. Sections that are refused are never written; theirs stand for nothing."""
 
-    runs: Runs = Field(description="Where the runs come from.")
     conditions: dict[Slug, ImportedCondition] = Field(  # type: ignore[assignment]  # a narrower kind of condition
         max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
     )
-    model: Model = Field(default_factory=lambda: Model(base="(imported)"), description="Nothing is trained.")
-    data: Data = Field(default_factory=lambda: Data(train=TrainData(path="imported")), description="Nothing is trained.")
+    model: Model = Field(default_factory=lambda: Model(base="(none)"), description="octavo loads none.")
+    data: Data = Field(default_factory=lambda: Data(train=TrainData(path="none")), description="octavo reads none.")
+
+
+class ImportedSpec(OutsideSpec):
+    """An experiment of imported runs."""
+
+    runs: Runs = Field(description="Where the runs come from.")
     train: dict[str, Any] = Field({}, description="Nothing is trained.")

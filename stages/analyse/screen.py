@@ -168,7 +168,7 @@ def _duplicate(health: Health, of: str) -> Health:
 def _retry(place: RunFolder) -> None:
     """Make a failed run due again. A finished run's file is left alone: DVC would train it again."""
     outcome = _outcome(place)
-    if place.imported.exists():  # a new attempt would read the same source again
+    if place.imported.exists() and not place.retry.exists():  # a new attempt would read the same source again
         return
     if outcome is None or outcome.finished or outcome.failure in NOT_DUE:
         return

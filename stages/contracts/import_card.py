@@ -5,7 +5,9 @@ A card holds the source's content by its SHA-256, so an import is as reproducibl
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 
@@ -72,6 +74,19 @@ class ReadCard(Frozen):
     """Of summaries: key of the number of steps."""
 
 
+class CommandCard(Frozen):
+    """The author's own program, of a run that it trains."""
+
+    arguments: tuple[str, ...]
+    """As they are run, without a shell. `{card}`, `{out}`, `{seed}` and `{steps}` stand for values as whole arguments."""
+    code: tuple[SourceCard, ...]
+    """Files that decide the result."""
+    log: str
+    """The history, below the program's own folder."""
+    settings: dict[str, Any]
+    """What the program reads from its card."""
+
+
 class ImportCard(Artifact):
     """One condition with one seed."""
 
@@ -82,8 +97,11 @@ class ImportCard(Artifact):
     seed: int
     null_control: bool
     source: SourceCard
+    """Of a run that a command trains: its log, whose content nobody knows before."""
     read: ReadCard
     target_steps: int
+    command: CommandCard | None = Field(None, exclude_if=lambda value: value is None)
+    """The program that trains the run; null: it exists already."""
     code_hash: str
 
 

@@ -49,6 +49,12 @@ class MappedRow:
     place: str
 
 
+def commands(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
+    """(program with its arguments, files that its cards pin) when a program of the author trained the runs."""
+    made = [run.import_card.command for run in experiment.runs if run.import_card and run.import_card.command]
+    return tuple(dict.fromkeys((" ".join(one.arguments), numbers.listed([source.path for source in one.code])) for one in made))
+
+
 def rows(experiment: ExperimentFiles) -> tuple[ImportRow, ...]:
     """One a run that was imported; () when octavo trained them all."""
     return tuple(_row(run.ref.name, run.imported) for run in experiment.runs if run.imported)
@@ -115,7 +121,7 @@ def at_the_end(experiment: ExperimentFiles) -> str:
 
 def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     """(tone, title, text) of what a reader must know before the first number."""
-    found = [run for run in experiment.runs if run.imported]
+    found = [run for run in experiment.runs if run.imported and not (run.import_card and run.import_card.command)]
     if not found:
         return []
     formats = list(dict.fromkeys(_FORMATS[run.imported.read.format] for run in found if run.imported))

@@ -80,6 +80,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "actions": intentions.actions(experiment, facts),
         "plans": intentions.plans(experiment),
         "imports": imported.rows(experiment),
+        "commands": imported.commands(experiment),
         "at_the_end": imported.at_the_end(experiment),
         "mapping": imported.mapping(experiment),
         "unavailable": imported.unavailable(experiment),

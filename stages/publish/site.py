@@ -28,7 +28,7 @@ SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
-GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
+GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "import-runs.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
 
 
 def site(runs: Path) -> None:

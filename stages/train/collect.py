@@ -10,36 +10,24 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stages.contracts.artifact import file_digest, write
-from stages.contracts.attempt import FailureClass, Outcome, Started
+from stages.contracts.artifact import file_digest
+from stages.contracts.attempt import FailureClass, Started
 from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train.attempts import Stopped, begin, classify, end, lock
+from stages.train.imports.files import Found, imported, outcome_of, write_files
 from stages.train.imports.log import Log, Unreadable
-from stages.train.imports.mapping import FEW, Mapped, mapped
+from stages.train.imports.mapping import Mapped, mapped
 from stages.train.imports.readers import read_log
 from stages.train.imports.summary import read as read_summary
 from stages.train.imports.summary_values import nonfinite_from, steps, values
-from stages.train.recorder import write_completions, write_history
 
 MODULE = "stages.train.collect"
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a source said."""
-
-    imported: Imported
-    history: list[dict[str, object]]
-    steps_done: int
-    failed: str
-    """What the source says of a run that did not end well."""
 
 
 def collect(folder: Path) -> int:
@@ -55,8 +43,8 @@ def collect(folder: Path) -> int:
         except (Exception, KeyboardInterrupt) as caught:
             failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
             return _failed(run, card, started, failure, error, time.monotonic() - begun)
-        outcome = _outcome(card, found)
-        _write(run, card, found, outcome)
+        outcome = outcome_of(card, found)
+        write_files(run, found, outcome)
         state: Literal["finished", "unknown", "failed"] = "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
         taken = time.monotonic() - begun
         end(run, started, failure=None, error=outcome.error, last_step=outcome.steps_done, seconds=taken, outcome=state)
@@ -98,7 +86,9 @@ def _read(card: ImportCard, started: Started) -> Found:
         raise Unreadable(f"{path} holds no row of any metric that the spec maps")
     known = log.steps_done is not None or bool(log.failed) or history.last >= card.target_steps
     done = max(history.last, log.steps_done or 0)
-    return Found(_imported(card, started, history, known), history.rows, done, log.failed or _unfinished(log, done, card.target_steps))
+    return Found(
+        imported(card, started, history, known, card.source), history.rows, done, log.failed or _unfinished(log, done, card.target_steps)
+    )
 
 
 def _unfinished(log: Log, done: int, target: int) -> str:
@@ -106,27 +96,10 @@ def _unfinished(log: Log, done: int, target: int) -> str:
     return f"its own state says {done} of {target} steps" if log.steps_done is not None and done < target else ""
 
 
-def _imported(card: ImportCard, started: Started, history: Mapped, known: bool) -> Imported:
-    return Imported(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        source=card.source,
-        read=card.read,
-        rows=history.logged,
-        first_step=history.steps[0] if history.steps else None,
-        last_step=history.steps[-1] if history.steps else None,
-        stride=history.stride,
-        gaps=history.gaps[:FEW],
-        gap_count=len(history.gaps),
-        steps="known" if known else "unknown",
-        notes=history.notes,
-    )
-
-
 def _summary(card: ImportCard, started: Started, path: Path) -> Found:
     content = read_summary(path, card.read.where)
     done = (steps(content, card.read.steps_done) if card.read.steps_done else None) or 0
-    imported = Imported(
+    record = Imported(
         card_id=started.card_id,
         attempt=started.attempt,
         source=card.source,
@@ -139,45 +112,14 @@ def _summary(card: ImportCard, started: Started, path: Path) -> Found:
         summary=values(content, card.read),
         nonfinite_from=nonfinite_from(content, card.read),
     )
-    return Found(imported, [], done, "")
-
-
-def _outcome(card: ImportCard, found: Found) -> Outcome:
-    known = found.imported.steps == "known"
-    finished = known and not found.failed and found.steps_done >= card.target_steps
-    return Outcome(
-        card_id=found.imported.card_id,
-        attempt=found.imported.attempt,
-        finished=finished,
-        steps_done=found.steps_done,
-        target_steps=card.target_steps,
-        error=found.failed or None,
-        unknown="" if known else f"log ends at {found.steps_done}",
-    )
-
-
-def _write(run: RunFolder, card: ImportCard, found: Found, outcome: Outcome) -> None:
-    identity = {"card_id": outcome.card_id, "attempt": outcome.attempt}
-    shared = {"tokens": None, "seconds": None}
-    write_history(run.history, [{**shared, **row} for row in found.history], **identity)
-    write_completions(run.completions, [], [], **identity)
-    write(run.imported, found.imported)
-    write(run.outcome, outcome)
+    return Found(record, [], done, "")
 
 
 def _failed(run: RunFolder, card: ImportCard, started: Started, failure: FailureClass, error: str, seconds: float) -> int:
     """Leave the hole that a page shows: no rows, and why."""
-    outcome = Outcome(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        finished=False,
-        steps_done=0,
-        target_steps=card.target_steps,
-        failure=failure,
-        error=error,
-    )
     nothing = Mapped([], 0, (), 1, (), (f"nothing was imported: {error}",))
-    _write(run, card, Found(_imported(card, started, nothing, True), [], 0, error), outcome)
+    found = Found(imported(card, started, nothing, True, card.source), [], 0, error)
+    write_files(run, found, outcome_of(card, found, failure))
     end(run, started, failure=failure, error=error, last_step=0, seconds=seconds)
     print(f"\n{run.root}: the import failed ({failure}): {error}", file=sys.stderr)
     return {"interrupted": 130, "disk": 1}.get(failure, 0)

@@ -18,10 +18,6 @@ def loads(text: bytes) -> Any:
     orjson is several times faster than Python's reader and refuses bare NaN. In indented files these stand at the end of a line,
     where they can be quoted safely; anything else is left to Python's reader.
     """
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        pass
     quoted = _NAN.sub(b'"NaN"', text) if b"NaN" in text else text
     if b"Infinity" in text:
         quoted = _INFINITY.sub(b'"Infinity"', quoted).replace(b'-"Infinity"', b'"-Infinity"')

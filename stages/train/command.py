@@ -1,0 +1,164 @@
+"""Stage: train one run with the author's own program, and read the history that it writes.
+
+    python -m stages.train.command runs/<experiment>/<run>
+
+The program is a list of arguments from the run's card: no shell, and placeholders only as whole arguments. It gets the card as a
+file, and a folder of its own that survives a kill, so it may resume. An exit code of 0 is no success by itself: the history must
+reach the target. Exit 0: finished, or failed and recorded. Exit 1: nothing was recorded. Exit 130: stopped by a signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from stages.contracts.artifact import file_digest
+from stages.contracts.attempt import FailureClass, Started
+from stages.contracts.diagnostic import StageError
+from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
+from stages.contracts.layout import RunFolder
+from stages.contracts.stage import card_id, main, open_card
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, latest, lock
+from stages.train.environment import end_with_parent, prepare
+from stages.train.imports.files import Found, imported, outcome_of, write_files
+from stages.train.imports.log import Unreadable
+from stages.train.imports.mapping import Mapped, mapped
+from stages.train.imports.readers import read_log
+
+MODULE = "stages.train.command"
+GRACE_SECONDS = 30.0
+"""Time that the program has to end after SIGTERM, before SIGKILL."""
+_LAST_OUTPUT = 2_000
+
+
+def train(folder: Path) -> int:
+    """One attempt of a run."""
+    run = RunFolder(folder)
+    card = open_card(ImportCard, run.import_card, [MODULE])
+    assert card.command is not None  # the compiler names this stage for cards with a command only
+    _unchanged(card.command)
+    prepare("cpu")
+    end_with_parent()
+    with lock(run):
+        return _attempt(run, card, card.command)
+
+
+def _unchanged(command: CommandCard) -> None:
+    for source in command.code:
+        if not Path(source.path).is_file() or file_digest(Path(source.path)) != source.sha256:
+            raise StageError(
+                "S289",
+                f"{source.path} is missing or has changed since the card was compiled",
+                why="the program decides the result, so its code is part of the card",
+                fix="octavo compile && dvc repro",
+                pointer="/command/code",
+            )
+
+
+def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
+    identity = card_id(card)
+    scratch = checkpoints(identity)
+    last = latest(run, identity)
+    if last and last.state == "finished":  # asked for again because its files are gone, or by force: from the start
+        shutil.rmtree(scratch, ignore_errors=True)
+    out = scratch / "out"
+    out.mkdir(parents=True, exist_ok=True)
+    started = begin(run, identity, devices=(), sandbox="", resumed_from=None)
+    begun = time.monotonic()
+    failure: FailureClass | None = None
+    error: str | None = None
+    try:
+        _run(run, card, command, out)
+    except (Exception, KeyboardInterrupt) as caught:
+        failure, error = classify(caught)
+    history = Mapped([], 0, (), 1, (), ())
+    try:
+        history = _history(card, out / command.log, started)
+    except Unreadable as caught:
+        failure, error = (failure, error) if failure else classify(Stopped("data", str(caught)))
+    if failure is None and history.last < card.target_steps:
+        failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
+    log = out / command.log
+    source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
+    found = Found(imported(card, started, history, True, source), history.rows, history.last, error or "")
+    outcome = outcome_of(card, found, failure)
+    write_files(run, found, outcome)
+    end(run, started, failure=failure, error=error, last_step=history.last, seconds=time.monotonic() - begun)
+    if failure is None:
+        return 0
+    print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)
+    return {"interrupted": 130, "disk": 1}.get(failure, 0)
+
+
+def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
+    if not log.exists():
+        raise Unreadable(f"the program left no {log.name} in its folder")
+    found = mapped(read_log(log, card.read), card.read, card.target_steps, started.attempt)
+    if not found.rows:
+        raise Unreadable(f"{log.name} holds no row of any metric that the spec maps")
+    return found
+
+
+def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> None:
+    """Run the program to its end. Raises Stopped when it fails, KeyboardInterrupt when we are stopped (the program is ended first)."""
+    values = {
+        "{card}": str(run.import_card.resolve()),
+        "{out}": str(out.resolve()),
+        "{seed}": str(card.seed),
+        "{steps}": str(card.target_steps),
+    }
+    arguments = [values.get(argument, argument) for argument in command.arguments]
+    if arguments[0] == "python":
+        arguments[0] = sys.executable
+    output = out / "output.txt"
+    print(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}", flush=True)
+    with output.open("ab") as stream:
+        before = stream.tell()
+        try:
+            child = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_us,
+            )
+        except OSError as refused:
+            raise Stopped("bug", f"`{command.arguments[0]}` cannot be run: {refused.strerror}") from None
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            _end(child)
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # what it left behind would write beside the next attempt
+    if code:
+        said = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
+        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        memory = code == -signal.SIGKILL or any("out of memory" in line.lower() for line in said[-20:])
+        raise Stopped("out_of_memory" if memory else "bug", f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
+
+
+def _end_with_us() -> None:
+    """In the child: SIGTERM when this process ends, however it ends. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_SECONDS)
+
+
+if __name__ == "__main__":
+    main(train, "python -m stages.train.command runs/<experiment>/<run>")

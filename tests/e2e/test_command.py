@@ -1,0 +1,153 @@
+"""`train: {algorithm: command}`: a real little program, its success, and every way in which it can go wrong."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.analyse.conclude import conclude
+from stages.analyse.draw import draw
+from stages.analyse.screen import screen
+from stages.contracts.artifact import read
+from stages.contracts.attempt import Outcome, read_attempts
+from stages.contracts.layout import RunFolder
+from stages.contracts.stage import ROOT
+from stages.publish.page import page
+from tests.e2e.imported import compiled, findings, health, make
+
+PROGRAM = Path(__file__).parent / "program"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_bytes((PROGRAM / "train.py").read_bytes())
+    return tmp_path
+
+
+def spec(**settings: object) -> str:
+    """The spec with other settings of the treatment."""
+    text = (PROGRAM / "spec.yaml").read_text(encoding="utf-8")
+    return text.replace("settings: {gain: 0.02}", f"settings: {json.dumps({'gain': 0.02, **settings})}")
+
+
+def start(run: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "stages.train.command", run.as_posix()]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def train(run: Path) -> tuple[int, str]:
+    process = start(run)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def outcome(run: Path) -> Outcome:
+    return read(Outcome, RunFolder(run).outcome)
+
+
+def test_a_program_trains_every_run_and_the_page_says_so(project):
+    make(project, "own", spec())
+    folder = compiled("own")
+    for run in sorted(path.parent for path in folder.glob("*/import.card.json")):
+        assert train(run) == (0, "")
+    screen(folder)
+    conclude(folder)
+    draw(folder)
+    page(folder)
+    assert outcome(folder / "gains-s1").finished and outcome(folder / "gains-s1").steps_done == 20
+    assert findings(folder)["gains-vs-zero/reward/change"]["value"] == pytest.approx(0.02 * 18)
+    assert health(folder, "gains-s2")["included"]
+    text = html.unescape((folder / "page/index.md").read_text(encoding="utf-8"))
+    assert "## Program" in text and "python train.py {card} {out}" in text and "Imported: " not in text
+    stages = (folder / "dvc.yaml").read_text()
+    assert "cmd: python -m stages.train.command runs/own/gains-s1" in stages and "- train.py" in stages
+
+
+def test_case_20_exit_code_0_is_no_success(project):
+    make(project, "own", spec(stop_at=12))
+    run = compiled("own") / "gains-s1"
+    code, said = train(run)
+    assert code == 0 and "exit code 0 after 12 of 20 steps" in said
+    found = outcome(run)
+    assert (found.finished, found.failure, found.steps_done) == (False, "bug", 12)
+    assert read_attempts(run / "attempts.jsonl")[0].state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("how", "failure", "words"),
+    [("crash", "bug", "exit code 1: CUDA error: device-side assert"), ("silent", "data", "left no log.jsonl")],
+)
+def test_a_failure_has_its_class_and_the_programs_last_words(project, how, failure, words):
+    make(project, "own", spec(fail=how))
+    run = compiled("own") / "gains-s1"
+    code, said = train(run)
+    assert code == 0 and words in said and outcome(run).failure == failure
+    screen_of_one = json.loads((run / "imported.json").read_text())
+    assert screen_of_one["rows"] == 0
+
+
+def test_a_program_that_does_not_exist_is_a_recorded_failure(project):
+    make(project, "own", spec().replace("[python, train.py,", "[no-such-program, train.py,"))
+    run = compiled("own") / "gains-s1"
+    assert train(run)[0] == 0 and "`no-such-program` cannot be run" in (outcome(run).error or "")
+
+
+def test_nan_gradients_gate_the_run_out(project):
+    make(project, "own", spec(fail="nan"))
+    folder = compiled("own")
+    for run in sorted(path.parent for path in folder.glob("*/import.card.json")):
+        train(run)
+    screen(folder)
+    assert not health(folder, "gains-s1")["included"] and health(folder, "gains-s1")["valid_until"] == 5
+    assert json.loads((folder / "gains-s1/retry.json").read_text())["after"] is None, "it did what it was asked"
+
+
+def test_a_signal_ends_the_program_and_the_next_attempt_goes_on(project):
+    make(project, "own", spec(seconds=0.2))
+    run = compiled("own") / "gains-s1"
+    process = start(run)
+    log = None
+    for _ in range(200):
+        log = next(project.glob(".cache/checkpoints/*/out/log.jsonl"), None)
+        if log is not None and len(log.read_text().splitlines()) >= 3:
+            break
+        time.sleep(0.05)
+    busy = start(run)
+    _, refused = busy.communicate(timeout=30)
+    assert busy.returncode == 1 and "S210" in refused, "two attempts of one run never run at once"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and outcome(run).failure == "interrupted"
+    assert log is not None
+    lines = len(log.read_text().splitlines())
+    time.sleep(0.5)
+    assert len(log.read_text().splitlines()) == lines, "the program has ended with us"
+    assert train(run)[0] == 0 and outcome(run).finished
+    states = [attempt.state for attempt in read_attempts(run / "attempts.jsonl")]
+    assert states == ["failed", "finished"]
+
+
+def test_changed_code_is_refused_before_anything_runs(project):
+    make(project, "own", spec())
+    run = compiled("own") / "gains-s1"
+    (project / "train.py").write_text("print('other')\n")
+    code, said = train(run)
+    assert code == 1 and "S289" in said and not (run / "attempts.jsonl").exists()
+
+
+def test_a_profile_shortens_the_runs(project):
+    make(project, "own", spec())
+    card = json.loads((compiled("own@smoke") / "gains-s1/import.card.json").read_text())
+    assert card["target_steps"] == 4 and card["command"]["settings"] == {"gain": 0.02}
+    zero = json.loads(Path("runs/own@smoke/zero-s1/import.card.json").read_text())
+    assert zero["command"]["settings"] == {"gain": 0.0}
