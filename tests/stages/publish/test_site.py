@@ -50,7 +50,10 @@ def test_no_page_asks_another_host_for_anything(built: Path) -> None:
 
 def test_the_search_index_holds_prose_and_titles_and_no_tables_of_numbers(built: Path) -> None:
     index = (built / "build/site/search/search_index.json").read_text(encoding="utf-8")
-    assert len(index) < 300_000
+    pages = [entry for entry in json.loads(index)["docs"] if entry["location"].startswith("experiments/")]
+    assert pages and sum(len(entry["text"]) for entry in pages) < 30_000, (
+        "the guide and the reference may grow; pages may not fill the index"
+    )
     assert "Training on the unit-test reward" in index and "feedbeefcafe0001" not in index and "dvc repro --force" not in index
 
 
