@@ -19,6 +19,7 @@ from stages.contracts.canonical import encoded
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.origin import Origin, Origins
+from stages.contracts.retries import Retries
 from stages.contracts.retry import Retry
 from stages.contracts.waiver import recoded
 
@@ -47,6 +48,9 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     files[folder.origins.as_posix()] = _origins(of, runs, made)
+    policy = of.spec.retries.policy() if of.spec.retries else Retries()
+    if made.train and (of.spec.retries or folder.retries.exists()):  # a policy that was taken out of the spec must not go on
+        files[folder.retries.as_posix()] = dump(policy)
     if made.model.card is not None:
         files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
     return files

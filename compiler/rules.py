@@ -15,6 +15,7 @@ from compiler import (
     rules_imports,
     rules_names,
     rules_ppo,
+    rules_retries,
     rules_rewards,
     rules_stops,
     rules_training,
@@ -38,6 +39,7 @@ RULES = (
     *rules_claims.RULES,
     *questions.RULES,
     *rules_family.RULES,
+    *rules_retries.RULES,
     *rules_stops.RULES,
     *rules_expect.RULES,
 )

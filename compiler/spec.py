@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from compiler.names import HubId, ProjectPath, Slug, fault
 from compiler.spec_part import Part
+from compiler.spec_retries import Retries
 from compiler.spec_rewards import NamedGate, Reward, RewardUse
 from compiler.spec_rules import Expectation, Stop
 from compiler.spec_words import Action, Contingency, QuestionUse
@@ -307,6 +308,10 @@ class Spec(Part):
     )
     actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
     contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
+    retries: Retries | None = Field(
+        None,
+        description="What the next attempt of a failed run may change, by the class of the failure; not given: nothing is tried by itself.",
+    )
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     profiles: dict[Slug, dict[str, Any]] = Field(
         {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."

@@ -32,6 +32,19 @@ def _unset(value: object) -> bool:
     return value is None
 
 
+class Changed(Frozen):
+    """What an attempt does differently because of how the one before it ended, as the experiment's `retries` allow."""
+
+    after: str
+    """The attempt before."""
+    failure: str
+    """Its class of failure; `preempted`: it was killed, or stopped by a signal."""
+    microbatch: int | None = Field(None, exclude_if=_unset)
+    """Completions per device and micro-step in place of the card's; so many more micro-steps that the batch is the same."""
+    resume: Literal["last_checkpoint", "last_finite_checkpoint"] | None = Field(None, exclude_if=_unset)
+    restart_verifier: bool = Field(False, exclude_if=lambda value: not value)
+
+
 class Started(Frozen):
     event: Literal["started"] = "started"
     attempt: str
@@ -49,6 +62,7 @@ class Started(Frozen):
     sandbox: str
     resumed_from: int | None
     """Step of the checkpoint that training went on from; null: from the start."""
+    changed: Changed | None = Field(None, exclude_if=_unset)
 
 
 class Ended(Frozen):

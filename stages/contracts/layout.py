@@ -97,6 +97,11 @@ class ExperimentFolder:
     root: Path
 
     @property
+    def retries(self) -> Path:
+        """The policy of retries; absent when the spec has none. Read by train, and no dependency of it."""
+        return self.root / "retries.json"
+
+    @property
     def name(self) -> str:
         return self.root.name
 

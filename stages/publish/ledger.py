@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.attempt import Attempt, Ended
+from stages.contracts.attempt import Attempt, Ended, Started
 from stages.contracts.wilson import wilson
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
@@ -67,10 +67,21 @@ def _row(run: str, attempt: Attempt) -> AttemptRow:
         failure=_why(end) if end else "no end was written",
         last_step=str(end.last_step) if end else numbers.NONE,
         took=numbers.duration(end.seconds) if end else numbers.NONE,
-        resumed="the start" if start.resumed_from is None else f"step {start.resumed_from}",
+        resumed=("the start" if start.resumed_from is None else f"step {start.resumed_from}") + changes(start),
         host=start.host,
         error=(end.error or (end.stopped.says if end.stopped else "")) if end else "",
     )
+
+
+def changes(start: Started) -> str:
+    """What an attempt changed after the failure before it, to follow where it went on from; nothing mostly."""
+    changed = start.changed
+    if changed is None:
+        return ""
+    parts = [f"micro-batch {changed.microbatch}"] if changed.microbatch else []
+    parts += [changed.resume.replace("_", " ")] if changed.resume else []
+    parts += ["new verifiers"] if changed.restart_verifier else []
+    return f"; {', '.join(parts) or 'nothing changed'}, after {changed.failure.replace('_', ' ')}"
 
 
 def _why(end: Ended) -> str:

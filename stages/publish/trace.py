@@ -13,6 +13,7 @@ from stages.contracts.stage import card_id
 from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
+from stages.publish.ledger import changes
 from stages.publish.numbers import setting
 from stages.publish.passports import recompute, spec_places
 from stages.publish.settings import flat
@@ -134,7 +135,7 @@ def _attempts(run: RunFiles) -> Iterator[str]:
         if end and end.stopped:
             how += f", stopped by {end.stopped.rule}"
         why = f" ({end.failure.replace('_', ' ')})" if end and end.failure else ""
-        origin = "the start" if start.resumed_from is None else f"step {start.resumed_from}"
+        origin = ("the start" if start.resumed_from is None else f"step {start.resumed_from}") + changes(start)
         mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""
         parts = (start.attempt, f"{how}{why}", f"from {origin}", start.at, f"commit {start.commit or 'none'}", mark)
         yield "    " + "   ".join(part for part in parts if part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 from stages.contracts.artifact import Frozen
-from stages.contracts.attempt import Attempt, Ended, FailureClass, Started, StoppedBy, read_attempts
+from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Started, StoppedBy, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
 from stages.train.environment import commit, host_class, versions
+
+_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 
 
 class Stopped(Exception):
@@ -57,7 +60,9 @@ def checkpoints(card_id: str) -> Path:
     return CHECKPOINTS / card_id
 
 
-def begin(run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: str, resumed_from: int | None) -> Started:
+def begin(
+    run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: str, resumed_from: int | None, changed: Changed | None = None
+) -> Started:
     """Append the start of a new attempt."""
     number = len(read_attempts(run.attempts)) + 1
     started = Started(
@@ -71,6 +76,7 @@ def begin(run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: st
         versions=versions(),
         sandbox=sandbox,
         resumed_from=resumed_from,
+        changed=changed,
     )
     _append(run.attempts, started)
     return started
@@ -103,19 +109,20 @@ def end(
     return ended
 
 
-def latest(run: RunFolder, card_id: str) -> Attempt | None:
-    """The latest attempt under a card, if any."""
-    return next((attempt for attempt in reversed(read_attempts(run.attempts)) if attempt.started.card_id == card_id), None)
+def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:
+    """All attempts under a card, in order."""
+    return tuple(attempt for attempt in read_attempts(run.attempts) if attempt.started.card_id == card_id)
 
 
 def classify(error: BaseException) -> tuple[FailureClass, str]:
-    """Failure class and one sentence for an exception that ended training. Types decide; text only names the class `bug`."""
+    """Failure class and one sentence for an exception that ended training. Types decide; text does where libraries raise a plain
+    RuntimeError for a lack of memory, and where nothing else is known, for the class `bug`."""
     if isinstance(error, Stopped):
         return error.failure, str(error)
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", str(error) or "stopped by a signal"
     name = type(error).__name__
-    if name == "OutOfMemoryError" or isinstance(error, MemoryError):
+    if name == "OutOfMemoryError" or isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         return "out_of_memory", f"{name}: {error}"
     if isinstance(error, OSError) and error.errno is not None:
         return "disk", f"{error.strerror}: {error.filename or '(no file named)'}"

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from stages.contracts.artifact import write_text
+
 
 def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
     """(folder, step) of the newest checkpoint under the trainer's output folder that holds all `needed` files; others are removed."""
@@ -21,6 +23,41 @@ def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
         return None
     step, path = max(found)
     return path, step
+
+
+def newest_finite(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
+    """As `newest`, with adapter and optimizer finite; later checkpoints are removed."""
+    while (found := newest(folder, needed)) is not None and not _finite(found[0]):
+        shutil.rmtree(found[0])
+    return found
+
+
+def _finite(checkpoint: Path) -> bool:
+    """Whether every number of the checkpoint's adapter and optimizer is finite."""
+    import torch
+    from safetensors.torch import load_file
+
+    states: list[object] = [load_file(checkpoint / "adapter_model.safetensors")]
+    if (checkpoint / "optimizer.pt").exists():
+        states.append(torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True))
+    while states:
+        state = states.pop()
+        if isinstance(state, dict):
+            states += state.values()
+        elif isinstance(state, list | tuple):
+            states += state
+        elif isinstance(state, torch.Tensor) and state.is_floating_point() and not torch.isfinite(state).all():
+            return False
+    return True
+
+
+def with_batch_size(checkpoint: Path, size: int) -> None:
+    """Write another size of micro-batch into a checkpoint: transformers goes on with the one that it finds there, whatever the settings
+    say, and the generation batch would grow."""
+    path = checkpoint / "trainer_state.json"
+    state = json.loads(path.read_text(encoding="utf-8"))
+    if state.get("train_batch_size") not in (None, size):
+        write_text(path, json.dumps({**state, "train_batch_size": size}, indent=2) + "\n")
 
 
 def _step(path: Path, needed: Sequence[str]) -> int | None:

@@ -16,17 +16,18 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stages.contracts.artifact import read, write
-from stages.contracts.attempt import FailureClass, Outcome, Started
+from stages.contracts.attempt import Changed, FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
-from stages.train.attempts import Stopped, begin, checkpoints, classify, end, latest, lock
-from stages.train.checkpoints import copy_adapter, newest
+from stages.train import retries
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, lock, under
+from stages.train.checkpoints import copy_adapter, newest, newest_finite, with_batch_size
 from stages.train.data import Row, read_rows
 from stages.train.environment import end_with_parent, prepare
 from stages.train.recorder import Journal, write_completions, write_history
@@ -76,22 +77,34 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     with lock(run):
         rows = read_rows(card.data, "/data")
         permission = read(Permission, ExperimentFolder(folder.parent).permission(card.condition))
-        return _locked(run, card, rows, permission, fit, checkpoint_files)
+        return _locked(run, card, rows, permission, fit, checkpoint_files, module)
 
 
 def _locked(
-    run: RunFolder, card: TrainCard[S], rows: list[Row], permission: Permission, fit: Fit[S], checkpoint_files: Sequence[str]
+    run: RunFolder, card: TrainCard[S], rows: list[Row], permission: Permission, fit: Fit[S], checkpoint_files: Sequence[str], module: str
 ) -> int:
     identity = card_id(card)
     scratch = checkpoints(identity)
-    last = latest(run, identity)
-    if last and last.state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
+    before, policy = under(run, identity), retries.policy(ExperimentFolder(run.root.parent).retries)
+    size = getattr(card.train, "per_device_train_batch_size", None)
+    changed = retries.change(before, policy, size)
+    if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    checkpoint = newest(scratch / "trainer", checkpoint_files)
+    find = newest_finite if changed and changed.resume == "last_finite_checkpoint" else newest
+    checkpoint = find(scratch / "trainer", checkpoint_files)
+    if checkpoint and size:
+        with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)
     started = begin(
-        run, identity, devices=_devices(card), sandbox=sandbox(card.reward.gates), resumed_from=checkpoint[1] if checkpoint else None
+        run,
+        identity,
+        devices=_devices(card),
+        sandbox=sandbox(card.reward.gates),
+        resumed_from=checkpoint[1] if checkpoint else None,
+        changed=changed,
     )
+    if changed:
+        print(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {retries.words(changed)}", flush=True)
     begun = time.monotonic()
     failure: FailureClass | None = None
     error: str | None = None
@@ -100,7 +113,9 @@ def _locked(
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        adapter = _trained(Work(run, card, rows, journal, started, scratch / "trainer", checkpoint, stopping), fit)
+        adapter = _trained(
+            Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping), fit
+        )
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
         if failure == "bug":
@@ -134,7 +149,27 @@ def _locked(
         shutil.rmtree(scratch, ignore_errors=True)
         return 0
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {steps}: {error}", file=sys.stderr)
+    tried = retries.tried()
+    why_not = retries.refusal(under(run, identity), policy, size, tried)
+    if why_not is None:
+        retries.again(module, run.root, tried)
+    if why_not:
+        print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
     return {"interrupted": 130, "disk": 1}.get(failure, 0)
+
+
+def _with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]:
+    """The card as this attempt trains it: another micro-batch, and so many more micro-steps that the generation batch is the same."""
+    if changed is None or changed.microbatch is None:
+        return card
+    settings: Any = card.train
+    factor = settings.per_device_train_batch_size // changed.microbatch
+    update = {
+        "per_device_train_batch_size": changed.microbatch,
+        "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor,
+    }
+    assert changed.microbatch * update["gradient_accumulation_steps"] == settings.generation_batch_size
+    return card.model_copy(update={"train": settings.model_copy(update=update)})
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:

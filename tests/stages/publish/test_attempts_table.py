@@ -26,3 +26,17 @@ def test_completion_rates_count_attempts_not_runs(project: Path) -> None:
 
 def test_time_by_outcome_does_not_invent_the_time_of_a_killed_attempt(project: Path) -> None:
     assert ("killed", 1, "not known") in hours(load(build(project)))
+
+
+def test_what_an_attempt_changed_stands_beside_where_it_went_on_from():
+    from stages.contracts.attempt import Changed, Started
+    from stages.publish.ledger import changes
+
+    shared = {"attempt": "a2", "number": 2, "at": "t", "card_id": "c", "commit": None, "host": "h", "devices": ("cpu",), "versions": {}}
+    plain = Started(**shared, sandbox="s", resumed_from=None)
+    halved = Changed(after="a1", failure="out_of_memory", microbatch=4)
+    back = Changed(after="a1", failure="nonfinite", microbatch=4, resume="last_finite_checkpoint")
+    assert changes(plain) == ""
+    assert changes(plain.model_copy(update={"changed": halved})) == "; micro-batch 4, after out of memory"
+    assert changes(plain.model_copy(update={"changed": back})) == "; micro-batch 4, last finite checkpoint, after nonfinite"
+    assert "changed" not in plain.model_dump(mode="json"), "entries of older ledgers keep their form"

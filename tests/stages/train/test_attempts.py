@@ -8,7 +8,7 @@ import pytest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
-from stages.train.attempts import Stopped, begin, classify, end, latest, lock
+from stages.train.attempts import Stopped, begin, classify, end, lock, under
 from stages.train.checkpoints import newest
 from stages.train.with_trl import CHECKPOINT
 
@@ -36,9 +36,9 @@ def test_attempts_are_numbered_and_the_ledger_keeps_them_all(run):
         second.attempt: "failed",
         third.attempt: "finished",
     }
-    failed = latest(run, "c1")
+    failed = under(run, "c1")[-1]
     assert failed.ended.failure == "nonfinite" and len(failed.ended.error) == 500 and failed.ended.seconds == 1.3
-    assert latest(run, "c9") is None
+    assert under(run, "c9") == ()
 
 
 def test_a_torn_ledger_line_does_not_swallow_the_next(run):

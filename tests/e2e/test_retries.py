@@ -1,0 +1,120 @@
+"""Retries and kills with real training: what one stage call does, and that kills at any moment change no number."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from stages.contracts.artifact import file_digest, read
+from stages.contracts.attempt import Attempt, Changed, Outcome
+from stages.train.attempts import begin, end
+
+pytestmark = pytest.mark.e2e
+TIMED = re.compile(r"seconds|step_time")
+KILLS = int(os.environ.get("OCTAVO_CHAOS", "3"))
+"""`OCTAVO_CHAOS=30 pytest tests/e2e/test_retries.py -k chaos` for the long one."""
+RUN = "shaped-s1"
+
+
+def stage(project, *, ok=True, **environment):
+    return project.call(sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}", ok=ok, OMP_NUM_THREADS="1", **environment)
+
+
+def anew(project, retries="", *edits):
+    """The run with another policy, settings and no past."""
+    for old, new in edits:
+        project.edit(old, new)
+    project.spec.write_text(project.spec.read_text() + retries)
+    project.octavo("compile")
+    project.run(RUN).attempts.unlink()
+    return project.run(RUN)
+
+
+def numbers(run):
+    """(step, metric) -> value of the last attempt that logged it, timings left out; and the completions of each step likewise."""
+    rows = pq.read_table(run.history).to_pylist()
+    history = {(row["step"], row["metric"]): row["value"] for row in rows if not TIMED.search(row["metric"])}
+    found = pq.read_table(run.completions).to_pylist()
+    last = {row["step"]: row["attempt"] for row in found}
+    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in found if row["attempt"] == last[row["step"]]]
+    return history, texts
+
+
+def test_a_verifier_that_fails_is_restarted_in_the_same_call(project):
+    """The gate knows nothing while its flag is up; the second attempt takes it down by being the second."""
+    (project.root / "rewards").mkdir()
+    (project.root / "rewards/__init__.py").write_text("")
+    (project.root / "rewards/flaky.py").write_text(
+        "from pathlib import Path\n\n\ndef score(text, row):\n"
+        "    return None if Path('runs/small/shaped-s1/attempts.jsonl').read_text().count('started') < 2 else len(text) % 2\n"
+    )
+    gates = project.spec.read_text()
+    start, stop = gates.index("    gates:\n      - format"), gates.index("    unknown:")
+    project.spec.write_text(gates[:start] + "    gates: [{flaky: {kind: python, function: 'rewards.flaky:score'}}]\n" + gates[stop:])
+    run = anew(project, "retries: {attempts: 4, verifier: {restart_verifier: true}}\n", ("scores: [tests]", "scores: [flaky]"))
+    permission = project.experiment.permission("shaped")
+    permission.write_text(json.dumps({"schema": "octavo.permission/1", "condition": "shaped", "train": True, "reasons": []}))
+    output = stage(project)
+    first, second = project.attempts(RUN)
+    assert (first.state, first.ended.failure, second.state) == ("failed", "verifier", "finished"), output
+    assert second.started.changed == Changed(after=first.started.attempt, failure="verifier", restart_verifier=True)
+    assert read(Outcome, run.outcome).finished
+
+
+def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
+    """The attempt before had no memory, says the ledger: 16 completions a step in two micro-steps of 8, the same texts and rewards."""
+    _, before = numbers(project.run(RUN))
+    run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
+    monkeypatch.chdir(project.root)
+    card = json.loads(run.card.read_text())
+    from stages.contracts.grpo import GrpoSettings
+    from stages.contracts.run_card import TrainCard
+    from stages.contracts.stage import card_id
+
+    identity = card_id(read(TrainCard[GrpoSettings], run.card))
+    started = begin(run, identity, devices=("cpu",), sandbox="none needed", resumed_from=None)
+    end(run, started, failure="out_of_memory", error="told by the test", last_step=0, seconds=1.0)
+    stage(project)
+    attempt: Attempt = project.attempts(RUN)[-1]
+    assert attempt.started.changed == Changed(after=started.attempt, failure="out_of_memory", microbatch=8)
+    assert attempt.state == "finished" and attempt.started.card_id == identity and card["train"]["per_device_train_batch_size"] == 16
+    _, after = numbers(run)
+    assert len(after) == 4 * 16 and [row for row in after if row[0] == 1] == [row for row in before if row[0] == 1]
+
+
+def test_chaos_kills_at_any_moment_change_no_number(project):
+    """SIGKILL at random moments until nothing is left to kill: history, completions and adapter as undisturbed."""
+    settings = [("max_steps: 4", "max_steps: 8"), ("save_steps: 2", "save_steps: 1")]
+    run = anew(project, "", *settings)
+    stage(project)
+    expected, adapter = numbers(run), file_digest(run.adapter / "adapter_model.safetensors")
+    run.attempts.unlink()
+    begun = time.monotonic()
+    stage(project)
+    whole = time.monotonic() - begun
+    run.attempts.unlink()
+    chance, killed = random.Random(11), 0
+    command = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"]
+    quiet = subprocess.DEVNULL
+    while killed < KILLS:
+        process = subprocess.Popen(command, cwd=project.root, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
+        try:
+            process.wait(timeout=chance.uniform(0.3, 1.0) * whole)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+        else:
+            run.attempts.unlink()  # it finished before the kill: from the start again
+    stage(project)
+    assert numbers(run) == expected
+    assert file_digest(run.adapter / "adapter_model.safetensors") == adapter
+    states = [attempt.state for attempt in project.attempts(RUN)]
+    assert states[-1] == "finished" and set(states[:-1]) <= {"killed"}

@@ -1,0 +1,117 @@
+"""What the next attempt changes, and whether it begins by itself: from the ledger and the policy alone."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from stages.contracts.attempt import Attempt, Changed, Ended, Started
+from stages.contracts.retries import Retries
+from stages.train.attempts import Stopped, classify
+from stages.train.checkpoints import newest, newest_finite, with_batch_size
+from stages.train.retries import change, refusal, words
+
+ALL = Retries(attempts=6, halve_microbatch=True, last_finite_checkpoint=True, restart_verifier=True, last_checkpoint=True)
+FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
+
+
+def attempt(number, failure, step=10, changed=None, killed=False):
+    started = Started(
+        attempt=f"a{number}", number=number, at=f"2026-01-01T00:00:{number:02}Z", card_id="c", commit=None, host="h",
+        devices=("cpu",), versions={}, sandbox="none", resumed_from=None, changed=changed,
+    )  # fmt: skip
+    outcome = "failed" if failure else "finished"
+    ended = Ended(attempt=started.attempt, at=started.at, outcome=outcome, failure=failure, last_step=step, seconds=1.0)
+    return Attempt(started=started, ended=None if killed else ended)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        ("out_of_memory", Changed(after="a1", failure="out_of_memory", microbatch=8)),
+        ("nonfinite", Changed(after="a1", failure="nonfinite", resume="last_finite_checkpoint")),
+        ("verifier", Changed(after="a1", failure="verifier", restart_verifier=True)),
+        ("interrupted", Changed(after="a1", failure="preempted", resume="last_checkpoint")),
+        ("bug", None), ("disk", None), ("data", None), ("refused", None), (None, None),
+    ],
+)  # fmt: skip
+def test_each_class_changes_its_own(failure, expected):
+    assert change([attempt(1, failure)], ALL, 16) == expected
+    assert change([attempt(1, failure)], Retries(), 16) is None, "without a policy nothing changes"
+
+
+def test_a_killed_attempt_is_a_preemption():
+    assert change([attempt(1, None, killed=True)], ALL, 16) == Changed(after="a1", failure="preempted", resume="last_checkpoint")
+
+
+def test_the_microbatch_is_halved_again_and_stays_halved():
+    """16, 8, 4; then another failure keeps 4; then 2; then 1, which has no half."""
+    first = change([attempt(1, "out_of_memory")], ALL, 16)
+    second = change([attempt(2, "out_of_memory", changed=first)], ALL, 16)
+    third = change([attempt(3, "nonfinite", changed=second)], ALL, 16)
+    assert (first.microbatch, second.microbatch, third.microbatch, third.resume) == (8, 4, 4, "last_finite_checkpoint")
+    one = Changed(after="a3", failure="out_of_memory", microbatch=1)
+    assert change([attempt(4, "out_of_memory", changed=one)], ALL, 16).microbatch == 1
+    assert refusal([attempt(4, "out_of_memory", changed=one)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
+    assert refusal([attempt(1, "out_of_memory")], ALL, 15, 1) == "a micro-batch of 15 cannot be halved"
+    assert change([], ALL, 16) is None and change([attempt(1, None)], ALL, 16) is None
+    assert words(third) == "micro-batch 4, last finite checkpoint"
+
+
+def test_begins_by_itself_until_the_policy_ends_it():
+    failed = attempt(1, "nonfinite")
+    assert refusal([failed], ALL, 16, 1) is None
+    assert refusal([failed], ALL, 16, 6) == "6 attempts in a row failed, and `retries.attempts` is 6"
+    for failure in ("bug", "disk", "data", "refused", "reward", "interrupted", None):
+        assert refusal([attempt(1, failure)], ALL, 16, 1) == "", failure
+    assert refusal([failed], Retries(), 16, 1) == ""
+
+
+def test_two_that_fail_alike_end_it():
+    """Class, step and change count; the first attempt changed nothing, so the second is not like it."""
+    changed = change([attempt(1, "nonfinite")], ALL, 16)
+    two = [attempt(1, "nonfinite"), attempt(2, "nonfinite", changed=changed)]
+    assert refusal(two, ALL, 16, 2) is None
+    third = change(two, ALL, 16)
+    assert refusal([*two, attempt(3, "nonfinite", changed=third)], ALL, 16, 3).startswith(
+        "two attempts failed alike (nonfinite after step 10)"
+    )
+    assert refusal([*two, attempt(3, "nonfinite", step=11, changed=third)], ALL, 16, 3) is None
+    assert refusal([*two, attempt(3, "verifier", changed=third)], ALL, 16, 3) is None
+
+
+def checkpoint(folder, step, weight=1.0, moment=1.0):
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "train_batch_size": 16}))
+    save_file({"lora": torch.tensor([0.0, weight])}, path / "adapter_model.safetensors")
+    torch.save({"state": {0: {"exp_avg": torch.tensor([moment])}}, "param_groups": [{"lr": 0.1}]}, path / "optimizer.pt")
+    return path
+
+
+@pytest.mark.parametrize("broken", [{"weight": float("nan")}, {"moment": float("inf")}])
+def test_goes_back_to_the_newest_finite_checkpoint(tmp_path, broken):
+    checkpoint(tmp_path, 4)
+    good, bad = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, **broken)
+    assert newest(tmp_path, FILES) == (bad, 12)
+    assert newest_finite(tmp_path, FILES) == (good, 8) and not bad.exists()
+
+
+def test_without_a_finite_checkpoint_it_begins_anew(tmp_path):
+    checkpoint(tmp_path, 4, weight=float("nan"))
+    assert newest_finite(tmp_path, FILES) is None
+
+
+def test_the_size_in_a_checkpoint_is_rewritten(tmp_path):
+    path = checkpoint(tmp_path, 4)
+    with_batch_size(path, 8)
+    assert json.loads((path / "trainer_state.json").read_text()) == {"global_step": 4, "train_batch_size": 8}
+
+
+def test_a_lack_of_memory_is_told_by_type_and_by_words():
+    allocator = RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 40 bytes"
+    )
+    assert classify(allocator)[0] == classify(RuntimeError("CUDA error: out of memory"))[0] == classify(MemoryError())[0] == "out_of_memory"
+    assert classify(RuntimeError("size mismatch"))[0] == "bug" and classify(Stopped("nonfinite", "x"))[0] == "nonfinite"
