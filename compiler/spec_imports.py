@@ -18,6 +18,7 @@ REFUSED = {
     "rewards": "no completion is scored; `reward` of a condition says in words what the runs were trained with",
     "preflight": "nothing is sampled before training",
     "evaluation": "there is no model to evaluate, so claims are about imported metrics",
+    "retries": "no attempt is made",
     "resources": "reading a log needs none",
     "parent": "what differs was decided where the runs were made",
     "changes": "what differs was decided where the runs were made",

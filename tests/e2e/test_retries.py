@@ -58,7 +58,12 @@ def test_a_verifier_that_fails_is_restarted_in_the_same_call(project):
     gates = project.spec.read_text()
     start, stop = gates.index("    gates:\n      - format"), gates.index("    unknown:")
     project.spec.write_text(gates[:start] + "    gates: [{flaky: {kind: python, function: 'rewards.flaky:score'}}]\n" + gates[stop:])
-    run = anew(project, "retries: {attempts: 4, verifier: {restart_verifier: true}}\n", ("scores: [tests]", "scores: [flaky]"))
+    run = anew(
+        project,
+        "retries: {attempts: 4, verifier: {restart_verifier: true}}\n",
+        ("scores: [tests]", "scores: [flaky]"),
+        ("evaluation.tests.", "evaluation.flaky."),
+    )
     permission = project.experiment.permission("shaped")
     permission.write_text(json.dumps({"schema": "octavo.permission/1", "condition": "shaped", "train": True, "reasons": []}))
     output = stage(project)
@@ -117,4 +122,4 @@ def test_chaos_kills_at_any_moment_change_no_number(project):
     assert numbers(run) == expected
     assert file_digest(run.adapter / "adapter_model.safetensors") == adapter
     states = [attempt.state for attempt in project.attempts(RUN)]
-    assert states[-1] == "finished" and set(states[:-1]) <= {"killed"}
+    assert states[-1] == "finished" and "failed" not in states  # a kill after the end was written comes too late to count
