@@ -65,7 +65,8 @@ class LeanRepl(ZygoteProcess):
         if self._rest.strip():
             raise VerifierFault("it answered what nobody asked")
         try:
-            view = memoryview(json.dumps(command).encode() + b"\n\n")
+            # as UTF-8: not every REPL reads the two halves of a letter such as 𝓝
+            view = memoryview(json.dumps(command, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n")
             while view:
                 view = view[self.process.stdin.write(view) :]
         except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ refused then is unknown. The server sees no CPU time, so a proof that runs out o
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 from stages.train.verifiers import lean_text, proofs
 from stages.train.verifiers.lean_read import messages, read
+from stages.train.verifiers.lean_setup import SERVER_KEY
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import Checked
 
@@ -91,9 +93,10 @@ class Server:
             raise _Refused("did not answer as a kimina-lean-server does") from None
 
     def _posted(self, content: dict[str, Any], seconds: float) -> Any:
-        request = urllib.request.Request(
-            f"{self.url}/api/check", json.dumps(content).encode(), {"Content-Type": "application/json", "Accept": "application/json"}
-        )
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key := os.environ.get(SERVER_KEY):
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(f"{self.url}/api/check", json.dumps(content).encode(), headers)
         try:
             with self._open(request, timeout=seconds) as answer:
                 return json.loads(answer.read(ANSWER_BYTES))

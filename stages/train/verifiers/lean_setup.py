@@ -1,7 +1,8 @@
 """Which Lean checks proofs on this machine. That is the machine's matter, so it stands in the environment and never in a spec.
 
-`OCTAVO_LEAN_SERVER`: address of a kimina-lean-server. `OCTAVO_LEAN_REPL`: folder of a Lake project whose dependencies hold the Lean
-REPL (and Mathlib). `OCTAVO_LEAN`: a `lean` program. Without any of them, `lean` on PATH. The first that is set is used.
+`OCTAVO_LEAN_SERVER`: address of a kimina-lean-server (its key, where it wants one: `OCTAVO_LEAN_SERVER_KEY`).
+`OCTAVO_LEAN_REPL`: folder of a Lake project whose dependencies hold the Lean REPL (and Mathlib). `OCTAVO_LEAN`: a `lean` program.
+Without any of them, `lean` on PATH. The first that is set is used.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 from stages.train.verifiers.faults import VerifierUnavailable
 
+SERVER_KEY = "OCTAVO_LEAN_SERVER_KEY"
 SERVER, REPL, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL", "OCTAVO_LEAN"
 _WHY = "the gate `lean` checks proofs with Lean itself"
 _FIX = (

@@ -57,7 +57,7 @@ class ProofZygote(ZygoteProcess):
             if watching:
                 watching.start()
             self.send(f"{self.jobs} {cpu:.3f} {memory} {wall:.3f}".encode())
-            self.send(text.encode("utf-8", "surrogatepass"))
+            self.send(text.encode("utf-8", "replace"))
             until = time.monotonic() + wall + GRACE_SECONDS
             number, status, why, seconds = self.receive(until).decode().split()
             written = self.receive(until)

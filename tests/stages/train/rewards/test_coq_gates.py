@@ -113,6 +113,12 @@ def test_cheats_are_forbidden(answer):
     assert failed(found) == "forbidden" and "may not" in found.reason
 
 
+@pytest.mark.parametrize("answer", ["Proof. intros n. \ud800 auto. Qed.", "Proof. \x00 auto. Qed.", "𝓝", "Proof. " + "(" * 50_000])
+def test_odd_letters_and_depth_are_the_answers_own(answer):
+    assert check(answer).status == "fail"
+    assert check(RIGHT).status == "pass"
+
+
 def test_a_false_goal_is_never_proved():
     for answer in (
         "Proof. reflexivity. Qed.",

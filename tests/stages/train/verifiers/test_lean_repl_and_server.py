@@ -133,6 +133,7 @@ class Kimina(ThreadingHTTPServer):
 
     def __init__(self, program):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.keys = []
         self.program, self.statuses, self.most, self.sizes, self.late = program, [], 99, [], set()
 
     def result(self, snippet):
@@ -155,6 +156,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert self.path == "/api/check" and asked["timeout"] == 5 and asked["reuse"] is True
+        self.server.keys.append(self.headers.get("Authorization"))
         self.server.sizes.append(len(asked["snippets"]))
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if len(asked["snippets"]) > self.server.most:
@@ -217,6 +219,17 @@ def test_time_outs_count_when_they_come_again_alone(remote, kimina):
     assert outcomes(remote, ["slow_one", "h"]) == ["timeout", "type"]
     assert kimina.sizes == [2, 1]
     assert outcomes(remote, ["standin_header", "standin_fails"]) == ["unknown", "unknown"]
+
+
+def test_a_key_is_sent_where_there_is_one(remote, kimina, monkeypatch):
+    outcomes(remote, ["h"])
+    monkeypatch.setenv(lean_setup.SERVER_KEY, "word")
+    outcomes(remote, ["h.1"])
+    assert kimina.keys == [None, "Bearer word"]
+
+
+def test_letters_beyond_the_first_plane_and_half_letters(repl):
+    assert outcomes(repl, ["𝓝 h", "⟨h.2, h.1⟩ -- 𝓝", "h \ud800"]) == ["type", "proved", "syntax"]
 
 
 def test_nobody_there():
