@@ -348,6 +348,7 @@ def example_cards(of: Experiment, reward: str, data: TrainData, inputs: Inputs) 
             row=rows[example.row] if isinstance(example.row, str) else example.row,
             expect=example.expect,
             truncated=example.truncated,
+            tokens=example.tokens,
         )
         for example in examples
     )

@@ -90,6 +90,7 @@ class Example(Part):
     expect: float = Field(description="The reward it must get.")
     because: str = Field("", description="Why, in a few words.")
     truncated: bool = Field(False, description="Score it as a completion that was cut at the length limit.")
+    tokens: int | None = Field(None, ge=0, description="Its length in tokens, for gates that count them.")
 
 
 class Unknown(Part):

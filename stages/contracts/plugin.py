@@ -42,6 +42,8 @@ class Answer:
     key: str = ""
     said: Mapping[str, Judgement] = field(default_factory=dict, hash=False)
     """By kind in the gate's READS, what the last earlier gate of that kind said of this completion, where it was reached."""
+    tokens: int | None = None
+    """Length in the model's tokens, end of text included; null where no model wrote it."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class PhaseCard(Frozen):
 class ExampleCard(_Grown):
     """A completion whose reward the author knows. `row` is the data row the gates see, resolved by the compiler."""
 
-    LATER = frozenset({"truncated"})
+    LATER = frozenset({"truncated", "tokens"})
 
     completion: str
     row: dict[str, Any]
@@ -131,6 +131,8 @@ class ExampleCard(_Grown):
     because: str = ""
     truncated: bool = False
     """Score it as a completion that met the length limit."""
+    tokens: int | None = None
+    """Score it as a completion of this length, for gates that count tokens."""
 
 
 class ScaleCard(Frozen):

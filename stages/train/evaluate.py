@@ -95,7 +95,8 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         model.base = network.unload()
     flat = [(row, number, found) for row, several in zip(rows, sampled, strict=True) for number, found in enumerate(several)]
     answers = [
-        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:{row['id']}:{number}") for row, number, found in flat
+        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=found.tokens)
+        for row, number, found in flat
     ]
     judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
     judgements |= {one.name: combined_score(one.when, answers, judgements) for one in card.combined}

@@ -93,7 +93,7 @@ def _judge(
     card: PreflightCard, condition: PreflightCondition, made: Sequence[tuple[Row, Sampled]], sampling_seconds: float
 ) -> tuple[PreflightResult, list[dict[str, object]]]:
     answers = [
-        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:0:{row['id']}:{place}")
+        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=found.tokens)
         for place, (row, found) in enumerate(made)
     ]
     refusals = reasons.examples(condition.reward)  # and they start the verifiers, which is not what a step of training pays for

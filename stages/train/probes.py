@@ -65,7 +65,8 @@ def probes(reward: RewardCard, rows: Sequence[Mapping[str, Any]]) -> list[Probe]
     top, bottom = highest(reward), lowest(reward)
     made = []
     for name, text in texts(reward).items():
-        answers = [Answer(text, row, key=f"probe-{name}-{place}") for place, row in enumerate(rows[:ROWS])]
+        words = len(text.split())  # and about as many tokens
+        answers = [Answer(text, row, key=f"probe-{name}-{place}", tokens=words) for place, row in enumerate(rows[:ROWS])]
         earned = composed.score(answers).rewards
         least = None if None in earned or not earned else min(one for one in earned if one is not None)
         best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE

@@ -101,7 +101,9 @@ def _again(card: ScoredCard, composed: Composed, batch: Sequence[Completion], ro
     """One batch with today's rewards. A completion whose prompt is gone is unknown and never reaches a gate."""
     step = batch[0]["step"]
     answers = [
-        Answer(row["text"], rows[row["prompt_id"]], row["truncated"], f"{card.seed}:{step}:{row['prompt_id']}:{place}")
+        Answer(
+            row["text"], rows[row["prompt_id"]], row["truncated"], f"{card.seed}:{step}:{row['prompt_id']}:{place}", tokens=row["tokens"]
+        )
         for place, row in enumerate(batch)
         if row["prompt_id"] in rows
     ]

@@ -119,6 +119,7 @@ class TrainingReward:
                 row=self.rows[name],
                 truncated=not ids or ids[-1] not in self.ends,
                 key=f"{self.seed}:{step}:{name}:{place}",
+                tokens=len(ids),
             )
             for place, (text, ids, name) in enumerate(zip(completions, completion_ids, id, strict=True))
         ]

@@ -104,7 +104,7 @@ def check_examples(reward: RewardCard) -> list[ExampleOutcome]:
     """Score the author's examples. They belong to the named reward, so an inversion is left out."""
     composed = compose(reward.model_copy(update={"invert": False}))
     answers = [
-        Answer(example.completion, example.row, truncated=example.truncated, key=f"example-{index}")
+        Answer(example.completion, example.row, truncated=example.truncated, key=f"example-{index}", tokens=example.tokens)
         for index, example in enumerate(reward.examples)
     ]
     scored = composed.score(answers)

@@ -15,6 +15,10 @@ from stages.train.rewards.formula import Formula, parsed
 NAMES = ("words", "chars")
 
 
+def _unset(value: object) -> bool:
+    return value is None
+
+
 class Settings(Frozen):
     """Bounds, or a formula with the range of its values."""
 
@@ -22,6 +26,8 @@ class Settings(Frozen):
     max_words: int | None = Field(None, ge=0, description="Most words.")
     min_chars: int | None = Field(None, ge=0, description="Fewest characters, white space included.")
     max_chars: int | None = Field(None, ge=0, description="Most characters, white space included.")
+    min_tokens: int | None = Field(None, ge=0, exclude_if=_unset, description="Fewest tokens of the model, end of text included.")
+    max_tokens: int | None = Field(None, ge=0, exclude_if=_unset, description="Most tokens of the model, end of text included.")
     formula: str | None = Field(
         None, min_length=1, description="Arithmetic over `words` and `chars`, such as `2 - words/16`; instead of bounds."
     )
@@ -34,11 +40,15 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _one_form(self) -> Settings:
-        bounds = (self.min_words, self.max_words, self.min_chars, self.max_chars)
+        bounds = (self.min_words, self.max_words, self.min_chars, self.max_chars, self.min_tokens, self.max_tokens)
         bounded = any(bound is not None for bound in bounds)
         if bounded == (self.formula is not None):
-            raise ValueError("give bounds (min_words, max_words, min_chars, max_chars) or a formula, and not both")
-        for least, most, unit in ((self.min_words, self.max_words, "words"), (self.min_chars, self.max_chars, "chars")):
+            raise ValueError("give bounds (min_words, max_words, min_chars, max_chars, min_tokens, max_tokens) or a formula, and not both")
+        for least, most, unit in (
+            (self.min_words, self.max_words, "words"),
+            (self.min_chars, self.max_chars, "chars"),
+            (self.min_tokens, self.max_tokens, "tokens"),
+        ):
             if least is not None and most is not None and least > most:
                 raise ValueError(f"min_{unit} is {least}, above max_{unit}, which is {most}: no completion passes")
         if self.formula is None:
@@ -52,17 +62,23 @@ class Settings(Frozen):
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
-    """Bounds: pass (1.0) within, else fail (0.0). Formula: the score is its value on the way from low to high; passes above 0."""
-    return [_judge(settings, answer.text) for answer in answers]
+    """Bounds: pass (1.0) within, else fail (0.0). Formula: the score is its value on the way from low to high; passes above 0.
+
+    Bounds of tokens do not know a text that no model wrote and whose tokens nobody said.
+    """
+    return [_judge(settings, answer.text, answer.tokens) for answer in answers]
 
 
-def _judge(settings: Settings, text: str) -> Judgement:
+def _judge(settings: Settings, text: str, tokens: int | None) -> Judgement:
     words, chars = len(text.split()), len(text)
     if settings.formula is not None:
         return _by_formula(settings, _formula(settings.formula), words, chars)
+    if tokens is None and (settings.min_tokens, settings.max_tokens) != (None, None):
+        return Judgement("unknown", None, "the number of tokens is not known: an example says it with `tokens`")
     for count, least, most, unit in (
         (words, settings.min_words, settings.max_words, "words"),
         (chars, settings.min_chars, settings.max_chars, "characters"),
+        (tokens or 0, settings.min_tokens, settings.max_tokens, "tokens"),
     ):
         if least is not None and count < least:
             return Judgement("fail", 0.0, f"{count} {unit}, fewer than {least}")

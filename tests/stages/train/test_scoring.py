@@ -99,3 +99,11 @@ def test_unknown_rewards_are_none_up_to_the_limit_and_stop_the_attempt_beyond(tm
         call(function, ["1", "1", "2", "7"], ["a", "a", "no-answer", "no-answer"], step=5)
     assert caught.value.failure == "verifier"
     assert len(function.journal.completion_rows()) == 8
+
+
+def test_gates_see_how_many_tokens_the_model_wrote(tmp_path):
+    function = reward(tmp_path)
+    brief = GateCard(name="brief", kind="length", settings={"max_tokens": 2})
+    function.card = RewardCard(name="brief", gates=(brief,))
+    function.composed = compose(function.card)
+    assert call(function, ["a b c", "a"], ["a", "a"], ids=[[5, 2], [5, 6, 2]]) == [1.0, 0.0]

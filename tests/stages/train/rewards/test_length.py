@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.train.rewards.compose import check_examples
 from stages.train.rewards.formula import MOST_CHARS, parsed
 from stages.train.rewards.length import Settings, judge
 
@@ -157,3 +159,26 @@ def test_settings_that_cannot_work_are_refused(settings):
 def test_any_text_has_a_score(text, settings):
     status, score = of(text, **settings)
     assert 0 <= score <= 1 and (status == "pass") == (score > 0)
+
+
+@pytest.mark.parametrize(("tokens", "status"), [(None, "unknown"), (2, "fail"), (3, "pass"), (5, "pass"), (6, "fail")])
+def test_bounds_in_tokens(tokens, status):
+    (found,) = judge(Settings(min_tokens=3, max_tokens=5), [Answer("a text", {}, tokens=tokens)])
+    assert (found.status, found.score) == (status, {"pass": 1.0, "fail": 0.0, "unknown": None}[status])
+
+
+def test_an_example_says_its_tokens():
+    gate = GateCard(name="brief", kind="length", settings={"max_tokens": 5})
+    examples = tuple(ExampleCard(completion="x", row={}, expect=1.0, tokens=tokens) for tokens in (4, 6, None))
+    outcomes = check_examples(RewardCard(name="r", gates=(gate,), examples=examples))
+    assert [one.got for one in outcomes] == [1.0, 0.0, None]
+    assert "an example says it with `tokens`" in outcomes[2].why
+
+
+def test_settings_without_bounds_in_tokens_keep_the_bytes_of_their_cards():
+    assert set(Settings(max_words=5).model_dump(mode="json")) == {
+        *("min_words", "max_words", "min_chars", "max_chars", "formula", "low", "high")
+    }
+    assert Settings(max_tokens=5).model_dump(mode="json")["max_tokens"] == 5
+    with pytest.raises(ValidationError, match="min_tokens is 6, above max_tokens"):
+        Settings(min_tokens=6, max_tokens=5)
