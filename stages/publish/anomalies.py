@@ -15,7 +15,7 @@ _PHRASES = {
     "nonfinite": "values stop being finite",
     "zero_signal": "groups lose their reward signal",
     "collapse": "no group has a signal for many steps",
-    "spikes": "the gradient spikes",
+    "spikes": "{} spikes",
     "truncation": "completions run into the length limit",
     "atoms": "one partial score is earned very often",
 }
@@ -60,7 +60,7 @@ class Anomaly:
     @property
     def phrase(self) -> str:
         """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
-        what = _PHRASES.get(self.detector, self.detector.replace("_", " "))
+        what = _PHRASES.get(self.detector, self.detector.replace("_", " ")).format(words(self.metric))
         if self.detector == "summary":  # single values: say them, there is no course to describe
             values = [numbers.fixed(seen.signal.value, 2) for seen in self.seen if seen.signal.value is not None]
             what = f"{words(self.metric)} {', '.join(values)}" if values else f"{words(self.metric)} not finite"

@@ -48,9 +48,9 @@ def capitals(prompts, completions, ids, *, id, trainer_state):
 def trainer(base, reward=capitals, seed=3, **changes):
     chosen = settings(**changes)
     card = ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4))
-    model, tokenizer = load_base(card, "cpu")
+    model, tokenizer = load_base(card, "cpu", bf16=chosen.bf16)
     torch.manual_seed(seed)
-    policy = Policy(model, card.adapter, checkpointing=False)
+    policy = Policy(model, card.adapter, checkpointing=chosen.gradient_checkpointing)
     listener = Listener()
     made = PpoTrainer(
         chosen, policy, tokenizer, [(row, row["prompt"]) for row in ROWS], ends={0, 1}, seed=seed, reward=reward, callbacks=[listener]
@@ -109,6 +109,22 @@ def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):
         found.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
     assert found[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
     assert found[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
+
+
+def test_recomputed_activations_change_nothing(base):
+    plain, kept = trainer(base, max_steps=2)
+    plain.train(nothing)
+    recomputing, again = trainer(base, max_steps=2, gradient_checkpointing=True)
+    recomputing.train(nothing)
+    names = ("loss", "grad_norm", "objective.kl", "loss.value", "policy.first_ratio")
+    assert [[row[name] for name in names] for row in again] == [pytest.approx([row[name] for name in names], rel=1e-4) for row in kept]
+
+
+def test_in_bfloat16_sampling_and_training_still_agree(base):
+    made, rows = trainer(base, max_steps=2, bf16=True)
+    made.train(nothing)
+    assert {parameter.dtype for parameter in made.policy.trainable()} == {torch.float32}, "only the base model is held in bfloat16"
+    assert [row["policy.first_ratio"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-3) and rows[1]["grad_norm"] > 0
 
 
 def test_an_unknown_reward_is_no_number(base):
