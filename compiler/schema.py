@@ -17,6 +17,7 @@ from pydantic.json_schema import models_json_schema
 from compiler.algorithms import SECTIONS
 from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
+from compiler.schema_outside import parts, with_outside
 from compiler.schema_words import worded
 from compiler.spec import Adapter, Spec, TrainData
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
@@ -34,11 +35,14 @@ Schema = dict[str, Any]
 
 def schema() -> str:
     """The schema as canonical JSON."""
-    return canonical_json(built())
+    found = built()
+    imported, command, definitions = parts(found["$defs"])
+    words = worded({"title": found["title"], "$defs": definitions, "then": [imported, command]})
+    return canonical_json(with_outside(found, words["then"][0], words["then"][1], words["$defs"]))
 
 
 def built() -> Schema:
-    """The schema, keys in the order in which specs are written."""
+    """The schema of specs that octavo trains, keys in the order in which specs are written."""
     definitions = _models()
     needed = _requirements(definitions["Spec"], definitions)
     needed["properties"].pop("train", None)  # conditions may give what it lacks

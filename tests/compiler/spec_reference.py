@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script onl
 
 from compiler.algorithms import SECTIONS  # noqa: E402
 from compiler.schema import built, schema  # noqa: E402
+from compiler.schema_outside import parts  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"
@@ -33,6 +34,12 @@ a spec is
 
 Profiles, conditions, shared blocks and parents are layers: maps merge key by key, lists replace, `null` removes a key.
 """
+_OUTSIDE = """
+## Runs that octavo does not train
+
+`runs: {import: ...}` stands in place of `model`, `data`, `train`, `rewards`, `preflight` and `evaluation`; with
+`train: {algorithm: command}` a program of yours trains. What these parts are for is in [Import runs](../guide/import-runs.md).
+"""
 _SKIPPED = ("Gate",)
 
 
@@ -52,7 +59,10 @@ def generated() -> str:
             section = _section(name, found)
             values = [*section["properties"].values(), section.get("then", {}), section.get("else", {})]
             waiting += [inner for value in values for inner in _names(value) if inner not in _SKIPPED]
-    return _HEAD + "".join(_table(name, _section(name, found), needed.get(name)) for name in names)
+    tables = "".join(_table(name, _section(name, found), needed.get(name)) for name in names)
+    _, _, outside = parts(definitions)
+    order = ("Runs", "Import", "ColumnUse", "SummaryUse", "ImportedCondition", "CommandTrain", "CommandHistory")
+    return _HEAD + tables + _OUTSIDE + "".join(_table(name, outside[name], outside[name].get("required", [])) for name in order)
 
 
 def _section(name: str, found: dict[str, Any]) -> dict[str, Any]:
