@@ -20,6 +20,7 @@ REFUSED = {
     "parent": "settings of a program are its own, so octavo cannot compare them",
     "changes": "settings of a program are its own, so octavo cannot compare them",
     "hypothesis": "it belongs to a change of a parent",
+    "retries": "octavo cannot change what the program does; the next `dvc repro` starts it again in its folder",
     "actions": "an action is a change of training settings",
     "contingency": "a plan is a change of training settings",
 }

@@ -25,7 +25,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
-from stages.train.attempts import Stopped, begin, checkpoints, classify, end, latest, lock
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, lock, under
 from stages.train.environment import end_with_parent, prepare
 from stages.train.imports.files import Found, imported, outcome_of, write_files
 from stages.train.imports.log import Unreadable
@@ -65,8 +65,8 @@ def _unchanged(command: CommandCard) -> None:
 def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     identity = card_id(card)
     scratch = checkpoints(identity)
-    last = latest(run, identity)
-    if last and last.state == "finished":  # asked for again because its files are gone, or by force: from the start
+    before = under(run, identity)
+    if before and before[-1].state == "finished":  # asked for again because its files are gone, or by force: from the start
         shutil.rmtree(scratch, ignore_errors=True)
     out = scratch / "out"
     out.mkdir(parents=True, exist_ok=True)
