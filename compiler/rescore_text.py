@@ -65,7 +65,11 @@ def _curve(curve: Sequence[StepChange]) -> list[str]:
         steps = curve[part * len(curve) // parts : (part + 1) * len(curve) // parts]
         rewards = f"{number(_mean([s.reward_before for s in steps]))} -> {number(_mean([s.reward_after for s in steps]))}"
         groups = sum(step.groups for step in steps)
-        silent = f"{sum(s.zero_signal_before for s in steps)} -> {sum(s.zero_signal_after for s in steps)} of {groups}"
+        silent = (
+            f"{sum(s.zero_signal_before for s in steps)} -> {sum(s.zero_signal_after for s in steps)} of {groups}"
+            if groups
+            else "no groups"
+        )
         lines.append(f"{f'{steps[0].step}..{steps[-1].step}':<12} {rewards:<20} {silent}")
     return lines
 

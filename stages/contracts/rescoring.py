@@ -58,6 +58,7 @@ class StepChange(Frozen):
     """Groups whose known rewards were all equal."""
     zero_signal_after: int
     groups: int
+    """Of two completions or more: PPO compares none."""
     unknown_before: int
     unknown_after: int
 

@@ -128,6 +128,7 @@ def _step(step: int, pairs: Sequence[tuple[Completion, Completion]]) -> StepChan
     groups: dict[int, list[int]] = {}
     for place, (one, _) in enumerate(pairs):
         groups.setdefault(one["group"], []).append(place)
+    groups = {group: places for group, places in groups.items() if len(places) > 1}  # one completion is compared with none
 
     def silent(rewards: Sequence[float | None]) -> int:
         return sum(zero_signal_groups([rewards[place] for place in places], len(places))[0] for places in groups.values())

@@ -226,3 +226,11 @@ def test_an_imported_run_has_no_completions_or_no_reward_of_its_own(run, capsys)
     (folder / "completions.parquet").unlink()
     assert main(["rescore", "c-s1"]) == 1
     assert "S298 no completions to score again" in capsys.readouterr().err
+
+
+def test_completions_that_are_compared_with_none_are_no_groups_without_signal(run, capsys):
+    run(rows=[row(1, group, "x", 0.25, "fail") for group in range(4)])
+    (step,) = report(capsys)["curve"]
+    assert (step["groups"], step["zero_signal_before"], step["zero_signal_after"]) == (0, 0, 0)
+    assert main(["rescore", "c-s1"]) == 0
+    assert "no groups" in capsys.readouterr().out
