@@ -96,11 +96,12 @@ def pinned(of: Reference, within: Lock) -> str:
 
 
 def named_in(root: Node) -> Iterator[Reference]:
-    """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`."""
+    """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`, and the `change` of actions and plans."""
     waiting: list[tuple[tuple[str, ...], Node]] = [((), root)]
     while waiting:
         way, node = waiting.pop()
         waiting += [((*way, *key.split(".")), inner) for key, inner in node.items()]
+        waiting += [(way, inner) for inner in (node.value if isinstance(node.value, list) else ())]
         if not isinstance(node.value, str) or not is_hub_id(node.value) or node.value.startswith("octavo/"):
             continue
         for kind in KINDS:

@@ -147,6 +147,12 @@ def test_changes_name_repositories_too():
     assert {(of.kind, of.name) for of in named_in(document.root)} == {("models", "owner/large"), ("datasets", "owner/easy")}
 
 
+def test_plans_and_actions_name_repositories_too():
+    """They are compile-checked, so what they name must be pinned, and a pin of theirs is no leftover."""
+    text = b"contingency:\n  - {id: larger, if: {red_flag: 1}, do: more, change: {model.base: owner/large}}\n"
+    assert [(of.kind, of.name) for of in named_in(parse(text, "specs/example.yaml").root)] == [("models", "owner/large")]
+
+
 def test_a_folder_comes_before_the_hub(work, spec):
     folder = work / "models/mine"
     folder.mkdir(parents=True)
