@@ -96,7 +96,7 @@ def pinned(of: Reference, within: Lock) -> str:
 
 
 def named_in(root: Node) -> Iterator[Reference]:
-    """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`, and the `change` of actions and plans."""
+    """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`, `change` of a plan."""
     waiting: list[tuple[tuple[str, ...], Node]] = [((), root)]
     while waiting:
         way, node = waiting.pop()

@@ -102,7 +102,8 @@ def test_seed_3(project: Path):
 def test_seed_3_second_experiment_is_the_first_with_one_change(project: Path):
     first, second = compiled("length-ppo"), compiled("length-ppo-low-lr")
     assert second.cards.page.parent == "length-ppo"
-    assert [(change.key, change.before, change.after) for change in second.cards.page.changes] == [("train.learning_rate", "1e-05", "1e-06")]
+    changes = [(change.key, change.before, change.after) for change in second.cards.page.changes]
+    assert changes == [("train.learning_rate", "1e-05", "1e-06")]
     one, other = first.cards.train["short"], second.cards.train["short"]
     assert other.train == one.train.model_copy(update={"learning_rate": 1e-6})
     assert (other.model, other.data, other.reward) == (one.model, one.data, one.reward)
