@@ -25,9 +25,9 @@ def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
     return path, step
 
 
-def newest_finite(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
-    """As `newest`, with adapter and optimizer finite; later checkpoints are removed."""
-    while (found := newest(folder, needed)) is not None and not _finite(found[0]):
+def newest_finite(folder: Path, needed: Sequence[str], below: int | None = None) -> tuple[Path, int] | None:
+    """As `newest`, with adapter and optimizer finite, of a step below `below`; later checkpoints are removed."""
+    while (found := newest(folder, needed)) is not None and ((below is not None and found[1] >= below) or not _finite(found[0])):
         shutil.rmtree(found[0])
     return found
 

@@ -46,6 +46,14 @@ def change(attempts: Sequence[Attempt], of: Retries, size: int | None) -> Change
     return plain if kept else None
 
 
+def stuck(attempts: Sequence[Attempt]) -> int | None:
+    """Step of the checkpoint from which the latest attempt did not finish a single step: finite numbers may still be no good."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.ended is None or last.started.resumed_from is None:
+        return None
+    return last.started.resumed_from if last.ended.last_step <= last.started.resumed_from else None
+
+
 def refusal(attempts: Sequence[Attempt], of: Retries, size: int | None, tried: int) -> str | None:
     """Why the run is not tried again by itself after its latest attempt; None when it is, and an empty text when the policy says nothing
     about it."""

@@ -90,8 +90,10 @@ def _locked(
     changed = retries.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    find = newest_finite if changed and changed.resume == "last_finite_checkpoint" else newest
-    checkpoint = find(scratch / "trainer", checkpoint_files)
+    if changed and changed.resume == "last_finite_checkpoint":
+        checkpoint = newest_finite(scratch / "trainer", checkpoint_files, retries.stuck(before))
+    else:
+        checkpoint = newest(scratch / "trainer", checkpoint_files)
     if checkpoint and size:
         with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)

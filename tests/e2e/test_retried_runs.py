@@ -94,6 +94,38 @@ def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
     assert len(after) == 4 * 16 and [row for row in after if row[0] == 1] == [row for row in before if row[0] == 1]
 
 
+def test_half_a_microbatch_goes_on_from_a_checkpoint(project, monkeypatch):
+    """Checkpoints hold the size too. Killed after step 2, told as a lack of memory: steps 3 and 4 are those of the whole."""
+    _, before = numbers(project.run(RUN))
+    run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
+    monkeypatch.chdir(project.root)
+    command, quiet = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"], subprocess.DEVNULL
+    process = subprocess.Popen(command, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
+    while process.poll() is None and not list(project.root.glob(".cache/checkpoints/*/trainer/checkpoint-2/trainer_state.json")):
+        time.sleep(0.01)  # it is the last file of a checkpoint
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    killed = project.attempts(RUN)[-1]
+    assert killed.ended is None
+    end(run, killed.started, failure="out_of_memory", error="told by the test", last_step=2, seconds=1.0)
+    stage(project)
+    last = project.attempts(RUN)[-1]
+    assert (last.state, last.started.changed.microbatch) == ("finished", 8) and last.started.resumed_from == 2
+    _, after = numbers(run)
+    assert [row[:3] for row in after] == [row[:3] for row in before]
+
+
+def test_what_fails_alike_is_given_up(project):
+    """A learning rate of 1e30 ends every attempt in the same step: the third is the last of six."""
+    edits = (("learning_rate: 1.0e-3", "learning_rate: 1.0e+30"), ("save_steps: 2", "save_steps: 1"))
+    anew(project, "retries: {attempts: 6, nonfinite: {resume: last_finite_checkpoint}}\n", *edits)
+    output = stage(project)
+    attempts = project.attempts(RUN)
+    assert {attempt.ended.failure for attempt in attempts} == {"nonfinite"} and 3 <= len(attempts) <= 5
+    assert "not tried again by itself: two attempts failed alike (nonfinite after step" in output
+    assert attempts[-1].started.changed.resume == "last_finite_checkpoint"
+
+
 def test_chaos_kills_at_any_moment_change_no_number(project):
     """SIGKILL at random moments until nothing is left to kill: history, completions and adapter as undisturbed."""
     settings = [("max_steps: 4", "max_steps: 8"), ("save_steps: 2", "save_steps: 1")]

@@ -10,7 +10,7 @@ from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import Retries
 from stages.train.attempts import Stopped, classify
 from stages.train.checkpoints import newest, newest_finite, with_batch_size
-from stages.train.retries import change, refusal, words
+from stages.train.retries import change, refusal, stuck, words
 
 ALL = Retries(attempts=6, halve_microbatch=True, last_finite_checkpoint=True, restart_verifier=True, last_checkpoint=True)
 FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
@@ -96,6 +96,17 @@ def test_goes_back_to_the_newest_finite_checkpoint(tmp_path, broken):
     good, bad = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, **broken)
     assert newest(tmp_path, FILES) == (bad, 12)
     assert newest_finite(tmp_path, FILES) == (good, 8) and not bad.exists()
+
+
+def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(tmp_path):
+    """Weights of 1e30 are finite, and their logits are not."""
+    resumed = attempt(2, "nonfinite", step=8).started.model_copy(update={"resumed_from": 8})
+    at_once = attempt(2, "nonfinite", step=8).model_copy(update={"started": resumed})
+    later = attempt(2, "nonfinite", step=9).model_copy(update={"started": resumed})
+    assert (stuck([at_once]), stuck([later]), stuck([attempt(1, "nonfinite")]), stuck([])) == (8, None, None, None)
+    good, huge = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, weight=1e30)
+    assert newest_finite(tmp_path, FILES, None) == (huge, 8)
+    assert newest_finite(tmp_path, FILES, 8) == (good, 4) and not huge.exists()
 
 
 def test_without_a_finite_checkpoint_it_begins_anew(tmp_path):
