@@ -16,7 +16,8 @@ def a_microbatch_can_be_halved(of: Experiment, expansion: Expansion, inputs: Inp
     if of.spec.retries is None or of.spec.retries.out_of_memory is None:
         return
     for setup in expansion.setups:
-        size = getattr(setup.train, "per_device_train_batch_size", None)
+        key = setup.train.microbatch_key
+        size = getattr(setup.train, key) if key else None
         if size is not None and size % 2 == 0:
             continue
         what = f"a micro-batch of {size} cannot be halved" if size else f"`{setup.train.algorithm}` has no micro-batch that could be halved"
@@ -24,7 +25,7 @@ def a_microbatch_can_be_halved(of: Experiment, expansion: Expansion, inputs: Inp
             "E277",
             f"{what} (condition `{setup.name}`)",
             why="after a lack of memory the next attempt takes half of it and twice the micro-steps, so that every group stays whole",
-            fix="set an even `per_device_train_batch_size`, or delete `out_of_memory`",
+            fix=f"set an even `{key}`, or delete `out_of_memory`" if key else "delete `out_of_memory`",
             place=key_place(of.node("retries", "out_of_memory")),
         )
         return

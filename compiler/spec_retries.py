@@ -14,7 +14,7 @@ class HalveMicrobatch(Part):
     """After a lack of memory."""
 
     microbatch: Literal["halve"] = Field(
-        description="Half of `per_device_train_batch_size`, twice `gradient_accumulation_steps`: the same generation batch and groups."
+        description="Half of `per_device_train_batch_size` (PPO: `mini_batch_size`), twice `gradient_accumulation_steps`: the same step."
     )
 
 

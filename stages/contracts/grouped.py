@@ -30,5 +30,9 @@ class GroupedSettings(SampledSettings):
         return self.num_generations
 
     @property
+    def microbatch_key(self) -> str:
+        return "per_device_train_batch_size"
+
+    @property
     def prompts_per_batch(self) -> int:
         return self.generation_batch_size // self.num_generations

@@ -49,6 +49,10 @@ class PpoSettings(SampledSettings):
     )
 
     @property
+    def microbatch_key(self) -> str:
+        return "mini_batch_size"
+
+    @property
     def prompts_per_batch(self) -> int:
         return self.batch_size
 

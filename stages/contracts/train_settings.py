@@ -35,6 +35,12 @@ class TrainSettings(Frozen):
         return 1
 
     @property
+    def microbatch_key(self) -> str | None:
+        """The key that says how many completions pass through the model at once, whose half with twice `gradient_accumulation_steps`
+        makes the same optimizer step; None when there is none."""
+        return None
+
+    @property
     def prompts_per_batch(self) -> int:
         """Different prompts in one batch of completions; 0 when no completions are sampled."""
         return 0

@@ -86,7 +86,8 @@ def _locked(
     identity = card_id(card)
     scratch = checkpoints(identity)
     before, policy = under(run, identity), retries.policy(ExperimentFolder(run.root.parent).retries)
-    size = getattr(card.train, "per_device_train_batch_size", None)
+    key = card.train.microbatch_key
+    size: int | None = getattr(card.train, key) if key else None
     changed = retries.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
@@ -165,12 +166,10 @@ def _with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S
     if changed is None or changed.microbatch is None:
         return card
     settings: Any = card.train
-    factor = settings.per_device_train_batch_size // changed.microbatch
-    update = {
-        "per_device_train_batch_size": changed.microbatch,
-        "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor,
-    }
-    assert changed.microbatch * update["gradient_accumulation_steps"] == settings.generation_batch_size
+    key = settings.microbatch_key
+    factor = getattr(settings, key) // changed.microbatch
+    update = {key: changed.microbatch, "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor}
+    assert changed.microbatch * factor == getattr(settings, key)
     return card.model_copy(update={"train": settings.model_copy(update=update)})
 
 
