@@ -15,6 +15,8 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
     "ppo-default": {
         "nonfinite": {},
         "spikes": {"metrics": ("grad_norm", "kl", "entropy", "loss.policy", "loss.value")},
+        "value_fit": {},
+        "kl_sign": {},
         "truncation": {},
         "atoms": {},
     },

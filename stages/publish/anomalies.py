@@ -16,6 +16,8 @@ _PHRASES = {
     "zero_signal": "groups lose their reward signal",
     "collapse": "no group has a signal for many steps",
     "spikes": "{} spikes",
+    "value_fit": "the value head explains less than a constant",
+    "kl_sign": "the KL of the penalty is negative",
     "truncation": "completions run into the length limit",
     "atoms": "one partial score is earned very often",
 }

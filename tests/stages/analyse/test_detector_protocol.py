@@ -20,7 +20,7 @@ EMPTY = Series("r-s1", "r", "treatment", target_steps=60, stride=1, metrics={})
 
 
 def test_the_detectors_of_this_version() -> None:
-    assert KINDS == ["atoms", "collapse", "nonfinite", "spikes", "truncation", "zero_signal"]
+    assert KINDS == ["atoms", "collapse", "kl_sign", "nonfinite", "spikes", "truncation", "value_fit", "zero_signal"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,57 @@
+"""A negative KL in PPO's penalty. A KL is never negative; its k1 estimate is when completions come from another distribution than the one
+that is scored (temperature, top_p), and the penalty then rewards what it should punish."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.health import Detection, Signal
+from stages.contracts.series import Series
+
+NAME = "kl_sign"
+METRIC = "objective.kl"
+
+
+class Settings(Frozen):
+    below: float = Field(
+        -0.5,
+        lt=0,
+        description="A step counts as negative below this; around 0 the estimate of a batch has either sign.",
+        json_schema_extra={"unit": "nats per completion", "source": "octavo's own choice"},
+    )
+    share: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="A larger share of negative steps is a warning.",
+        json_schema_extra={"unit": "share of steps", "source": "octavo's own choice; a report of 600 PPO updates had 122 (20%)"},
+    )
+
+
+def detect(settings: Settings, series: Series) -> Detection:
+    """At most one signal, with the lowest value."""
+    if not series.metrics:
+        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
+    rows = series.values(METRIC)
+    if not rows:
+        return Detection(detector=NAME, state="not_applicable", reason=f"{METRIC} was not logged: there is no KL penalty in the reward")
+    negative = [(step, value) for step, value in rows if value < settings.below]
+    if len(negative) <= settings.share * len(rows):
+        return Detection(detector=NAME, state="looked")
+    lowest_step, lowest = min(negative, key=lambda row: row[1])
+    says = (
+        f"the KL in the penalty was negative in {len(negative)} of {len(rows)} steps, lowest {lowest:.3g} nats at step {lowest_step}: "
+        "completions are not samples of the distribution that is scored"
+    )
+    signal = Signal(
+        detector=NAME,
+        metric=METRIC,
+        severity="warning",
+        says=says,
+        onset=negative[0][0],
+        last=negative[-1][0],
+        value=lowest,
+        evidence={"k": len(negative), "n": len(rows)},
+    )
+    return Detection(detector=NAME, state="looked", signals=(signal,))

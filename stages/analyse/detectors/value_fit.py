@@ -1,0 +1,59 @@
+"""The fit of PPO's value head at the end: below 0 it explains less of the returns than a constant would, and advantages are noise."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.health import Detection, Signal
+from stages.contracts.series import Series
+
+NAME = "value_fit"
+METRIC = "value.explained_variance"
+
+
+class Settings(Frozen):
+    window: int = Field(
+        20,
+        ge=3,
+        description="Last logged steps that are looked at.",
+        json_schema_extra={"unit": "logged rows", "source": "octavo's own choice"},
+    )
+    below: float = Field(
+        0.0,
+        le=1,
+        description="A median explained variance below this is a warning.",
+        json_schema_extra={"unit": "part of the variance", "source": "0 is what a constant explains"},
+    )
+
+
+def detect(settings: Settings, series: Series) -> Detection:
+    """At most one signal. The median is taken because one update with hardly any variance gives a value far below zero."""
+    if not series.metrics:
+        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
+    if not series.cells("loss.value"):
+        return Detection(detector=NAME, state="not_applicable", reason="no value head was trained")
+    rows = series.values(METRIC)
+    if not rows:
+        return Detection(detector=NAME, state="not_observable", reason="the returns did not vary, so there was nothing to explain")
+    last = rows[-settings.window :]
+    found = median(value for _, value in last)
+    if found >= settings.below:
+        return Detection(detector=NAME, state="looked")
+    says = (
+        f"the value head explained less of the returns than a constant does: median explained variance {found:.2g} "
+        f"in steps {last[0][0]}-{last[-1][0]}"
+    )
+    signal = Signal(
+        detector=NAME,
+        metric=METRIC,
+        severity="info" if series.null_control else "warning",
+        says=says,
+        onset=last[0][0],
+        last=last[-1][0],
+        value=found,
+        evidence={"rows": len(last)},
+    )
+    return Detection(detector=NAME, state="looked", signals=(signal,))
