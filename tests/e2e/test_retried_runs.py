@@ -19,7 +19,7 @@ from stages.train.attempts import begin, end
 pytestmark = pytest.mark.e2e
 TIMED = re.compile(r"seconds|step_time")
 KILLS = int(os.environ.get("OCTAVO_CHAOS", "3"))
-"""`OCTAVO_CHAOS=30 pytest tests/e2e/test_retries.py -k chaos` for the long one."""
+"""`OCTAVO_CHAOS=30 pytest tests/e2e/test_retried_runs.py -k chaos` for the long one."""
 RUN = "shaped-s1"
 
 
@@ -45,6 +45,11 @@ def numbers(run):
     last = {row["step"]: row["attempt"] for row in found}
     texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in found if row["attempt"] == last[row["step"]]]
     return history, texts
+
+
+def steps_logged(project):
+    """Lines in the journal of the run that is being trained."""
+    return sum(path.read_bytes().count(b"\n") for path in project.root.glob(".cache/checkpoints/*/history.jsonl"))
 
 
 def test_a_verifier_that_fails_is_restarted_in_the_same_call(project):
@@ -133,25 +138,27 @@ def test_chaos_kills_at_any_moment_change_no_number(project):
     stage(project)
     expected, adapter = numbers(run), file_digest(run.adapter / "adapter_model.safetensors")
     run.attempts.unlink()
-    begun = time.monotonic()
-    stage(project)
-    whole = time.monotonic() - begun
-    run.attempts.unlink()
-    chance, killed = random.Random(11), 0
-    command = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"]
-    quiet = subprocess.DEVNULL
+    run.outcome.unlink()
+    chance, killed, went_on = random.Random(11), 0, 0
+    command, quiet = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"], subprocess.DEVNULL
     while killed < KILLS:
         process = subprocess.Popen(command, cwd=project.root, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
-        try:
-            process.wait(timeout=chance.uniform(0.3, 1.0) * whole)
-        except subprocess.TimeoutExpired:
+        until = steps_logged(project) + chance.randint(0, 2)
+        while process.poll() is None and steps_logged(project) < until:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0.0, 1.0 if until else 12.0))
+        if process.poll() is None:
             process.send_signal(signal.SIGKILL)
-            process.wait()
             killed += 1
-        else:
-            run.attempts.unlink()  # it finished before the kill: from the start again
+        assert process.wait() in (0, -signal.SIGKILL)
+        went_on += project.attempts(RUN)[-1].started.resumed_from is not None if run.attempts.exists() else 0
+        if run.outcome.exists() and project.attempts(RUN)[-1].state == "finished":
+            assert numbers(run) == expected
+            run.attempts.unlink()  # it was faster than the kill: from the start again
+            run.outcome.unlink()
     stage(project)
     assert numbers(run) == expected
     assert file_digest(run.adapter / "adapter_model.safetensors") == adapter
-    states = [attempt.state for attempt in project.attempts(RUN)]
-    assert states[-1] == "finished" and "failed" not in states  # a kill after the end was written comes too late to count
+    attempts = project.attempts(RUN)
+    assert attempts[-1].state == "finished" and "failed" not in {attempt.state for attempt in attempts}
+    assert went_on or attempts[-1].started.resumed_from is not None, "no attempt went on from a checkpoint: the kills came too early"
