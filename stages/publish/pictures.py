@@ -51,8 +51,8 @@ def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
     order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
     order += [f"curves-{name}" for name in card.curves]
     shown = [
-        d for d in experiment.drawings if card.claims or _section(d.figure.name) != "claims"
-    ]  # else no section shows it, nor its style
+        d for d in experiment.drawings if len(card.claims) > 1 or _section(d.figure.name) != "claims"
+    ]  # a single claim is drawn beside its words, so no section shows the picture, nor its style
     drawings = sorted(shown, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
     found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
     styles: set[str] = set()

@@ -62,6 +62,7 @@ def test_imported_runs_get_findings_verdict_and_page(logs):
     assert all(health(folder, f"shaped-s{seed}")["included"] for seed in (1, 2, 3))
     text = html.unescape((page / "index.md").read_text(encoding="utf-8"))
     assert "Imported: 6 runs" in text and "logs/shaped-1.jsonl" in text and "## Imported runs" in text
+    assert text.count("<style>") == 1, "a single claim's picture is not shown, so the curves carry the style"
     lineage = json.loads((page / "lineage.json").read_text())
     edges = {(edge["cause"], edge["effect"]) for edge in lineage["edges"]}
     assert ("data:logs/shaped-1.jsonl", "card:runs/imported/shaped-s1/import.card.json") in edges
