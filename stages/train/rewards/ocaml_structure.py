@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
-MARKS = ("end_marker",)
+MARKS = ("end_marker", "enough_lines")
 _QUOTED = re.compile(r"\{(?:%%?[\w.]+\s*)?([a-z_]*)\|")
 _LETTER = re.compile(r"'(?:[^'\\\n]|\\(?:[\\\"'ntbr ]|\d{3}|x[0-9a-fA-F]{2}|o[0-3][0-7]{2}))'")
 _TEXT = re.compile(r'"(?:[^"\\]|\\(?:.|\Z))*("|\Z)', re.DOTALL)
@@ -43,12 +43,12 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 
 def _judge(settings: Settings, text: str) -> Judgement:
     ended = settings.end_marker is not None and text.rstrip().endswith(settings.end_marker.rstrip())
-    marks = {"end_marker": ended}
+    bare = code(text)
+    lines = sum(1 for line in bare.split("\n") if any(letter.isalnum() for letter in line))
+    marks = {"end_marker": ended, "enough_lines": lines >= settings.min_code_lines}
     if settings.end_marker is not None and not ended:
         where = "is not at the end" if settings.end_marker in text else "is missing"
         return Judgement("fail", 0.0, f"the end marker {where}", marks)
-    bare = code(text)
-    lines = sum(1 for line in bare.split("\n") if any(letter.isalnum() for letter in line))
     if lines < settings.min_code_lines:
         return Judgement("fail", 0.0, f"{lines} lines of code, fewer than {settings.min_code_lines}", marks)
     for part in settings.required:

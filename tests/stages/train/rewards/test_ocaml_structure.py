@@ -19,7 +19,7 @@ def of(text, **settings):
 @pytest.mark.parametrize("end", ["\n(* END *)", "\n(* END *)\n", "(* END *)  \n\n"])
 def test_a_whole_answer(end):
     found = of(EIGHT + end, min_code_lines=8)
-    assert (found.status, found.score, found.marks) == ("pass", 1.0, {"end_marker": True})
+    assert (found.status, found.score, found.marks) == ("pass", 1.0, {"end_marker": True, "enough_lines": True})
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_whole_answer(end):
 )
 def test_the_end_marker_ends_the_answer(end, reason):
     found = of(EIGHT + end)
-    assert (found.status, found.score, found.marks) == ("fail", 0.0, {"end_marker": False})
+    assert (found.status, found.score, found.marks) == ("fail", 0.0, {"end_marker": False, "enough_lines": True})
     assert found.reason == f"the end marker {reason}"
 
 
@@ -98,3 +98,10 @@ def test_blanking_keeps_length_and_lines_and_adds_nothing(text):
 def test_long_hostile_texts_are_fast():
     for piece in ("(*", "{a|", '"', "'", "{", "x'", '"\\'):
         assert of(piece * 50_000, end_marker=None).status in ("pass", "fail")
+
+
+def test_marks_tell_the_two_reasons_apart():
+    """A penalty on too few lines must not hit what only lacks its end, and the other way round."""
+    assert of("x", min_code_lines=8).marks == {"end_marker": False, "enough_lines": False}
+    assert of("x\n(* END *)", min_code_lines=8).marks == {"end_marker": True, "enough_lines": False}
+    assert of(EIGHT, min_code_lines=8).marks == {"end_marker": False, "enough_lines": True}
