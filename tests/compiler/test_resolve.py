@@ -2,6 +2,7 @@
 
 import pytest
 
+from compiler.health_profiles import PROFILES
 from stages.contracts.plugin import DETECTORS, kinds
 
 
@@ -25,7 +26,8 @@ def test_kl_is_followed_when_it_is_logged(compiled, spec):
 
 def test_all_detectors_of_the_profile_look(compiled, spec):
     card = compiled(spec).cards.single["analysis/screen.card.json"]
-    assert sorted(detector.kind for detector in card.detectors) == sorted(kinds(DETECTORS))
+    assert [detector.kind for detector in card.detectors] == list(PROFILES["grpo-default"])
+    assert {kind for profile in PROFILES.values() for kind in profile} == set(kinds(DETECTORS)), "every detector is in some profile"
     assert all(detector.settings or detector.kind == "nonfinite" for detector in card.detectors)
 
 

@@ -12,6 +12,7 @@ from stages.contracts.plugin import Answer, Judgement
 from stages.train.verifiers.proofs import CLASSES, Checked, judgement
 
 MARKS = CLASSES
+COLUMNS = ("statement",)
 MIB = 2**20
 
 
