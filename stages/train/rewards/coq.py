@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.proofs import CLASSES, Checked, judgement
+from stages.train.verifiers.proofs import CLASSES, judged
 
 MARKS = CLASSES
 COLUMNS = ("statement",)
@@ -39,12 +39,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     from stages.train.verifiers.coq_pool import pool
     from stages.train.verifiers.coq_text import Job
 
-    found: list[Checked] = [Checked("broken", f"the data row has no text in column {settings.statement!r}")] * len(answers)
-    jobs = {
-        index: Job(statement, answer.text, settings.axioms, settings.timeout, settings.memory)
-        for index, answer in enumerate(answers)
-        if isinstance(statement := answer.row.get(settings.statement), str)
-    }
-    for index, one in zip(jobs, pool(settings.header).run(list(jobs.values())) if jobs else [], strict=True):
-        found[index] = one
-    return [judgement(one) for one in found]
+    def job(statement: str, text: str) -> Job:
+        return Job(statement, text, settings.axioms, settings.timeout, settings.memory)
+
+    return judged(answers, settings.statement, job, lambda jobs: pool(settings.header).run(jobs))

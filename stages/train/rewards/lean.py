@@ -9,7 +9,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.proofs import CLASSES, Checked, judgement
+from stages.train.verifiers.proofs import CLASSES, judged
 
 MARKS = CLASSES
 COLUMNS = ("statement",)
@@ -46,12 +46,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     from stages.train.verifiers.lean_pool import verifier
     from stages.train.verifiers.lean_text import Job
 
-    found: list[Checked] = [Checked("broken", f"the data row has no text in column {settings.statement!r}")] * len(answers)
-    jobs = {
-        index: Job(settings.header, statement, answer.text, settings.answer, settings.axioms, settings.timeout, settings.memory)
-        for index, answer in enumerate(answers)
-        if isinstance(statement := answer.row.get(settings.statement), str)
-    }
-    for index, one in zip(jobs, verifier(settings.header).run(list(jobs.values())) if jobs else [], strict=True):
-        found[index] = one
-    return [judgement(one) for one in found]
+    def job(statement: str, text: str) -> Job:
+        return Job(settings.header, statement, text, settings.answer, settings.axioms, settings.timeout, settings.memory)
+
+    return judged(answers, settings.statement, job, lambda jobs: verifier(settings.header).run(jobs))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,8 @@ CLASSES = ("syntax", "type", "tactic", "timeout", "other", "forbidden")
 """Kinds of failure, and the marks of the gates that check proofs: exactly one is true for an answer that fails."""
 Outcome = Literal["proved", "syntax", "type", "tactic", "timeout", "other", "forbidden", "broken", "unknown"]
 REASON_CHARS = 200
+J = TypeVar("J")
+"""What a checker is asked."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +88,17 @@ def _graded(scores: Scores, kind: str, said: Judgement | None) -> Judgement:
     if found is None:
         return Judgement("unknown", None, f"the gate of kind {kind!r} does not say what is wrong")
     return Judgement("fail", getattr(scores, found), said.reason)
+
+
+def judged(
+    answers: Sequence[Answer], column: str, job: Callable[[str, str], J], run: Callable[[list[J]], list[Checked]]
+) -> list[Judgement]:
+    """What a checker says of each answer. `job` makes its question of a statement and an answer's text; rows without a text in `column`
+    are unknown and are not asked about."""
+    found = [Checked("broken", f"the data row has no text in column {column!r}")] * len(answers)
+    jobs = {
+        index: job(statement, answer.text) for index, answer in enumerate(answers) if isinstance(statement := answer.row.get(column), str)
+    }
+    for index, one in zip(jobs, run(list(jobs.values())) if jobs else [], strict=True):
+        found[index] = one
+    return [judgement(one) for one in found]
