@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from stages.train.rewards import coq, coq_error
 from stages.train.rewards.compose import compose, score_each
 from stages.train.verifiers import coq_pool, coq_read, coq_text, proof_build, sandbox
 from stages.train.verifiers.proofs import CLASSES
+from stages.train.verifiers.zygote_process import Answered
 
 if os.environ.get("CI") != "true":
     if shutil.which("coqtop") is None:
@@ -115,8 +117,24 @@ def test_cheats_are_forbidden(answer):
 
 @pytest.mark.parametrize("answer", ["Proof. intros n. \ud800 auto. Qed.", "Proof. \x00 auto. Qed.", "𝓝", "Proof. " + "(" * 50_000])
 def test_odd_letters_and_depth_are_the_answers_own(answer):
-    assert check(answer).status == "fail"
+    found = check(answer)
+    assert found.status == "fail", found.reason
     assert check(RIGHT).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome"),
+    [
+        (signal.SIGSEGV, "other"),
+        (signal.SIGBUS, "other"),
+        (signal.SIGABRT, "unknown"),
+        (signal.SIGKILL, "unknown"),
+        (signal.SIGXCPU, "timeout"),
+    ],
+)
+def test_how_coq_ended_says_whose_fault_it_was(ended, outcome):
+    job = coq_text.Job(PLUS_ZERO, "Proof. " + "(" * 50_000, (), 2.0, 2**31)
+    assert coq_pool.judged(job, "nonce", Answered(int(ended), "", 0.1, b"")).outcome == outcome
 
 
 def test_a_false_goal_is_never_proved():
