@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
+from stages.train.prompt_sets import split
 
 POINTS = (0, 1, 2, 3, 5, -4)
 """The tests of a row are the values of its expression at these x."""
@@ -104,13 +105,4 @@ def _replaced(text: str, places: list[int], by: Callable[[str], str], rng: rando
 def prompt_sets(train_rows: int = 1000, heldout_rows: int = 192) -> dict[str, list[dict[str, Any]]]:
     """The quickstart's two prompt sets. No prompt occurs twice, in one of them or across both."""
     example = problem([(OPERATIONS[3], 1), (OPERATIONS[0], 3)])
-    seen = {example.prompt}
-    fresh: list[Problem] = []
-    for found in problems(seed=5000):
-        if found.prompt not in seen:
-            seen.add(found.prompt)
-            fresh.append(found)
-        if len(fresh) == train_rows - 1 + heldout_rows:
-            break
-    train = [example.row("example-1"), *(p.row(f"train-{i:04d}") for i, p in enumerate(fresh[heldout_rows:], start=2))]
-    return {"train": train, "heldout": [p.row(f"heldout-{i:04d}") for i, p in enumerate(fresh[:heldout_rows], start=1)]}
+    return split(example, problems(seed=5000), train_rows, heldout_rows)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
+from stages.train.prompt_sets import split
 
 END = "(* END *)"
 LISTS = ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6), (9, 9, -1, 2), (-8, -3))
@@ -208,13 +209,4 @@ def _short(found: Problem, rng: random.Random) -> str:
 def prompt_sets(train_rows: int = 600, heldout_rows: int = 96) -> dict[str, list[dict[str, Any]]]:
     """Two prompt sets. No prompt occurs twice, in one of them or across both."""
     example = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0])
-    seen = {example.prompt}
-    fresh: list[Problem] = []
-    for found in problems(seed=5000):
-        if found.prompt not in seen:
-            seen.add(found.prompt)
-            fresh.append(found)
-        if len(fresh) == train_rows - 1 + heldout_rows:
-            break
-    train = [example.row("example-1"), *(p.row(f"train-{i:04d}") for i, p in enumerate(fresh[heldout_rows:], start=2))]
-    return {"train": train, "heldout": [p.row(f"heldout-{i:04d}") for i, p in enumerate(fresh[:heldout_rows], start=1)]}
+    return split(example, problems(seed=5000), train_rows, heldout_rows)

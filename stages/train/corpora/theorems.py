@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
+from stages.train.prompt_sets import split
 
 NUMBERS = "nmxyk"
 PROPOSITIONS = "pqrst"
@@ -153,13 +154,4 @@ def _failing(steps: list[str], rng: random.Random) -> list[str]:
 def prompt_sets(train_rows: int = 240, heldout_rows: int = 64) -> dict[str, list[dict[str, Any]]]:
     """The two prompt sets. No prompt occurs twice, in one of them or across both."""
     example = Problem("forall n : nat, n + 0 = n", ("induction n", "reflexivity", "simpl", "rewrite IHn", "reflexivity"))
-    seen = {example.prompt}
-    fresh: list[Problem] = []
-    for found in problems(seed=7000):
-        if found.prompt not in seen:
-            seen.add(found.prompt)
-            fresh.append(found)
-        if len(fresh) == train_rows - 1 + heldout_rows:
-            break
-    train = [example.row("example-1"), *(one.row(f"train-{i:04d}") for i, one in enumerate(fresh[heldout_rows:], start=2))]
-    return {"train": train, "heldout": [one.row(f"heldout-{i:04d}") for i, one in enumerate(fresh[:heldout_rows], start=1)]}
+    return split(example, problems(seed=7000), train_rows, heldout_rows)
