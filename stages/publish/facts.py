@@ -1,4 +1,4 @@
-"""Numbers as doors: a finding becomes a link to its passport. Only findings that a page uses get a passport on it."""
+"""Numbers as doors: a finding becomes a link to its passport, on the page of numbers. Only findings that a page uses get one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.contracts.finding import Finding
 from stages.publish import numbers
 from stages.publish.text import shown, slug
 
-_LINK = Markup('<a class="fact{mood}" href="#{anchor}" data-finding="{id}"{title}>{text}</a>')
+_LINK = Markup('<a class="fact{mood}" href="numbers.html#{anchor}" data-finding="{id}"{title}>{text}</a>')
 _BOUNDS = Markup(' <span class="bounds">{}</span>')
 
 

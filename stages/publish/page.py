@@ -1,7 +1,7 @@
 """`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
 
-Writes `page/`: index.md, summary.json, passports.json, lineage.json and a copy of the figures. The folder is replaced as a
-whole when everything was written.
+Writes `page/`: index.md, leaves/ (numbers.html), numbers.js, summary.json, passports.json, lineage.json and a copy of the figures. The
+folder is replaced as a whole when everything was written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from stages.publish.examples import examples
 from stages.publish.expectations import expectation_views, rule_views
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
+from stages.publish.leaves import FOLDER
 from stages.publish.methods import methods
+from stages.publish.opened import script
 from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.pictures import pictures
 from stages.publish.prose import render_prose
@@ -90,12 +92,14 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "lineage": picture(experiment, len(facts.used)),
     }
     used = facts.used
-    values["passports"] = [passport(experiment, finding) for finding in used.values()]
-    values["records"] = records(experiment, used.values())
+    passports, shared = [passport(experiment, finding) for finding in used.values()], records(experiment, used.values())
+    values["passports"], values["records"] = passports, shared
     values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
     warnings = len(banners) + sum(anomaly.severity != "info" for anomaly in seen)
     files = {
         "index.md": render("experiment.md.j2", **values),
+        f"{FOLDER}/numbers.html": render("numbers.html.j2", **values),
+        "numbers.js": script(passports, shared),
         "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
         "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
         "lineage.json": dump(lineage(experiment, list(used))),

@@ -21,6 +21,7 @@ from stages.contracts.layout import BUILD
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import main
 from stages.publish.home import Entry, entries, home, overview
+from stages.publish.leaves import FOLDER, put_frame, write_leaves
 from stages.publish.render import render
 from stages.publish.text import shown
 
@@ -41,6 +42,7 @@ def site(runs: Path) -> None:
     target, new = BUILD / "site", BUILD / "site.new"
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(BUILD / "mkdocs.yml")
+    write_leaves(new, pages)
     old = BUILD / "site.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -56,9 +58,10 @@ def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
     shutil.copytree(SOURCE / "docs", docs)
     for page in pages:
         copied = docs / "experiments" / page.parent.name
-        shutil.copytree(page, copied)
+        shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
         text = (copied / "index.md").read_text(encoding="utf-8")
         (copied / "index.md").write_text(text.replace(AGE, age(page)), encoding="utf-8")
+    put_frame(docs)
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", found), encoding="utf-8")
     (docs / "experiments").mkdir(exist_ok=True)

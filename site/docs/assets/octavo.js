@@ -1,9 +1,32 @@
-// Passports: a number opens what is written about it at the end of the page. Without this script its link leads there.
+// Passports: a number opens what is written about it on the page of numbers. Without this script its link leads there.
 (() => {
+  // `numbers.js` beside that page holds the same words; it is loaded when the first number is opened, also from the file system.
+  const words = {}; // address of a page of numbers -> {anchor: HTML}
+  const waiting = {}; // the same address -> promise
+  const home = (fact) => fact.href.split("#")[0];
+  const anchor = (fact) => decodeURIComponent(fact.hash.slice(1));
+  const load = (fact) => waiting[home(fact)] ||= new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = home(fact).replace(/\.html$/, ".js");
+    script.onload = script.onerror = () => done(words[home(fact)]);
+    document.head.append(script);
+  });
+  window.octavo = Object.assign(window.octavo || {}, {
+    numbers(found) { words[document.currentScript.src.replace(/\.js$/, ".html")] = found; },
+  });
+  // Parsed without being part of the page; the words were escaped when they were written.
+  const entry = (link) => {
+    const here = document.getElementById(anchor(link));
+    if (here) return here;
+    const found = (words[home(link)] || {})[anchor(link)];
+    if (!found) return null;
+    const made = document.createElement("template");
+    made.innerHTML = found;
+    return made.content.querySelector("details");
+  };
+
   let open = null; // {fact, box, pinned}
   let returning = false; // focus comes back to a number whose passport was just closed
-
-  const entry = (fact) => document.getElementById(decodeURIComponent(fact.hash.slice(1)));
 
   const body = (source) => {
     const made = document.createElement("div");
@@ -12,8 +35,9 @@
     return made;
   };
 
-  // Records of the runs that a passport names: the same words as at the end of the page, closed until someone asks.
-  const behind = (source) => [...source.querySelectorAll("a.ref")].map((link) => {
+  // Records of the runs that a passport names: the same words as on the page of numbers, closed until someone asks.
+  const behind = (box, fact) => [...box.querySelectorAll("a.ref")].map((link) => {
+    link.href = home(fact) + link.hash;
     const record = entry(link);
     const copy = record ? record.cloneNode(true) : document.createElement("span");
     copy.removeAttribute("id");
@@ -35,11 +59,18 @@
     }
   };
 
-  const show = (fact, pinned) => {
+  let wanted = null; // the number that was asked for last, while its words are loading
+  const show = async (fact, pinned) => {
     if (open && open.fact === fact) { open.pinned = open.pinned || pinned; return; }
     close(false);
-    const source = entry(fact);
-    if (!source) return;
+    wanted = fact;
+    let source = entry(fact);
+    if (!source) {
+      await load(fact);
+      source = entry(fact);
+      if (wanted !== fact) return;
+      if (!source) { if (pinned) location.href = fact.href; return; }
+    }
     const box = document.createElement("div");
     box.className = "popover md-typeset";
     box.tabIndex = -1;
@@ -56,12 +87,13 @@
     head.append(value, shut);
     const id = document.createElement("a");
     id.className = "id";
-    id.href = fact.hash;
+    id.href = fact.href;
     id.textContent = fact.dataset.finding;
     id.addEventListener("click", () => { source.open = true; close(false); });
+    const said = body(source);
     const inside = document.createElement("div");
     inside.className = "oct";
-    inside.append(head, id, body(source), ...behind(source));
+    inside.append(head, id, said, ...behind(said, fact));
     box.append(inside);
     document.body.append(box);
     place(box, fact);
@@ -82,19 +114,29 @@
 
   document.addEventListener("click", (event) => {
     const fact = event.target.closest && event.target.closest("a.fact");
-    if (fact && !event.ctrlKey && !event.metaKey && !event.shiftKey && entry(fact)) {
+    if (fact && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
       event.stopPropagation();
       if (open && open.fact === fact && open.pinned) close(true);
       else show(fact, true);
-    } else if (open && !open.box.contains(event.target)) close(false);
+    } else {
+      wanted = null;
+      if (open && !open.box.contains(event.target)) close(false);
+    }
   }, true);
+  document.addEventListener("pointerover", (event) => {
+    const fact = event.target.closest && event.target.closest("a.fact");
+    if (fact && !document.getElementById(anchor(fact))) load(fact);
+  }, { passive: true });
 
   document.addEventListener("focusin", (event) => {
     if (returning) return;
     const fact = event.target.closest && event.target.closest("a.fact");
     if (fact && fact.matches(":focus-visible")) show(fact, false);
-    else if (open && !open.pinned && !open.box.contains(event.target)) close(false);
+    else {
+      if (!fact) wanted = null;
+      if (open && !open.pinned && !open.box.contains(event.target)) close(false);
+    }
   });
 
   document.addEventListener("keydown", (event) => {

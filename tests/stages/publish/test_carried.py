@@ -22,7 +22,7 @@ def carried(project: Path, *waivers: WaivedWords) -> str:
     folder = ExperimentFolder(build(project))
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"waivers": waivers}))
     page(folder.root)
-    return (folder.page / "index.md").read_text(encoding="utf-8")
+    return "".join((folder.page / name).read_text(encoding="utf-8") for name in ("index.md", "leaves/numbers.html"))
 
 
 def text_of(markup: str) -> str:

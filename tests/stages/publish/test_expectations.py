@@ -105,7 +105,7 @@ def test_the_summary_the_seeds_and_the_attempts_tell_it_too(folder: ExperimentFo
 
 
 def test_every_number_of_the_section_is_a_door(folder: ExperimentFolder) -> None:
-    source = (folder.page / "index.md").read_text()
+    source = (folder.page / "leaves/numbers.html").read_text()
     findings = {finding.id: finding for finding in read(Findings, folder.findings).findings}
     rules = [finding for finding in findings if "/early_stop/" in finding or "/expect." in finding or "/at-" in finding]
     assert rules

@@ -26,6 +26,27 @@ def test_the_site_holds_home_experiments_guide_and_reference(built: Path) -> Non
     pages = {path.relative_to(built / "build/site").as_posix() for path in (built / "build/site").rglob("*.html")}
     assert {"index.html", "experiments/index.html", QUICKSTART, "guide/install.html", "reference/files.html"} <= pages
     assert (built / "build/site/experiments/quickstart/passports.json").exists()
+    assert not list((built / "build/site").rglob("octavo-frame*")) and not (built / "build/site/experiments/quickstart/leaves").exists()
+
+
+def test_a_leaf_has_the_frame_of_a_page_and_its_own_title(built: Path) -> None:
+    text = (built / "build/site/experiments/quickstart/numbers.html").read_text(encoding="utf-8")
+    assert "<title>Numbers of quickstart - octavo</title>" in text and text.count("<h1") == 1 and "octavo-frame" not in text
+    assert 'href="../../assets/octavo.css"' in text and '<a href="index.html">the page</a>' in text
+    index = json.loads((built / "build/site/search/search_index.json").read_text(encoding="utf-8"))
+    assert not [entry for entry in index["docs"] if "numbers.html" in entry["location"] or "octavo-frame" in entry["location"]]
+
+
+def test_a_theme_without_a_place_for_leaves_is_refused(project: Path) -> None:
+    copy_site(project)
+    (project / "site/theme").mkdir()
+    (project / "site/theme/main.html").write_text('{% extends "base.html" %}{% block content %}mine{% endblock %}')
+    mine = project / "site/mkdocs.yml"
+    mine.write_text(mine.read_text().replace("  name: material", f"  name: material\n  custom_dir: {project}/site/theme"))
+    page(build(project))
+    with pytest.raises(StageError) as caught:
+        site(Path("runs"))
+    assert caught.value.code == "S383" and not (project / "build/site").exists()
 
 
 def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
@@ -120,17 +141,22 @@ def test_a_site_without_experiments_says_what_to_do(project: Path) -> None:
 
 _SCRIPT = """
 <script>
-addEventListener("load", () => setTimeout(() => {
+addEventListener("load", () => setTimeout(async () => {
   const said = {};
+  const moment = () => new Promise((done) => setTimeout(done, 300));
   const fact = document.querySelector(".claim a.fact");
   const popover = () => document.querySelector(".popover");
   fact.click();
+  await moment();
   said.opened = !!popover() && popover().textContent.includes(fact.dataset.finding) && popover().textContent.includes("Welch t interval");
   said.expanded = fact.getAttribute("aria-expanded");
   document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
   said.closed = !popover();
   said.focused = document.activeElement === fact;
-  fact.click(); document.body.click();
+  fact.click();
+  await moment();
+  said.again = !!popover() && [...popover().querySelectorAll("a.ref")].every((link) => link.href.includes("/numbers.html#behind-"));
+  document.body.click();
   said.outside = !popover();
   said.address = location.hash;
   for (const part of document.querySelectorAll("details")) part.open = true;
@@ -179,6 +205,7 @@ def test_in_a_browser_hostile_text_runs_nothing_and_a_passport_opens(built: Path
         "expanded": "true",
         "closed": True,
         "focused": True,
+        "again": True,
         "outside": True,
         "address": "",
         "hacked": True,
