@@ -274,6 +274,7 @@ class Resolver:
             hypothesis=" ".join(self.spec.hypothesis.split()),
             questions=self.questions,
             **intentions(self.of, self.inputs),
+            run_pages=self.spec.page.runs,
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
 

@@ -268,6 +268,16 @@ class Resources(Part):
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 
 
+class PageUse(Part):
+    """What is published of the experiment, beside its page."""
+
+    runs: bool = Field(
+        False,
+        description="A page for every run: its numbers, curves, health, attempts, completions and card. They are linked from the page of "
+        "the experiment, and are neither in the navigation nor in the search.",
+    )
+
+
 class Spec(Part):
     """One experiment: `specs/<experiment>.yaml`."""
 
@@ -313,6 +323,7 @@ class Spec(Part):
         description="What the next attempt of a failed run may change, by the class of the failure; not given: nothing is tried by itself.",
     )
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
+    page: PageUse = Field(default_factory=PageUse, description="What is published of the experiment, beside its page.")
     profiles: dict[Slug, dict[str, Any]] = Field(
         {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."
     )

@@ -109,9 +109,10 @@ class Picture:
         self.height = 0.0
         self._parts: list[str] = []
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, colour: int | None = None) -> None:
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, colour: int | None = None, title: str = "") -> None:
+        inner = f"><title>{escape(title)}</title></line>" if title else "/>"
         ends = " ".join(f'{key}="{number(value)}"' for key, value in zip(("x1", "y1", "x2", "y2"), (x1, y1, x2, y2), strict=True))
-        self._parts.append(f"<line {ends}{_class(kind, colour)}/>")
+        self._parts.append(f"<line {ends}{_class(kind, colour)}{inner}")
 
     def curve(self, points: Sequence[tuple[float, float]], kind: str, colour: int, title: str = "") -> None:
         """A broken line; a single point becomes a short dash, so that it can be seen."""

@@ -69,6 +69,8 @@ class PageCard(Artifact):
     """What the page is asked, in the spec's order."""
     actions: tuple[ActionWords, ...] = Field((), exclude_if=_empty)
     contingency: tuple[ContingencyWords, ...] = Field((), exclude_if=_empty)
+    run_pages: bool = Field(False, exclude_if=_empty)
+    """Whether every run has a page of its own."""
     waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
     """Waivers that hold now, each stage's oldest first."""
     code_hash: str

@@ -67,7 +67,7 @@ def _of_run(condition: ConditionCard, run: RunFiles, share: float) -> Examples |
     rows = pq.read_table(run.folder.completions, columns=["text", "reward", *names], filters=[("step", ">=", first)]).to_pylist()
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(_outcome(row, condition), []).append(row)
+        groups.setdefault(outcome_of(row, condition), []).append(row)
     outcomes = [_group(label, tone, members) for (label, tone), members in groups.items()]
     outcomes.sort(key=lambda outcome: -outcome.count)
     return Examples(
@@ -75,7 +75,8 @@ def _of_run(condition: ConditionCard, run: RunFiles, share: float) -> Examples |
     )
 
 
-def _outcome(row: dict[str, Any], condition: ConditionCard) -> tuple[str, str]:
+def outcome_of(row: dict[str, Any], condition: ConditionCard) -> tuple[str, str]:
+    """(words, tone) of how a completion ended at the gates."""
     for gate in condition.gates:
         status = row.get(gate_columns(gate)[0])
         if status == "fail":

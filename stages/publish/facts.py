@@ -11,15 +11,15 @@ from stages.contracts.finding import Finding
 from stages.publish import numbers
 from stages.publish.text import shown, slug
 
-_LINK = Markup('<a class="fact{mood}" href="numbers.html#{anchor}" data-finding="{id}"{title}>{text}</a>')
+_LINK = Markup('<a class="fact{mood}" href="{page}#{anchor}" data-finding="{id}"{title}>{text}</a>')
 _BOUNDS = Markup(' <span class="bounds">{}</span>')
 
 
 class Facts:
-    """Writes numbers and remembers, in order of first use, which findings they came from."""
+    """Writes numbers and remembers, in order of first use, which findings they came from. `page` holds the passports; empty: this one."""
 
-    def __init__(self, findings: Mapping[str, Finding]) -> None:
-        self._findings = findings
+    def __init__(self, findings: Mapping[str, Finding], page: str = "numbers.html") -> None:
+        self._findings, self._page = findings, page
         self.used: dict[str, Finding] = {}
 
     def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
@@ -57,7 +57,8 @@ class Facts:
         empty = finding.value is None
         title = Markup(' title="{}"').format(shown(finding.reason)) if empty else Markup("")
         inside = shown(text) + (_BOUNDS.format(shown(bounds)) if bounds else Markup(""))
-        return _LINK.format(mood=" none" if empty else "", anchor=slug(finding.id), id=shown(finding.id), title=title, text=inside)
+        mood, anchor, id_ = " none" if empty else "", slug(finding.id), shown(finding.id)
+        return _LINK.format(mood=mood, page=self._page, anchor=anchor, id=id_, title=title, text=inside)
 
     @staticmethod
     def _nothing(reason: str) -> Markup:

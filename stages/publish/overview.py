@@ -117,14 +117,12 @@ def seed_rows(experiment: ExperimentFiles, facts: Facts) -> dict[str, tuple[Seed
 def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards: int, digits: tuple[int, ...]) -> SeedRow:
     health, name = run.health, run.ref.name
     detections = health.detections if health else ()
-    done = facts.find(name, "steps", "done")
-    steps = facts.counted(done, of="/") if done and done.k is not None else shown(f"{_done(run)} / {run.ref.target_steps}")
     return SeedRow(
         name=name,
         seed=run.ref.seed,
         state=run.state,
         failure=(run.outcome.failure or "") if run.outcome else "",
-        steps=steps,
+        steps=steps_done(facts, run, of="/"),
         included=run.included,
         carried=carried.short(carried.of_run(experiment, name)),
         reasons=left_out(run),
@@ -138,6 +136,12 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards:
         attempts=len(run.attempts),
         stopped=run.outcome is not None and run.outcome.stopped is not None,
     )
+
+
+def steps_done(facts: Facts, run: RunFiles, *, of: str = "of") -> Markup:
+    """`60 of 60`, as a link to its finding where there is one."""
+    done = facts.find(run.ref.name, "steps", "done")
+    return facts.counted(done, of=of) if done and done.k is not None else shown(f"{_done(run)} {of} {run.ref.target_steps}")
 
 
 def _done(run: RunFiles) -> int | str:

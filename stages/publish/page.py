@@ -1,7 +1,7 @@
 """`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
 
-Writes `page/`: index.md, leaves/ (numbers.html), numbers.js, summary.json, passports.json, lineage.json and a copy of the figures. The
-folder is replaced as a whole when everything was written.
+Writes `page/`: index.md, leaves/ (numbers.html, and a page a run when the spec asks for them), numbers.js, summary.json, passports.json,
+lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.pictures import pictures
 from stages.publish.prose import render_prose
 from stages.publish.render import render
+from stages.publish.run_page import run_pages
 from stages.publish.text import shown
 
 MODULES = ("stages.publish.page",)
@@ -99,6 +100,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     files = {
         "index.md": render("experiment.md.j2", **values),
         f"{FOLDER}/numbers.html": render("numbers.html.j2", **values),
+        **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
         "numbers.js": script(passports, shared),
         "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
         "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),

@@ -20,7 +20,7 @@ _FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
 
 # by the first word of a figure's name: `evaluation-tests` and `evaluation-format` belong together
 _SECTIONS = {"evaluation": "conditions", "funnel": "reward", "claims": "claims"}
-_STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
+STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
     styles: set[str] = set()
     for drawing in sorted(drawings, key=lambda d: list(found).index(_section(d.figure.name))):
         svg = inlined(drawing.svg)
-        style = _STYLE.search(svg)
+        style = STYLE.search(svg)
         if style and style[0] in styles:
             svg = Markup(svg.replace(style[0], "", 1))
         elif style:

@@ -165,6 +165,38 @@
     const days = Math.floor((Date.now() - Date.parse(time.dateTime)) / 86400000);
     if (days >= 0) time.append(days === 0 ? " (today)" : days === 1 ? " (yesterday)" : ` (${days} days ago)`);
   });
+  // A page of completions can be searched by words, and by how they ended; the table is whole without this.
+  document.querySelectorAll("table[data-browse]").forEach((table) => {
+    const rows = [...table.tBodies[0].rows];
+    const ends = [...new Set(rows.map((row) => row.cells[3].textContent))];
+    const bar = document.createElement("form");
+    bar.className = "find";
+    const input = document.createElement("input");
+    input.type = "search";
+    input.placeholder = "Find in completions and prompts";
+    input.setAttribute("aria-label", input.placeholder);
+    const select = document.createElement("select");
+    select.setAttribute("aria-label", "How they ended");
+    for (const end of ["All outcomes", ...ends]) select.append(new Option(end, end));
+    const told = document.createElement("span");
+    told.setAttribute("role", "status");
+    const apply = () => {
+      const word = input.value.toLowerCase();
+      let left = 0;
+      rows.forEach((row) => {
+        const fits = (select.selectedIndex === 0 || row.cells[3].textContent === select.value)
+          && (row.cells[1].textContent + " " + row.cells[4].textContent).toLowerCase().includes(word);
+        row.hidden = !fits;
+        left += fits;
+      });
+      told.textContent = `${left} shown`;
+    };
+    bar.addEventListener("input", apply);
+    bar.addEventListener("submit", (event) => event.preventDefault());
+    bar.append(input, select, told);
+    table.closest(".scroll").before(bar);
+    apply();
+  });
   addEventListener("hashchange", reveal);
   addEventListener("beforeprint", () => document.querySelectorAll(".oct details:not(.passport):not(.record)").forEach((part) => { part.open = true; }));
   reveal();

@@ -218,7 +218,7 @@ def _marks(picture: svg.Picture, material: Material, run: RunRef, name: str, acr
         where = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
         picture.box(left, above, max(right - left, 2), below - above, "hatch", title=f"{run.name}: gradient not finite, {where}")
     for step in history.boundaries:
-        picture.line(across(step - 0.5), above, across(step - 0.5), below, "cut")
+        picture.line(across(step - 0.5), above, across(step - 0.5), below, "cut", title=f"{run.name}: another attempt from step {step}")
     if health is not None and health.stopped is not None:
         title = f"{run.name}: stopped by {health.stopped.rule} at step {health.stopped.step}"
         picture.box(across(health.stopped.step) - 3.5, above - 8, 7, 7, "fill", material.colour(run.condition), title)

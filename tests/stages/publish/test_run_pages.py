@@ -1,0 +1,131 @@
+"""Run pages: asked for by the spec, complete, escaped, and about one run only."""
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from example_experiment import FAILED, GATED, HOSTILE, build, copy_site
+
+from stages.contracts.artifact import read, write, write_text
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.publish.browser import spread
+from stages.publish.page import page
+from stages.publish.site import site
+
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="0 0 9 9">
+<style>
+.octavo-figure text{font-size:13px}
+</style>
+<path d="M0 0" class="line seed c1"><title>shaped-s1</title></path>
+<path d="M0 1" class="line seed c1"><title>shaped-s2</title></path>
+<path d="M0 2" class="line seed out c2"><title>inverted-s3 (left out)</title></path>
+<rect x="0" y="0" width="1" height="1"><title>shaped-s2: gradient not finite, step 3</title></rect>
+<path d="M0 3" class="line mean c1"><title>shaped: mean</title></path>
+</svg>
+"""
+
+
+def asked(project: Path, *, drawn: bool = True) -> Path:
+    """The page's folder of an experiment that asks for run pages."""
+    folder = ExperimentFolder(build(project))
+    card = read(PageCard, folder.page_card)
+    write(folder.page_card, card.model_copy(update={"run_pages": True, "curves": ("reward",)}))
+    if drawn:
+        figure = folder.figures / "reward.json"
+        write_text(folder.figures / "curves-reward.json", figure.read_text().replace('"name": "reward"', '"name": "curves-reward"'))
+        write_text(folder.figures / "curves-reward.svg", SVG)
+        write_text(folder.figures / "curves-reward.csv", "metric\n")
+    page(folder.root)
+    return folder.page
+
+
+def words(markup: str) -> str:
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup)))
+
+
+def leaf(pages: Path, run: str) -> str:
+    return (pages / f"leaves/run-{run}.html").read_text(encoding="utf-8")
+
+
+def test_a_page_a_run_and_links_both_ways(project: Path) -> None:
+    pages = asked(project)
+    runs = [ref.name for ref in read(PageCard, pages.parent / "page.card.json").runs]
+    assert {path.name for path in (pages / "leaves").iterdir()} == {"numbers.html", *(f"run-{run}.html" for run in runs)}
+    text = (pages / "index.md").read_text(encoding="utf-8")
+    assert all(text.count(f'href="run-{run}.html"') >= 2 for run in runs), "from the table of seeds and from the attempts"
+    second = leaf(pages, runs[1])
+    assert 'href="index.html"' in second and f'href="run-{runs[0]}.html" rel="prev"' in second and f'href="run-{runs[2]}.html"' in second
+    assert 'rel="prev"' not in leaf(pages, runs[0]) and 'rel="next"' not in leaf(pages, runs[-1])
+
+
+def test_without_being_asked_there_are_none(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    assert [path.name for path in (folder / "page/leaves").iterdir()] == ["numbers.html"]
+    assert "run-shaped-s1.html" not in (folder / "page/index.md").read_text(encoding="utf-8")
+
+
+def test_a_run_page_holds_its_run_and_no_other(project: Path) -> None:
+    pages = asked(project)
+    text = leaf(pages, "shaped-s2")
+    assert "<title>shaped-s2</title>" in text and "<title>shaped-s2: gradient not finite, step 3</title>" in text
+    assert "<title>shaped-s1</title>" not in text and "inverted-s3" not in text.split("<svg")[1].split("</svg>")[0]
+    assert "<title>shaped: mean</title>" in text and text.count("<style>") == 1
+    attempts = words(text.split('<h2 id="attempts">')[1].split("<h2")[0])
+    assert "killed" in attempts and "finished" in attempts and "linux-x86_64-2cpu" in attempts
+    card = words(text.split('<h2 id="card">')[1].split("<h2")[0])
+    assert "learning_rate 0.001 specs/quickstart.yaml:22:18" in card and "octavo trace quickstart shaped-s2" in card
+
+
+def test_numbers_of_a_run_page_have_their_passports_on_it(project: Path) -> None:
+    text = leaf(asked(project), "shaped-s1")
+    links = {html.unescape(href) for href in re.findall(r'<a class="fact[^"]*" href="([^"]*)"', text)}
+    anchors = {f"#{html.unescape(anchor)}" for anchor in re.findall(r'<details class="passport" id="([^"]*)"', text)}
+    assert links == anchors and "#passport-shaped-s1/reward/final" in links
+    referred = set(re.findall(r'class="ref" href="#([^"]*)"', text))
+    assert referred <= set(re.findall(r'<details class="record" id="([^"]*)"', text))
+
+
+def test_runs_that_failed_or_do_not_count_say_so_first(project: Path) -> None:
+    pages = asked(project)
+    assert "This run does not count" in words(leaf(pages, FAILED).split("<h2")[0])
+    assert "This run does not count" in words(leaf(pages, GATED).split("<h2")[0])
+    assert "does not count" not in leaf(pages, "zero-s1")
+
+
+def test_a_missing_run_has_a_page_with_its_card(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"run_pages": True}))
+    run = folder.run("zero-s3")
+    for path in (run.outcome, run.health, run.completions, run.attempts):
+        path.unlink()
+    page(folder.root)
+    said = words(leaf(folder.page, "zero-s3"))
+    assert "This run is missing" in said and "No completion was recorded." in said and "No attempt has begun." in said
+    assert "No curve was drawn." in said
+    assert "train Name Value Written in" in said and "learning_rate " in said
+
+
+def test_completions_are_text(project: Path) -> None:
+    text = leaf(asked(project), "shaped-s1")
+    table = text.split("data-browse>")[1].split("</table>")[0]
+    assert "<script" not in text and "<img" not in text and "{{" not in text
+    assert words(table).count("window.hacked") >= 1 and "⟨U+202E⟩" in html.unescape(table)
+    assert HOSTILE[:20] in html.unescape(table)
+
+
+def test_which_completions_are_shown_is_decided_by_their_steps() -> None:
+    assert spread([4]) == [4] and spread([1, 2, 3]) == [1, 2, 3]
+    assert spread(list(range(1, 61))) == [1, 13, 25, 36, 48, 60]
+
+
+@pytest.mark.parametrize("place", ["experiments/quickstart/run-shaped-s1.html"])
+def test_the_site_frames_run_pages(project: Path, place: str) -> None:
+    copy_site(project)
+    asked(project)
+    site(Path("runs"))
+    text = (project / "build/site" / place).read_text(encoding="utf-8")
+    assert "<title>Run shaped-s1 - octavo</title>" in text and "octavo-frame" not in text
+    assert "run-shaped-s1" not in (project / "build/site/search/search_index.json").read_text(encoding="utf-8")
