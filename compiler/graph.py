@@ -121,7 +121,7 @@ def experiment(of: Wanted) -> Pipeline:
             "screen",
             "stages.analyse.screen",
             argument,
-            paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome)),
+            paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome, _RUN.adapter)),
             paths(*healths),
             "health of every run",
         ),

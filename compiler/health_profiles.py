@@ -10,15 +10,28 @@ from typing import Any
 from stages.contracts.analysis_card import DetectorCard
 from stages.contracts.plugin import DETECTORS, kinds, load
 
+_EVERY: dict[str, dict[str, Any]] = {
+    "truncation": {},
+    "atoms": {},
+    "degenerate": {},
+    "entropy_change": {},
+    "kl_reference": {},
+    "update_size": {},
+    "gradient": {},
+    "resume_faults": {},
+    "throughput": {},
+    "duplicates": {},
+}
+"""Detectors that look at runs of every algorithm."""
 PROFILES: dict[str, dict[str, dict[str, Any]]] = {
-    "grpo-default": {"nonfinite": {}, "zero_signal": {}, "collapse": {}, "spikes": {}, "truncation": {}, "atoms": {}},
+    "grpo-default": {"nonfinite": {}, "zero_signal": {}, "collapse": {}, "spikes": {}, **_EVERY},
     "ppo-default": {
         "nonfinite": {},
         "spikes": {"metrics": ("grad_norm", "kl", "entropy", "loss.policy", "loss.value")},
         "value_fit": {},
         "kl_sign": {},
-        "truncation": {},
-        "atoms": {},
+        "true_objective": {},
+        **_EVERY,
     },
 }
 

@@ -1,34 +1,33 @@
-"""Two seeds with identical series are one run counted twice: n drops by one, loudly."""
+"""What two runs must share to be one run that is counted twice; the detector `duplicates` says so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Mapping
 
-from stages.contracts.series import Series
+import numpy as np
 
-SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
-"""Metrics that differ between seeds because sampling does. Schedules and wall times say nothing."""
-
-
-def duplicates(series: Sequence[Series]) -> dict[str, str]:
-    """Later run -> earlier run of the same condition whose sampled series are all identical, in the given order.
-
-    A constant series proves nothing (a constant reward has no other), so at least one of the compared ones must vary.
-    """
-    found: dict[str, str] = {}
-    seen: dict[tuple[str, object], str] = {}
-    for one in series:
-        fingerprint = _fingerprint(one.metrics)
-        if fingerprint is None:
-            continue
-        earlier = seen.setdefault((one.condition, fingerprint), one.run)
-        if earlier != one.run:
-            found[one.run] = earlier
-    return found
+from stages.analyse.detectors.duplicates import SAMPLED
+from stages.analyse.tables import Column
 
 
-def _fingerprint(metrics: Mapping[str, Sequence[object]]) -> object | None:
-    """What two runs must share to be the same; None when nothing sampled varies."""
-    kept = tuple((name, tuple(metrics[name])) for name in SAMPLED if name in metrics)
-    varied = any(len({cell[1:] for cell in cells if isinstance(cell, tuple)}) > 1 for _, cells in kept)
-    return kept if varied else None
+def fingerprint(columns: Mapping[str, Column]) -> str | None:
+    """Digest of the sampled series, steps and states included; None when none of them varies: equal constants prove nothing."""
+    kept = [(name, columns[name]) for name in SAMPLED if name in columns]
+    if not any(_varies(column) for _, column in kept):
+        return None
+    digest = hashlib.sha256()
+    for name, column in kept:
+        digest.update(name.encode())
+        digest.update(column.steps.tobytes())
+        digest.update(np.where(np.isnan(column.values), np.nan, column.values + 0.0).tobytes())
+        digest.update("".join(column.states.tolist()).encode())
+    return digest.hexdigest()
+
+
+def _varies(column: Column) -> bool:
+    values = column.values
+    if not len(values):
+        return False
+    same = (values == values[0]) | (np.isnan(values) & np.isnan(values[0]))
+    return not bool(same.all()) or len(set(column.states.tolist())) > 1

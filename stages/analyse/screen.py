@@ -8,26 +8,31 @@ due again gets a new <run>/retry.json, so that the next `dvc repro` trains it; t
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from stages.analyse import summaries
-from stages.analyse.duplicates import duplicates
+from stages.analyse import adapter, summaries
+from stages.analyse.detectors import duplicates
+from stages.analyse.duplicates import fingerprint
 from stages.analyse.health_gates import judge
 from stages.analyse.summary import series
 from stages.analyse.tables import History, read_completions, read_history
-from stages.contracts.analysis_card import HealthGate, RunRef, ScreenCard
+from stages.analyse.windows import final_window
+from stages.contracts.analysis_card import ConditionCard, HealthGate, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write
 from stages.contracts.attempt import Outcome
-from stages.contracts.health import Detection, GateResult, Health, Signal
+from stages.contracts.health import Detection, GateResult, Health
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
+from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.retry import Retry
-from stages.contracts.series import Series
 from stages.contracts.stage import main, open_card
 
 MODULES = ("stages.analyse.screen",)
+HELD_AGAINST_NULL = ("kl",)
+"""Metrics of which a detector asks what the null controls' runs did."""
 NOT_DUE = {"refused"}
 """Failures that a new attempt cannot cure; what made them (a permission, a reward example) is a dependency of train anyway."""
 
@@ -41,14 +46,11 @@ def screen(folder: Path) -> None:
     """Write health.json of every run."""
     experiment = ExperimentFolder(folder)
     card = open_card(ScreenCard, experiment.screen_card, MODULES, plugins)
-    healths, all_series = [], []
-    for run in card.runs:
-        health, found = _measure(card, run, experiment.run(run.name))
-        healths.append(health)
-        all_series.append(found)
-    counted = {health.run for health in healths if health.included}
-    same = duplicates([found for found in all_series if found.run in counted and found.metrics])
-    healths = [_duplicate(health, same[health.run]) if health.run in same else health for health in healths]
+    known = _Known(card)
+    found: dict[str, Health] = {}
+    for run in sorted(card.runs, key=lambda run: known.condition(run).role != "null_control"):  # what the others are held against is first
+        found[run.name] = _measure(known, run, experiment.run(run.name))
+    healths = [found[run.name] for run in card.runs]
     for health in healths:
         place = experiment.run(health.run)
         write(place.health, health)
@@ -58,18 +60,54 @@ def screen(folder: Path) -> None:
     print(f"screen: {sum(health.included for health in healths)} of {len(healths)} runs are included")
 
 
-def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, Series]:
-    condition = next(found for found in card.conditions if found.name == run.condition)
+class _Known:
+    """What is known of the runs measured so far, a few numbers each: a thousand histories do not fit in memory together."""
+
+    def __init__(self, card: ScreenCard) -> None:
+        self.card = card
+        self._conditions = {condition.name: condition for condition in card.conditions}
+        self._sizes = Counter(run.condition for run in card.runs)
+        self._seen: dict[tuple[str, str], str] = {}
+        self.null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
+
+    def condition(self, run: RunRef) -> ConditionCard:
+        return self._conditions[run.condition]
+
+    def around(self, run: RunRef, print_: str | None) -> dict[str, Any]:
+        null = self.condition(run).role == "null_control"
+        return {
+            "twin": self._seen.get((run.condition, print_)) if print_ else None,
+            "siblings": self._sizes[run.condition] - 1,
+            "null_finals": {} if null else self.null_finals,
+        }
+
+    def counts(self, run: RunRef, history: History, print_: str | None) -> None:
+        """Remember a run that is included."""
+        if print_:
+            self._seen.setdefault((run.condition, print_), run.name)
+        if self.condition(run).role == "null_control":
+            window = final_window(run.target_steps, self.card.windows.final)
+            for name, finals in self.null_finals.items():
+                values = history.values(name, window.first, window.last)
+                finals += [float(values.mean())] if len(values) else []
+
+
+def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
+    card = known.card
     outcome = _outcome(place)
     history, imported = read_history(place.history), read(Imported, place.imported) if place.imported.exists() else None
     only_summary = imported is not None and bool(imported.summary)
-    measured = series(run, condition, history, read_completions(place.completions, texts=True))
+    print_ = fingerprint(history.columns)
+    around = known.around(run, print_) | {"adapter": adapter.state(place.adapter)}
+    measured = series(run, known.condition(run), history, read_completions(place.completions, texts=True), **around)
     detections = tuple(
         summaries.unobservable(detector.kind) if only_summary else _detect(detector.kind, detector.settings, measured)
         for detector in card.detectors
     )
     if imported is not None and only_summary:
         detections += (summaries.look(imported, card.detectors, measured.null_control),)
+    elif not any(detector.kind == duplicates.NAME for detector in card.detectors):  # whatever the profile: a run never counts twice
+        detections += (duplicates.detect(duplicates.Settings(), measured),)
     gates = tuple(
         judge(
             gate,
@@ -84,7 +122,11 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
         for gate in card.gates
     )
     reasons = _reasons(history, outcome, card.gates, gates, only_summary)
-    health = Health(
+    if not reasons:
+        reasons = tuple(signal.says for found in detections if found.detector == duplicates.NAME for signal in found.signals)
+    if not reasons:
+        known.counts(run, history, print_)
+    return Health(
         run=run.name,
         condition=run.condition,
         seed=run.seed,
@@ -104,7 +146,6 @@ def _measure(card: ScreenCard, run: RunRef, place: RunFolder) -> tuple[Health, S
         valid_until=measured.valid_until,
         notes=(*_notes(history), *(imported.notes if imported else ())),
     )
-    return health, measured
 
 
 def _state(outcome: Outcome | None) -> Literal["finished", "failed", "unknown", "missing"]:
@@ -117,7 +158,7 @@ def _outcome(place: RunFolder) -> Outcome | None:
     return read(Outcome, place.outcome) if place.outcome.exists() else None
 
 
-def _detect(kind: str, settings: dict[str, object], measured: Series) -> Detection:
+def _detect(kind: str, settings: dict[str, object], measured: Observed) -> Detection:
     try:
         plugin = load(DETECTORS, kind)
     except KeyError:
@@ -156,13 +197,6 @@ def _notes(history: History) -> tuple[str, ...]:
         f"steps {lap.first}-{lap.last} of attempt {lap.attempt} were made again by attempt {lap.by}; the later rows count"
         for lap in history.overlaps
     )
-
-
-def _duplicate(health: Health, of: str) -> Health:
-    says = f"DUPLICATE: its series are identical to those of {of}, so it is no run of its own and n drops by one"
-    signal = Signal(detector="duplicates", metric="reward", severity="severe", says=says, onset=1, evidence={"of": of})
-    detection = Detection(detector="duplicates", state="looked", signals=(signal,))
-    return health.model_copy(update={"detections": (*health.detections, detection), "included": False, "reasons": (says,)})
 
 
 def _retry(place: RunFolder) -> None:

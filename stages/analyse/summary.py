@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
-from stages.analyse.tables import History
+from stages.analyse.tables import Column, History
 from stages.contracts.analysis_card import ConditionCard, RunRef
-from stages.contracts.series import CompletionsSummary, RewardCount, Series, Share
+from stages.contracts.observed import Observed, Resume
+from stages.contracts.series import Cell, CompletionsSummary, NonFinite, RewardCount, Share, classify
 
 _EXAMPLES = 3
 _EXAMPLE_CHARS = 400
@@ -14,17 +19,65 @@ _NOTABLE = 0.05
 """Texts are kept for reward values that hold at least this share of a run's completions."""
 
 
-def series(run: RunRef, condition: ConditionCard, history: History, completions: pd.DataFrame) -> Series:
-    """Everything that was measured on a run, as plain data."""
-    return Series(
+def series(run: RunRef, condition: ConditionCard, history: History, completions: pd.DataFrame, **around: Any) -> Observed:
+    """Everything that was measured on a run, as plain data. `around`: fields of Observed that lie outside the run's own tables."""
+    return Observed(
         run=run.name,
         condition=run.condition,
         role=condition.role,
         target_steps=run.target_steps,
         stride=history.stride,
-        metrics={name: column.cells() for name, column in history.columns.items()},
+        metrics=_Cells(history.columns),
         completions=None if completions.empty else completions_summary(completions),
+        resumes=_resumes(history),
+        repeated=history.repeated,
+        same_text=() if completions.empty else same_text(completions),
+        classes={name: _class(column) for name, column in history.columns.items()},
+        **around,
     )
+
+
+class _Cells(Mapping[str, Sequence[Cell]]):
+    """Columns as plain cells, made when a detector first asks: of forty logged metrics it asks for ten."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+        self._made: dict[str, tuple[Cell, ...]] = {}
+
+    def __getitem__(self, name: str) -> Sequence[Cell]:
+        if name not in self._made:
+            self._made[name] = self._columns[name].cells()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def _class(column: Column) -> NonFinite:
+    bad = column.states == "nonfinite"
+    if not bad.any():
+        return NonFinite("none", 0, len(column.steps), None, None, None)
+    return classify(column.steps.tolist(), column.steps[bad].tolist())
+
+
+def _resumes(history: History) -> tuple[Resume, ...]:
+    found = []
+    logged = np.unique(np.concatenate([column.steps for column in history.columns.values()])) if history.boundaries else np.empty(0)
+    for boundary in history.boundaries:
+        earlier = logged[logged < boundary]
+        again = max((lap.last - lap.first + 1 for lap in history.overlaps if lap.first == boundary), default=0)
+        found.append(Resume(boundary, int(earlier[-1]) if len(earlier) else 0, again))
+    return tuple(found)
+
+
+def same_text(frame: pd.DataFrame) -> tuple[Share, ...]:
+    """Per step with two prompts or more: completions with the step's most common text (k) of all (n)."""
+    sizes = frame.groupby("step", sort=True)["group"].agg(["nunique", "size"])
+    sizes["most"] = frame.groupby(["step", "text"], sort=False).size().groupby(level="step").max()
+    return tuple(Share(int(step), int(k), int(n)) for step, prompts, n, k in sizes.itertuples() if prompts > 1)
 
 
 def completions_summary(frame: pd.DataFrame) -> CompletionsSummary:

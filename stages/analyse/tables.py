@@ -65,6 +65,8 @@ class History:
     last_step: int
     """Highest logged step; 0 when nothing was logged."""
     stride: int
+    repeated: int = 0
+    """Rows that repeat a metric and a step within one attempt; the last of them counts."""
 
     @property
     def exists(self) -> bool:
@@ -89,7 +91,7 @@ def read_history(path: Path) -> History:
     if frame is None:
         return History(path, None, None, {}, (), (), classify((), ()), frozenset(), 0, 1)
     frame, overlaps = merge_attempts(frame)
-    columns = _columns(frame)
+    columns, repeated = _columns(frame)
     bad = _bad_steps(columns)
     logged = {int(step) for name in (*GRADIENT_METRICS, SKIPPED) if name in columns for step in columns[name].steps}
     steps = np.unique(frame["step"].to_numpy()).tolist()
@@ -104,6 +106,7 @@ def read_history(path: Path) -> History:
         bad_steps=frozenset(bad),
         last_step=steps[-1] if steps else 0,
         stride=stride(steps),
+        repeated=repeated,
     )
 
 
@@ -135,8 +138,8 @@ def _boundaries(frame: pd.DataFrame) -> tuple[int, ...]:
     return tuple(sorted(int(steps[codes == code].min()) for code in range(1, len(names))))
 
 
-def _columns(frame: pd.DataFrame) -> dict[str, Column]:
-    """One Column a metric; of rows that repeat a (metric, step) the last one counts."""
+def _columns(frame: pd.DataFrame) -> tuple[dict[str, Column], int]:
+    """One Column a metric, and how many rows repeat a (metric, step): of those the last one counts."""
     codes, names = pd.factorize(frame["metric"])
     steps = frame["step"].to_numpy(dtype=np.int64)
     order = np.lexsort((np.arange(len(frame)), steps, codes))
@@ -151,7 +154,7 @@ def _columns(frame: pd.DataFrame) -> dict[str, Column]:
     values = np.where(states == "value", values, np.nan)
     edges = np.searchsorted(codes, np.arange(len(names) + 1))
     slices = {str(name): slice(edges[code], edges[code + 1]) for code, name in enumerate(names)}
-    return {name: Column(steps[part], values[part], states[part]) for name, part in sorted(slices.items())}
+    return {name: Column(steps[part], values[part], states[part]) for name, part in sorted(slices.items())}, int((~last).sum())
 
 
 def _bad_steps(columns: Mapping[str, Column]) -> set[int]:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import GRADIENT_METRICS, SKIPPED, NonFinite, Series, classify
+from stages.contracts.observed import Observed
+from stages.contracts.series import GRADIENT_METRICS, SKIPPED, NonFinite
 
 
 class Settings(Frozen):
     """None: whether a number is finite is no matter of taste. Persistence needs 3 rows (`stages/contracts/series.py`)."""
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a metric that is not `none`; `gradient` stands for gradient norm, loss and skipped steps together."""
     if not series.metrics:
         return Detection(detector="nonfinite", state="not_observable", reason="nothing was logged")
     found = {"gradient": series.gradient}
     for metric in sorted(series.metrics):
         if metric not in (*GRADIENT_METRICS, SKIPPED):
-            cells = series.cells(metric)
-            found[metric] = classify((step for step, _, _ in cells), (step for step, _, state in cells if state == "nonfinite"))
+            found[metric] = series.spread_of_nonfinite(metric)
     signals = tuple(_signal(metric, how) for metric, how in found.items() if how.kind != "none")
     return Detection(detector="nonfinite", state="looked", signals=signals)
 

@@ -16,6 +16,7 @@ from stages.analyse.health_gates import judge
 from stages.analyse.tables import History, read_history
 from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
+from stages.contracts.observed import Observed
 from stages.contracts.series import CompletionsSummary, RewardCount, Series
 
 FIXTURES = Path(__file__).parents[3].parent / "shared" / "cases" / "fixtures"
@@ -48,12 +49,12 @@ def _cell(step: int, metric: str, value: float | None) -> dict[str, Any]:
     return {"attempt": "a1", "step": step, "tokens": None, "seconds": 0.0, "metric": metric, "value": kept, "state": state}
 
 
-def as_series(history: History, role: str = "treatment", **more: Any) -> Series:
+def as_series(history: History, role: str = "treatment", **more: Any) -> Observed:
     metrics = {name: column.cells() for name, column in history.columns.items()} | more
-    return Series("r-s1", "r", role, target_steps=6, stride=history.stride, metrics=metrics)
+    return Observed("r-s1", "r", role, target_steps=6, stride=history.stride, metrics=metrics)
 
 
-def _not_persistent(history: History, found: Series) -> bool | None:
+def _not_persistent(history: History, found: Observed) -> bool | None:
     gate = HealthGate(name="nonfinite", rule="not_persistent")
     detection = nonfinite.detect(nonfinite.Settings(), found)
     run = RunRef(name="r-s1", condition="r", seed=1, target_steps=6)

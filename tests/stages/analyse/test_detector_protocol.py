@@ -12,15 +12,18 @@ from pydantic import ValidationError
 
 from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
+from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
-from stages.contracts.series import Series
 
 KINDS = kinds(DETECTORS)
-EMPTY = Series("r-s1", "r", "treatment", target_steps=60, stride=1, metrics={})
+EMPTY = Observed("r-s1", "r", "treatment", target_steps=60, stride=1, metrics={})
 
 
 def test_the_detectors_of_this_version() -> None:
-    assert KINDS == ["atoms", "collapse", "kl_sign", "nonfinite", "spikes", "truncation", "value_fit", "zero_signal"]
+    assert [
+        *("atoms", "collapse", "degenerate", "duplicates", "entropy_change", "gradient", "kl_reference", "kl_sign", "nonfinite"),
+        *("resume_faults", "spikes", "throughput", "true_objective", "truncation", "update_size", "value_fit", "zero_signal"),
+    ] == KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from stages.analyse.detectors import atoms, collapse, nonfinite, spikes, truncation, zero_signal
-from stages.contracts.series import CompletionsSummary, RewardCount, Series, Share
+from stages.contracts.observed import Observed
+from stages.contracts.series import CompletionsSummary, RewardCount, Share
 
 
-def series(role: str = "treatment", completions: CompletionsSummary | None = None, **metrics: dict[int, float | str | None]) -> Series:
-    """A Series from {step: value}; "nan" is a non-finite cell, None a null one."""
+def series(role: str = "treatment", completions: CompletionsSummary | None = None, **metrics: dict[int, float | str | None]) -> Observed:
+    """A run from {step: value}; "nan" is a non-finite cell, None a null one."""
     cells = {
         name: tuple(
             (step, None, "nonfinite") if value == "nan" else (step, None, "null") if value is None else (step, float(value), "value")
@@ -19,7 +20,7 @@ def series(role: str = "treatment", completions: CompletionsSummary | None = Non
         )
         for name, values in metrics.items()
     }
-    return Series(run="r-s1", condition="r", role=role, target_steps=60, stride=1, metrics=cells, completions=completions)
+    return Observed(run="r-s1", condition="r", role=role, target_steps=60, stride=1, metrics=cells, completions=completions)
 
 
 def groups(shares: dict[int, tuple[int, int]], **extra: Any) -> CompletionsSummary:

@@ -5,17 +5,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from synthetic import Run, complete, runs, write_cards, write_run
 
-from stages.analyse.duplicates import duplicates
+from stages.analyse import adapter
+from stages.analyse.duplicates import fingerprint
 from stages.analyse.screen import screen
+from stages.analyse.tables import Column
 from stages.contracts.analysis_card import HealthGate
 from stages.contracts.artifact import read, write
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.retry import Retry
-from stages.contracts.series import Series
 from stages.contracts.stage import ROOT
 
 
@@ -50,7 +53,16 @@ def test_every_detector_answers(folder: ExperimentFolder) -> None:
         "nonfinite": "looked",
         "spikes": "not_applicable",  # 20 rows are too few for a rolling window of 20
         "truncation": "looked",
+        "degenerate": "looked",
+        "duplicates": "looked",
+        "entropy_change": "looked",
+        "gradient": "not_applicable",  # a null control's rewards are all equal
+        "kl_reference": "not_applicable",
         "kl_sign": "not_applicable",
+        "resume_faults": "not_applicable",
+        "throughput": "not_observable",
+        "true_objective": "not_applicable",
+        "update_size": "not_observable",
         "value_fit": "not_applicable",
         "zero_signal": "looked",
     }
@@ -115,21 +127,62 @@ def test_case_17_a_duplicate_seed_drops_n_loudly(folder: ExperimentFolder, capsy
     found = health(folder, "shaped-s3")
     says = "DUPLICATE: its series are identical to those of shaped-s1, so it is no run of its own and n drops by one"
     assert (found.included, found.reasons) == (False, (says,))
-    assert found.detections[-1].detector == "duplicates"
+    assert [d.detector for d in found.detections if d.signals and d.signals[0].evidence.get("of") == "shaped-s1"] == ["duplicates"]
     assert health(folder, "shaped-s1").included
     assert f"shaped-s3 is left out: {says}" in capsys.readouterr().out
 
 
-def _series(run: str, condition: str = "c", **metrics: list[float]) -> Series:
-    cells = {name: tuple((step, value, "value") for step, value in enumerate(values, 1)) for name, values in metrics.items()}
-    return Series(run, condition, "treatment", 3, 1, cells)
+def _print(**metrics: list[float]) -> str | None:
+    def column(values: list[float]) -> Column:
+        held = np.array(values)
+        return Column(np.arange(1, len(held) + 1), held, np.where(np.isnan(held), "null", "value").astype(object))
+
+    return fingerprint({name: column(values) for name, values in metrics.items()})
 
 
-def test_duplicates_need_a_series_that_varies() -> None:
-    assert duplicates([_series("a", reward=[0.1, 0.2]), _series("b", reward=[0.1, 0.2]), _series("d", reward=[0.1, 0.3])]) == {"b": "a"}
-    assert duplicates([_series("a", reward=[0.0, 0.0]), _series("b", reward=[0.0, 0.0])]) == {}
-    assert duplicates([_series("a", reward=[0.0] * 2, entropy=[1.0, 0.9]), _series("b", reward=[0.0] * 2, entropy=[1.0, 0.8])]) == {}
-    assert duplicates([_series("a", reward=[0.1, 0.2]), _series("b", "other", reward=[0.1, 0.2])]) == {}
+def test_fingerprints_need_a_series_that_varies() -> None:
+    assert _print(reward=[0.1, 0.2]) == _print(reward=[0.1, 0.2], step_seconds=[1.0, 2.0]) != _print(reward=[0.1, 0.3])
+    assert _print(reward=[0.0, 0.0]) is None and _print(learning_rate=[1.0, 0.5]) is None and _print() is None
+    assert _print(reward=[0.0] * 2, entropy=[1.0, 0.9]) != _print(reward=[0.0] * 2, entropy=[1.0, 0.8])
+    assert _print(reward=[0.1, float("nan")]) == _print(reward=[0.1, float("nan")]) != _print(reward=[float("nan"), 0.1])
+
+
+def test_a_run_that_is_left_out_has_no_duplicate(folder: ExperimentFolder) -> None:
+    for seed in (1, 3):  # seed 3 repeats what seed 1 does, and seed 1 is truncated all the way
+        write_run(folder.run(f"shaped-s{seed}"), replace(runs()[seed - 1], seed=1, truncated_from=1, attempt=f"a{seed}"))
+    screen(folder.root)
+    for seed in (1, 3):
+        assert health(folder, f"shaped-s{seed}").reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+
+
+def test_the_null_controls_are_what_others_are_held_against(folder: ExperimentFolder) -> None:
+    for run in runs():
+        if run.name in ("shaped-s1", "zero-s1", "zero-s2", "zero-s3"):
+            write_run(folder.run(run.name), replace(run, cells={"kl": dict.fromkeys(range(1, 21), 0.01 * run.seed)}))
+    screen(folder.root)
+    found = {d.detector: d for d in health(folder, "shaped-s1").detections}["kl_reference"]
+    assert found.signals[0].evidence["null_controls"] == [0.01, 0.02, 0.03]
+    assert "it has not moved further than without a reward" in found.signals[0].says
+
+
+def test_an_adapter_of_zeros_is_seen_on_the_disk(folder: ExperimentFolder) -> None:
+    place = folder.run("shaped-s1").adapter / "adapter_model.safetensors"
+
+    def signals(factor: float) -> list[str]:
+        save_file({"base.q.lora_A.weight": np.ones((2, 3), np.float32), "base.q.lora_B.weight": np.full((3, 2), factor, np.float32)}, place)
+        screen(folder.root)
+        found = {d.detector: d for d in health(folder, "shaped-s1").detections}["gradient"]
+        return [signal.metric for signal in found.signals]
+
+    assert signals(0.0) == ["adapter"]
+    assert signals(1e-8) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\x05\x00\x00\x00\x00\x00\x00\x00{}   ", b"\xff" * 40, b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
+def test_a_broken_adapter_is_unknown(tmp_path: Path, data: bytes) -> None:
+    assert adapter.state(tmp_path) == "unknown"
+    (tmp_path / "adapter_model.safetensors").write_bytes(data)
+    assert adapter.state(tmp_path) == "unknown"
 
 
 def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:

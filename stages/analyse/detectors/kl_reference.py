@@ -1,0 +1,101 @@
+"""KL to the reference model: how far the policy has moved, in nats per token, held against the null controls' movement.
+
+The estimator matters. k3 is never negative; k1 may be, and around 0 it has either sign by chance. A k1 that stays below 0 by more than its
+standard error (batch means) says that completions were not sampled from the distribution that is scored: look at temperature and top_p
+before anything else. The null control's KL is what the optimizer does without a reward: a movement no larger is no effect of the reward.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.batch_means import level
+from stages.contracts.health import Detection, Signal
+from stages.contracts.observed import Observed
+
+NAME = "kl_reference"
+METRIC = "kl"
+
+
+class Settings(Frozen):
+    above: float = Field(
+        0.5,
+        gt=0,
+        description="A larger mean of the last window is a warning.",
+        json_schema_extra={"unit": "nats per token", "source": "octavo's own choice"},
+    )
+    errors: float = Field(
+        4.0,
+        gt=0,
+        description="The mean over all steps is negative when it lies so many standard errors below 0.",
+        json_schema_extra={"unit": "standard errors", "source": "octavo's own choice; batch means of short series are rough"},
+    )
+    share: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="And a larger share of the steps is negative.",
+        json_schema_extra={"unit": "share of steps", "source": "octavo's own choice"},
+    )
+
+
+def detect(settings: Settings, series: Observed) -> Detection:
+    """A warning for a negative estimate; else one signal that says how far the policy is and what the null controls did."""
+    if not series.metrics:
+        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
+    rows = series.values(METRIC)
+    if not rows:
+        return Detection(detector=NAME, state="not_applicable", reason="kl was not logged: there is no reference model in the loss")
+    negative = [(step, value) for step, value in rows if value < 0]
+    estimator = "k1, which may be negative" if negative else "no value is negative, so k3 or k1"
+    whole = level([value for _, value in rows])
+    if whole and len(negative) > settings.share * len(rows) and whole.mean < -settings.errors * whole.error:
+        return _negative(series, rows, negative, whole.mean, whole.error)
+    _, last = series.ends(METRIC)
+    if not last:
+        return Detection(detector=NAME, state="not_observable", reason="kl has no value in the last window")
+    mean = sum(last) / len(last)
+    far = mean > settings.above
+    says = f"KL to the reference model is {mean:.3g} nats per token in the last {series.window()} steps ({estimator})"
+    says += f", above {settings.above:g}" if far else ""
+    signal = Signal(
+        detector=NAME,
+        metric=METRIC,
+        severity="warning" if far and not series.null_control else "info",
+        says=says + _against(series, mean),
+        onset=next((step for step, value in rows if value > settings.above), None) if far else None,
+        last=rows[-1][0],
+        value=mean,
+        evidence={"rows": len(rows), "null_controls": sorted(series.null_finals.get(METRIC, ()))},
+    )
+    return Detection(detector=NAME, state="looked", signals=(signal,))
+
+
+def _against(series: Observed, mean: float) -> str:
+    nulls = series.null_finals.get(METRIC, ())
+    if series.null_control:
+        return "; it is a null control: this is movement without a reward"
+    if not nulls:
+        return "; no null control to hold it against"
+    low, high = min(nulls), max(nulls)
+    span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    return f"; null control: {span}" + (", so it has not moved further than without a reward" if mean <= high else "")
+
+
+def _negative(series: Observed, rows: list[tuple[int, float]], negative: list[tuple[int, float]], mean: float, error: float) -> Detection:
+    says = (
+        f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
+        f"(standard error {error:.2g}), below 0 in {len(negative)} of {len(rows)}; check temperature and top_p of sampling against scoring"
+    )
+    signal = Signal(
+        detector=NAME,
+        metric=METRIC,
+        severity="warning",
+        says=says,
+        onset=negative[0][0],
+        last=negative[-1][0],
+        value=mean,
+        evidence={"k": len(negative), "n": len(rows), "standard_error": error},
+    )
+    return Detection(detector=NAME, state="looked", signals=(signal,))

@@ -1,0 +1,109 @@
+"""Throughput: seconds a step, the part that scoring takes, tokens a second, steps that grow slow, and rewards that no verifier knew.
+
+Always reports what it measured. Times of generation and update are said where they were logged apart (`generate_seconds`,
+`update_seconds`); what remains of a step is called the rest, not guessed. Wall times depend on the machine and its neighbours: no
+threshold on them is severe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from pydantic import Field
+
+from stages.contracts.artifact import Frozen
+from stages.contracts.health import Detection, Signal
+from stages.contracts.observed import Observed
+
+NAME = "throughput"
+PARTS = {"generate_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
+
+
+class Settings(Frozen):
+    slower: float = Field(
+        3.0,
+        gt=1,
+        description="A median step of the last window so many times that of the first is a warning.",
+        json_schema_extra={"unit": "ratio", "source": "octavo's own choice; longer completions alone make steps slower"},
+    )
+    scoring: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="A larger share of the time of all steps that goes into scoring is a warning.",
+        json_schema_extra={"unit": "share of time", "source": "octavo's own choice"},
+    )
+    unknown: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="A larger mean share of completions without a known reward is a warning.",
+        json_schema_extra={"unit": "share of completions", "source": "octavo's own choice"},
+    )
+
+
+def detect(settings: Settings, series: Observed) -> Detection:
+    """One signal about time where it was logged, and one about unknown rewards where there are too many."""
+    times = series.values("step_seconds")
+    unknown = series.values("unknown_share")
+    if not times and not unknown:
+        return Detection(
+            detector=NAME, state="not_observable", reason="neither the time of steps nor the share of unknown rewards was logged"
+        )
+    signals = [*(_time(settings, series, times) if times else ()), *_unknown(settings, unknown)]
+    return Detection(detector=NAME, state="looked", reason="" if times else "the time of steps was not logged", signals=tuple(signals))
+
+
+def _time(settings: Settings, series: Observed, times: list[tuple[int, float]]) -> Iterator[Signal]:
+    typical, whole = median(value for _, value in times), sum(value for _, value in times)
+    before, after = series.ends("step_seconds")
+    ratio = median(after) / median(before) if before and after and median(before) > 0 else None
+    shares = {name: _part(series, name, dict(times)) for name in PARTS}
+    says = f"a step takes {typical:.3g} s (median of {len(times)}, {whole:.3g} s in all)"
+    says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
+    rate = _rate(series, dict(times))
+    says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
+    slow = ratio is not None and ratio > settings.slower
+    costly = (shares["reward_seconds"] or 0.0) > settings.scoring
+    says += f"; the last {series.window()} steps are {ratio:.2g} times as slow as the first" if slow else ""
+    known = {"last_to_first": ratio, "scoring_share": shares["reward_seconds"], "tokens_per_second": rate}
+    yield Signal(
+        detector=NAME,
+        metric="step_seconds",
+        severity="warning" if slow or costly else "info",
+        says=says,
+        last=times[-1][0],
+        value=typical,
+        evidence={name: value for name, value in known.items() if value is not None} | {"steps": len(times)},
+    )
+
+
+def _part(series: Observed, name: str, times: dict[int, float]) -> float | None:
+    """Share of the steps' time, over the steps that logged both; None when there are none."""
+    both = [(value, times[step]) for step, value in series.values(name) if step in times]
+    whole = sum(step for _, step in both)
+    return sum(part for part, _ in both) / whole if whole > 0 else None
+
+
+def _rate(series: Observed, times: dict[int, float]) -> float | None:
+    """Generated tokens a second: mean length times completions of a step, over the time of those steps."""
+    made = {share.step: share.n for share in series.completions.truncated} if series.completions else {}
+    both = [(length * made[step], times[step]) for step, length in series.values("completion_tokens") if step in times and step in made]
+    whole = sum(seconds for _, seconds in both)
+    return sum(tokens for tokens, _ in both) / whole if whole > 0 else None
+
+
+def _unknown(settings: Settings, unknown: list[tuple[int, float]]) -> Iterator[Signal]:
+    mean = sum(value for _, value in unknown) / len(unknown) if unknown else 0.0
+    if mean > settings.unknown:
+        yield Signal(
+            detector=NAME,
+            metric="unknown_share",
+            severity="warning",
+            says=f"no reward is known for {mean:.1%} of completions on average: a verifier broke or ran out of time",
+            onset=next(step for step, value in unknown if value > 0),
+            last=unknown[-1][0],
+            value=mean,
+            evidence={"steps": len(unknown)},
+        )
