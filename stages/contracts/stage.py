@@ -38,7 +38,8 @@ def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callab
 
 
 def main(stage: Callable[[Path], int | None], usage: str) -> None:
-    """Run `stage(folder)` for the one argument of the command line; exit 0, 1 (with a message), 2 (usage) or what it returns."""
+    """Run `stage(folder)` for the one argument of the command line; exit 0, 1 (with a message), 2 (usage),
+    130 (stopped by a signal) or what it returns."""
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(f"usage: {usage}", file=sys.stderr)
         raise SystemExit(2)
@@ -58,4 +59,7 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
             file=sys.stderr,
         )
         raise SystemExit(1) from None
+    except KeyboardInterrupt as stopped:
+        print(f"\n{usage.rpartition(' ')[0]}: {stopped or 'stopped'}; `dvc repro` begins it again", file=sys.stderr)
+        raise SystemExit(130) from None
     raise SystemExit(code or 0)

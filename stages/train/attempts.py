@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,8 +19,6 @@ from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Star
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
 from stages.train.environment import commit, host_class, versions
-
-_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 
 
 class Stopped(Exception):
@@ -112,31 +109,6 @@ def end(
 def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:
     """All attempts under a card, in order."""
     return tuple(attempt for attempt in read_attempts(run.attempts) if attempt.started.card_id == card_id)
-
-
-def classify(error: BaseException) -> tuple[FailureClass, str]:
-    """Failure class and one sentence for an exception that ended training. Types decide; text does where libraries raise a plain
-    RuntimeError for a lack of memory, and where nothing else is known, for the class `bug`."""
-    if isinstance(error, Stopped):
-        return error.failure, str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", str(error) or "stopped by a signal"
-    name = type(error).__name__
-    if name == "OutOfMemoryError" or isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
-        return "out_of_memory", f"{name}: {error}"
-    if isinstance(error, OSError) and error.errno is not None:
-        return "disk", f"{error.strerror}: {error.filename or '(no file named)'}"
-    if _full():  # safetensors and torch raise their own kinds when the disk is full
-        return "disk", f"the disk that holds {CHECKPOINTS} is full ({name})"
-    if isinstance(error, StageError):
-        return "data", error.what
-    return "bug", f"{name}: {error}"
-
-
-def _full() -> bool:
-    folder = CHECKPOINTS if CHECKPOINTS.exists() else Path()
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize < 1 << 20
 
 
 def _now() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from stages.train import interrupts
 from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
 from stages.train.recorder import Cell, Journal, cell
@@ -54,11 +55,13 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             tokens=int(tokens) if tokens is not None else None,
             seconds=time.monotonic() - self.begun,
             cells=cells,
+            in_a_row=self.guard.in_a_row,
         )
         self.progress.step(step, cells)
         if self.stopping.see(step, cells):
             control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
             control.should_training_stop = True
+        interrupts.check()
 
 
 class Tracker(TrainerCallback):  # type: ignore[misc]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import write_text
+from stages.contracts.attempt import FailureClass
 
 
 def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
@@ -49,6 +50,22 @@ def _finite(checkpoint: Path) -> bool:
         elif isinstance(state, torch.Tensor) and state.is_floating_point() and not torch.isfinite(state).all():
             return False
     return True
+
+
+def fault(checkpoint: Path, moved: bool) -> tuple[FailureClass, str] | None:
+    """Why the adapter of a checkpoint is no result: a weight that is not finite, or none that changed. `moved`: whether any gradient was
+    not zero. LoRA begins with the second of its two factors at zero, where the adapter does nothing."""
+    import torch
+    from safetensors.torch import load_file
+
+    weights = load_file(checkpoint / "adapter_model.safetensors")
+    broken = next((name for name, weight in weights.items() if not torch.isfinite(weight).all()), None)
+    if broken is not None:
+        return "nonfinite", f"the adapter holds non-finite weights, first in {broken}"
+    second = [weight for name, weight in weights.items() if "lora_B" in name]
+    if moved and second and not any(bool(weight.any()) for weight in second):
+        return "bug", "gradients were not zero and the adapter is as it was at its start: it is not connected"
+    return None
 
 
 def with_batch_size(checkpoint: Path, size: int) -> None:

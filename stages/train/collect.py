@@ -19,7 +19,9 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
-from stages.train.attempts import Stopped, begin, classify, end, lock
+from stages.train import interrupts
+from stages.train.attempts import Stopped, begin, end, lock
+from stages.train.failures import classify
 from stages.train.imports.files import Found, imported, outcome_of, write_files
 from stages.train.imports.log import Log, Unreadable
 from stages.train.imports.mapping import Mapped, mapped
@@ -35,6 +37,7 @@ def collect(folder: Path) -> int:
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
     _unchanged(card)
+    interrupts.heed()
     with lock(run):
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
         begun = time.monotonic()

@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import file_digest
@@ -25,8 +27,10 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
-from stages.train.attempts import Stopped, begin, checkpoints, classify, end, lock, under
-from stages.train.environment import end_with_parent, prepare
+from stages.train import interrupts, memory_kills
+from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
+from stages.train.environment import prepare
+from stages.train.failures import classify
 from stages.train.imports.files import Found, imported, outcome_of, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import Mapped, mapped
@@ -36,6 +40,7 @@ MODULE = "stages.train.command"
 GRACE_SECONDS = 30.0
 """Time that the program has to end after SIGTERM, before SIGKILL."""
 _LAST_OUTPUT = 2_000
+_NO_MEMORY = re.compile(r"out of memory|^\s*(\w+\.)*(MemoryError|OutOfMemoryError)\b", re.IGNORECASE)
 
 
 def train(folder: Path) -> int:
@@ -45,8 +50,8 @@ def train(folder: Path) -> int:
     assert card.command is not None  # the compiler names this stage for cards with a command only
     _unchanged(card.command)
     prepare("cpu")
-    end_with_parent()
-    with lock(run):
+    interrupts.heed()
+    with interrupts.held(), lock(run):
         return _attempt(run, card, card.command)
 
 
@@ -70,12 +75,14 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
         shutil.rmtree(scratch, ignore_errors=True)
     out = scratch / "out"
     out.mkdir(parents=True, exist_ok=True)
+    interrupts.check()
     started = begin(run, identity, devices=(), sandbox="", resumed_from=None)
     begun = time.monotonic()
     failure: FailureClass | None = None
     error: str | None = None
     try:
-        _run(run, card, command, out)
+        with interrupts.let_in():
+            _run(run, card, command, out)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
     history = Mapped([], 0, (), 1, (), ())
@@ -94,7 +101,9 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None:
         return 0
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)
-    return {"interrupted": 130, "disk": 1}.get(failure, 0)
+    if failure == "interrupted":  # by us, or the program alone was killed: that is recorded, and the runs beside it go on
+        return 130 if interrupts.told() else 0
+    return 1 if failure == "disk" else 0
 
 
 def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
@@ -117,7 +126,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
     arguments = [values.get(argument, argument) for argument in command.arguments]
     if arguments[0] == "python":
         arguments[0] = sys.executable
-    output = out / "output.txt"
+    output, kills = out / "output.txt", memory_kills.kills()
     print(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}", flush=True)
     with output.open("ab") as stream:
         before = stream.tell()
@@ -143,8 +152,20 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
     if code:
         said = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        memory = code == -signal.SIGKILL or any("out of memory" in line.lower() for line in said[-20:])
-        raise Stopped("out_of_memory" if memory else "bug", f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
+        raise Stopped(_class(code, said, kills), f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
+
+
+def _class(code: int, said: Sequence[str], kills: int | None) -> FailureClass:
+    """Of a program that did not end well: the signal that ended it and the kernel's count decide, and its last words where it ended by
+    itself. `kills`: the count as it began."""
+    if code == -signal.SIGKILL:
+        now = memory_kills.kills()
+        return "out_of_memory" if now is not None and kills is not None and now > kills else "interrupted"
+    if code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+        return "interrupted"
+    if any(_NO_MEMORY.search(line) for line in said[-20:]):
+        return "out_of_memory"
+    return "bug"
 
 
 def _end_with_us() -> None:

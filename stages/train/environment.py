@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib.metadata
 import os
 import platform
-import signal
 import subprocess
 import warnings
 from typing import Literal
 
-RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes")
 
 
 def prepare(device: Literal["cpu", "cuda"]) -> None:
@@ -55,17 +52,3 @@ def commit() -> str | None:
     if head.returncode != 0:
         return None
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
-
-
-def end_with_parent() -> None:
-    """Ask the kernel to send us SIGTERM when our parent ends, and turn SIGTERM into KeyboardInterrupt.
-
-    Killing dvc leaves its child running; an orphan would train on and write beside the next attempt. Linux only.
-    """
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
-
-    signal.signal(signal.SIGTERM, stop)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG

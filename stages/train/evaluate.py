@@ -20,6 +20,7 @@ from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import ConditionCard
 from stages.contracts.stage import card_id, main, open_card
+from stages.train import interrupts
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import load_base, prompt_texts, sample
@@ -36,6 +37,7 @@ def evaluate(folder: Path) -> None:
     experiment = ExperimentFolder(folder)
     card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
     prepare(card.device)
+    interrupts.heed()
     rows = read_rows(card.data, "/data")
     content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
     yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + content)

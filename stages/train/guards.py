@@ -15,9 +15,10 @@ from stages.train.attempts import Stopped
 class NonfiniteGuard(TrainerCallback):  # type: ignore[misc]
     """Looks at gradients before each optimizer step. A NaN loss is logged as 0.0 by the trainer, so the gradient is the evidence."""
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: Guards, in_a_row: int = 0) -> None:
+        """`in_a_row`: skipped steps in a row that the attempts before have left behind."""
         self.guards = guards
-        self.in_a_row = 0
+        self.in_a_row = in_a_row
         self.skipped = False
         """Whether an optimizer step was skipped since the last log; the recorder takes it back."""
 

@@ -64,7 +64,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
         journal=work.journal,
         attempt=work.started.attempt,
     )
-    guard = NonfiniteGuard(settings.guards)
+    guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
     progress = Progress(work.name, work.started.number, settings.max_steps, begin_at=work.steps_before)
     recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:

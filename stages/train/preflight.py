@@ -27,7 +27,7 @@ from stages.contracts.preflight_card import (
     StepTime,
 )
 from stages.contracts.stage import card_id, main, open_card
-from stages.train import reasons
+from stages.train import interrupts, reasons
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, prompt_texts, sample
@@ -50,6 +50,7 @@ def preflight(folder: Path) -> None:
         PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(g for c in card.conditions for g in c.reward.gates)
     )
     prepare(card.device)
+    interrupts.heed()
     base = load_base(card.model, card.device)
     made: dict[Sampling, Made] = {}
     results, rows = [], []

@@ -34,9 +34,11 @@ class Journal:
         self.history = folder / "history.jsonl"
         self.completions = folder / "completions.jsonl"
 
-    def step(self, *, attempt: str, step: int, tokens: int | None, seconds: float, cells: Mapping[str, Cell]) -> None:
-        """Record the cells of one step. `tokens` counts from the start of the run, `seconds` from the start of the attempt."""
-        _append(self.history, {"attempt": attempt, "step": step, "tokens": tokens, "seconds": round(seconds, 3), "cells": dict(cells)})
+    def step(self, *, attempt: str, step: int, tokens: int | None, seconds: float, cells: Mapping[str, Cell], in_a_row: int = 0) -> None:
+        """Record the cells of one step. `tokens` counts from the start of the run, `seconds` from the start of the attempt, `in_a_row`
+        the optimizer steps up to here whose gradient was not finite."""
+        line = {"attempt": attempt, "step": step, "tokens": tokens, "seconds": round(seconds, 3), "cells": dict(cells)}
+        _append(self.history, line | ({"in_a_row": in_a_row} if in_a_row else {}))
 
     def batch(self, *, attempt: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Record the completions made for one step."""
@@ -53,24 +55,40 @@ class Journal:
         return rows
 
     def steps(self, until: int) -> list[tuple[int, dict[str, Cell]]]:
-        """(step, cells) up to a step, rising: what the attempt that goes on from there has behind it. Of a step that two attempts
-        made the later one counts, and nothing that came after it in the earlier one."""
-        found: dict[int, dict[str, Cell]] = {}
+        """(step, cells) up to a step, rising: what the attempt that goes on from there has behind it."""
+        return [(line["step"], line["cells"]) for line in self._counting(until)]
+
+    def in_a_row(self, until: int) -> int:
+        """How many optimizer steps in a row, the last one that of the step, had a gradient that was not finite."""
+        lines = self._counting(until)
+        return int(lines[-1].get("in_a_row", 0)) if lines else 0
+
+    def _counting(self, until: int) -> list[dict[str, Any]]:
+        """Lines up to a step. Of a step that two attempts made the later one counts, and nothing that came after it in the earlier."""
+        found: dict[int, dict[str, Any]] = {}
         attempt = None
         for line in _lines(self.history):
             if line["attempt"] != attempt:
                 attempt, begins = line["attempt"], line["step"]
-                found = {step: cells for step, cells in found.items() if step < begins}
-            found[line["step"]] = line["cells"]
-        return [(step, found[step]) for step in sorted(found) if step <= until]
+                found = {step: line for step, line in found.items() if step < begins}
+            found[line["step"]] = line
+        return [found[step] for step in sorted(found) if step <= until]
 
     def completion_rows(self) -> list[dict[str, Any]]:
         """All completions of all attempts under this card."""
         return [{"attempt": line["attempt"], "step": line["step"], **row} for line in _lines(self.completions) for row in line["rows"]]
 
-    def last_step(self) -> int:
-        """Highest step in the history; 0 when there is none."""
-        return max((line["step"] for line in _lines(self.history)), default=0)
+    def last_step(self, attempt: str) -> int:
+        """Highest step that an attempt has finished; 0 when there is none."""
+        return max((line["step"] for line in _lines(self.history) if line["attempt"] == attempt), default=0)
+
+    def seconds(self, attempt: str) -> float:
+        """Seconds from the start of an attempt to its last step; 0 when it finished none."""
+        return max((float(line["seconds"]) for line in _lines(self.history) if line["attempt"] == attempt), default=0.0)
+
+    def moved(self) -> bool:
+        """Whether any step had a gradient that was not zero; with a zero reward none has, and nothing may change."""
+        return any(cell for line in _lines(self.history) if isinstance(cell := line["cells"].get("grad_norm"), int | float))
 
 
 def _append(path: Path, entry: Mapping[str, Any]) -> None:

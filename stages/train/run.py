@@ -4,7 +4,8 @@ An algorithm is a stage of its own (`stages/train/<algorithm>.py`) that gives th
 returns the folder that holds the adapter. It may raise anything; the class of the failure is recorded.
 
 Exit 0: the attempt finished, or failed and was recorded (dvc then goes on to the run's siblings and the page shows the hole).
-Exit 1: nothing could be recorded, or the disk is full. Exit 130: stopped by a signal; the next `dvc repro` resumes.
+Exit 1: nothing could be recorded, or the disk is full. Exit 130: stopped by a signal; the next `dvc repro` resumes. A signal ends
+training at once, and waits while the ledger and the files are written.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from stages.contracts.artifact import read, write
-from stages.contracts.attempt import Changed, FailureClass, Outcome, Started
+from stages.contracts.attempt import Attempt, Changed, FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
-from stages.train import retries
-from stages.train.attempts import Stopped, begin, checkpoints, classify, end, lock, under
-from stages.train.checkpoints import copy_adapter, newest, newest_finite, with_batch_size
+from stages.train import interrupts, memory_kills, resume, retries
+from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
+from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, with_batch_size
 from stages.train.data import Row, read_rows
-from stages.train.environment import end_with_parent, prepare
+from stages.train.environment import prepare, versions
+from stages.train.failures import classify
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
@@ -73,9 +75,10 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     run = RunFolder(folder)
     card = open_card(kind, run.card, [module], lambda card: gate_modules(card.reward.gates))
     prepare(card.device)
-    end_with_parent()
-    with lock(run):
-        rows = read_rows(card.data, "/data")
+    interrupts.heed()
+    with interrupts.held(), lock(run):
+        with interrupts.let_in():
+            rows = read_rows(card.data, "/data")
         permission = read(Permission, ExperimentFolder(folder.parent).permission(card.condition))
         return _locked(run, card, rows, permission, fit, checkpoint_files, module)
 
@@ -85,19 +88,21 @@ def _locked(
 ) -> int:
     identity = card_id(card)
     scratch = checkpoints(identity)
-    before, policy = under(run, identity), retries.policy(ExperimentFolder(run.root.parent).retries)
+    before, policy = _attempts(run, identity, scratch), retries.policy(ExperimentFolder(run.root.parent).retries)
     key = card.train.microbatch_key
     size: int | None = getattr(card.train, key) if key else None
     changed = retries.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    if changed and changed.resume == "last_finite_checkpoint":
-        checkpoint = newest_finite(scratch / "trainer", checkpoint_files, retries.stuck(before))
-    else:
-        checkpoint = newest(scratch / "trainer", checkpoint_files)
+    checkpoint = _checkpoint(scratch / "trainer", checkpoint_files, before, changed)
+    manifest = resume.Manifest.now(f"{card.experiment}/{run.name}", identity, card.seed, card.device, versions())
+    if checkpoint:
+        resume.require(scratch, manifest)
     if checkpoint and size:
         with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)
+    resume.keep(scratch, manifest)
+    interrupts.check()
     started = begin(
         run,
         identity,
@@ -113,19 +118,21 @@ def _locked(
     error: str | None = None
     adapter: Path | None = None
     stopping = Stopping(card.stop, journal, checkpoint[1] if checkpoint else 0)
+    memory_kills.watch(scratch, started.attempt)
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        adapter = _trained(
-            Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping), fit
-        )
+        work = Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
+        with interrupts.let_in():
+            adapter = _trained(work, fit)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
         if failure == "bug":
             (scratch / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
             error = f"{error} (traceback: {scratch / 'traceback.txt'})"
     stopped = stopping.stopped if failure is None else None
-    steps = stopped.step if stopped else min(journal.last_step(), card.train.max_steps)
+    reached = max(journal.last_step(started.attempt), checkpoint[1] if checkpoint else 0)
+    steps = stopped.step if stopped else min(reached, card.train.max_steps)
     if failure is None and stopped is None and steps < card.train.max_steps:
         failure, error = "bug", f"the trainer ended after {steps} of {card.train.max_steps} steps"
         adapter = None
@@ -154,11 +161,32 @@ def _locked(
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {steps}: {error}", file=sys.stderr)
     tried = retries.tried()
     why_not = retries.refusal(under(run, identity), policy, size, tried)
-    if why_not is None:
+    if why_not is None and interrupts.told() is None:
         retries.again(module, run.root, tried)
     if why_not:
         print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
     return {"interrupted": 130, "disk": 1}.get(failure, 0)
+
+
+def _attempts(run: RunFolder, identity: str, scratch: Path) -> tuple[Attempt, ...]:
+    """The attempts so far. One that the kernel killed for lack of memory left no end behind, so its end is written now."""
+    found = under(run, identity)
+    last = found[-1] if found else None
+    if last is None or last.ended is not None or not memory_kills.killed(scratch, last.started.attempt):
+        return found
+    name, journal = last.started.attempt, Journal(scratch)
+    step = max(journal.last_step(name), last.started.resumed_from or 0)
+    error = "killed, and the kernel's count of processes of this control group that it killed for lack of memory has risen meanwhile"
+    end(run, last.started, failure="out_of_memory", error=error, last_step=step, seconds=journal.seconds(name))
+    return under(run, identity)
+
+
+def _checkpoint(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
+    """What to go on from. After numbers that were not finite only from finite ones, whatever the policy of retries says."""
+    last = before[-1].ended if before else None
+    if last is None or last.failure != "nonfinite":
+        return newest(folder, needed)
+    return newest_finite(folder, needed, retries.stuck(before) if changed and changed.resume == "last_finite_checkpoint" else None)
 
 
 def _with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]:
@@ -174,14 +202,18 @@ def _with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
+    """Folder of the checkpoint that holds the adapter, which is looked at once more: it may be of an attempt that was killed."""
     steps = work.card.train.max_steps
-    if work.checkpoint and work.steps_before >= steps:  # killed while finishing: resuming would train one step too many
-        return work.checkpoint[0]
-    if work.checkpoint and work.stopping.stopped:  # killed after a rule had stopped it
-        return work.checkpoint[0]
-    resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
-    print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, reward {work.card.reward.name}{resumed}", flush=True)
-    return fit(work)
+    if work.checkpoint and (work.steps_before >= steps or work.stopping.stopped):  # killed while finishing, or after a rule had stopped it:
+        folder = work.checkpoint[0]  # resuming would train one step too many
+    else:
+        resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
+        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, reward {work.card.reward.name}{resumed}", flush=True)
+        folder = fit(work)
+    found = fault(folder, work.journal.moved())
+    if found:
+        raise Stopped(*found)
+    return folder
 
 
 def _write(run: RunFolder, card: TrainCard[S], journal: Journal, adapter: Path | None, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from stages.contracts.layout import CHECKPOINTS, ModelFolder
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
 from stages.contracts.stage import card_id, main, open_card
+from stages.train import interrupts
 from stages.train.corpus import pairs
 from stages.train.environment import prepare
 from stages.train.recorder import cell, write_history
@@ -27,6 +28,7 @@ def pretrain(folder: Path) -> None:
     card = open_card(PretrainCard, made.card, [MODULE], lambda card: [f"{CORPORA}.{card.corpus.kind}"])
     identity = card_id(card)
     prepare("cpu")
+    interrupts.heed()
     print(f"{card.name}: a base model from {card.corpus.rows} generated pairs, {card.pretrain.max_steps} steps", flush=True)
     rows = [{"prompt": prompt, "completion": completion} for prompt, completion in pairs(card.corpus)]
 

@@ -1,14 +1,12 @@
-import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
-from stages.train.attempts import Stopped, begin, classify, end, lock, under
+from stages.train.attempts import begin, end, lock, under
 from stages.train.checkpoints import newest
 from stages.train.with_trl import CHECKPOINT
 
@@ -64,27 +62,6 @@ def test_a_second_process_cannot_hold_the_run(run):
     other.communicate("")
     with lock(run):
         pass
-
-
-@pytest.mark.parametrize(
-    ("error", "failure"),
-    [
-        (Stopped("verifier", "too many unknown"), "verifier"),
-        (KeyboardInterrupt(), "interrupted"),
-        (MemoryError(), "out_of_memory"),
-        (OSError(28, "No space left on device", "history.parquet"), "disk"),
-        (StageError("S201", "data changed", why="", fix=""), "data"),
-        (ValueError("out of memory"), "bug"),
-    ],
-)
-def test_failures_are_classed_by_evidence(error, failure):
-    assert classify(error)[0] == failure
-
-
-def test_a_full_disk_is_seen_on_the_disk_and_not_in_words(run, monkeypatch):
-    assert classify(RuntimeError("I/O error"))[0] == "bug"
-    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_bavail=3, f_frsize=4096))
-    assert classify(RuntimeError("I/O error")) == ("disk", "the disk that holds .cache/checkpoints is full (RuntimeError)")
 
 
 def checkpoint(folder, step, missing=None, state=None):

@@ -82,3 +82,11 @@ def test_finite_weights_can_still_make_a_policy_that_is_not():
 
     assert policy_finite(Policy(1.0), tokenizer, "double\n")
     assert not policy_finite(Policy(1e30), tokenizer, "double\n")
+
+
+def test_the_count_in_a_row_goes_on_where_the_attempt_before_left_it():
+    from stages.train.guards import NonfiniteGuard
+
+    guard, model = NonfiniteGuard(Guards(stop_after_skipped=3), in_a_row=2), torch.nn.Linear(2, 1)
+    with pytest.raises(Stopped, match=r"3 steps in a row had a non-finite gradient, the last one step 8"):
+        step(guard, model, 7, float("nan"))

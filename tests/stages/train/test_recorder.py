@@ -31,7 +31,7 @@ def test_a_torn_line_loses_only_itself(tmp_path):
         stream.write('{"attempt": "a1", "step": 2, "cel')
     step(Journal(tmp_path), 2, attempt="a2", reward=0.2)
     assert [(row["step"], row["attempt"], row["value"]) for row in journal.history_rows()] == [(1, "a1", 0.1), (2, "a2", 0.2)]
-    assert journal.last_step() == 2
+    assert (journal.last_step("a1"), journal.last_step("a2"), journal.last_step("a3")) == (1, 2, 0)
 
 
 def test_both_attempts_of_a_step_are_kept(tmp_path):
@@ -45,7 +45,7 @@ def test_an_empty_history_keeps_its_columns(tmp_path):
     write_history(tmp_path / "history.parquet", [], card_id="c", attempt="a1")
     table = pq.read_table(tmp_path / "history.parquet")
     assert table.num_rows == 0 and table.column_names == list(HISTORY_COLUMNS)
-    assert Journal(tmp_path / "none").last_step() == 0
+    assert Journal(tmp_path / "none").last_step("a1") == 0
 
 
 def test_hostile_text_survives(tmp_path):
@@ -57,3 +57,14 @@ def test_hostile_text_survives(tmp_path):
     found = pq.read_table(tmp_path / "c.parquet").to_pylist()[0]
     assert found["text"].startswith("<script>|{{ 7*7 }}\u202e\x00") and found["text"].endswith("\n")
     assert found["reward"] is None and found["gate.tests.status"] == "unknown"
+
+
+def test_skipped_steps_in_a_row_are_remembered_where_they_count(tmp_path):
+    """Attempt a1 skipped steps 2-4 and was killed; a2 goes on from step 3, whose step 4 was well."""
+    journal = Journal(tmp_path)
+    for number, in_a_row in enumerate((0, 1, 2, 3), start=1):
+        journal.step(attempt="a1", step=number, tokens=None, seconds=1.0 * number, cells={"grad_norm": 0.0}, in_a_row=in_a_row)
+    assert [journal.in_a_row(until) for until in range(5)] == [0, 0, 1, 2, 3] and journal.seconds("a1") == 4.0
+    assert not journal.moved()
+    journal.step(attempt="a2", step=4, tokens=None, seconds=0.0, cells={"grad_norm": 0.5})
+    assert (journal.in_a_row(3), journal.in_a_row(4)) == (2, 0) and journal.moved()

@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import Retries
-from stages.train.attempts import Stopped, classify
 from stages.train.checkpoints import newest, newest_finite, with_batch_size
 from stages.train.retries import change, refusal, stuck, words
 
@@ -118,11 +117,3 @@ def test_the_size_in_a_checkpoint_is_rewritten(tmp_path):
     path = checkpoint(tmp_path, 4)
     with_batch_size(path, 8)
     assert json.loads((path / "trainer_state.json").read_text()) == {"global_step": 4, "train_batch_size": 8}
-
-
-def test_a_lack_of_memory_is_told_by_type_and_by_words():
-    allocator = RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 40 bytes"
-    )
-    assert classify(allocator)[0] == classify(RuntimeError("CUDA error: out of memory"))[0] == classify(MemoryError())[0] == "out_of_memory"
-    assert classify(RuntimeError("size mismatch"))[0] == "bug" and classify(Stopped("nonfinite", "x"))[0] == "nonfinite"

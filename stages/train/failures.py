@@ -1,0 +1,69 @@
+"""Which class a failure is of: from evidence, in the order of how sure it is. Words count only where a library leaves nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.contracts.attempt import FailureClass
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import CHECKPOINTS, RUNS
+from stages.train import interrupts
+from stages.train.attempts import Stopped
+
+_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+"""torch's allocators for the CPU and cuBLAS raise a plain RuntimeError."""
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+_CUDA_MEMORY = 2
+"""cudaErrorMemoryAllocation"""
+_FULL_BYTES = 1 << 20
+
+
+def classify(error: BaseException) -> tuple[FailureClass, str]:
+    """Failure class and one sentence for an exception that ended training."""
+    said = interrupts.told()
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", str(error) or said or "stopped by a signal"
+    if isinstance(error, Stopped) and not (said and error.failure == "verifier"):
+        return error.failure, str(error)
+    if said is not None:  # what came after it: a broken pipe, verifiers that got the same signal
+        return "interrupted", said
+    name = type(error).__name__
+    for one in _causes(error):
+        if _memory(one):
+            return "out_of_memory", f"{type(one).__name__}: {one}"
+        if isinstance(one, OSError) and one.errno in _DISK:
+            return "disk", f"{one.strerror}: {one.filename or '(no file named)'}"
+    full = next((folder for folder in (CHECKPOINTS, RUNS) if _full(folder)), None)
+    if full is not None:  # safetensors and torch raise their own kinds when the disk is full
+        return "disk", f"the disk that holds {full} is full ({name})"
+    if isinstance(error, StageError):
+        return "data", error.what
+    return "bug", f"{name}: {error}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+
+
+def _memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    code = getattr(error, "error_code", None)  # torch.AcceleratorError says which error of CUDA it is
+    return code == _CUDA_MEMORY if isinstance(code, int) else isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+
+
+def _full(folder: Path) -> bool:
+    found = os.statvfs(folder if folder.exists() else Path())
+    return found.f_bavail * found.f_frsize < _FULL_BYTES or (found.f_files > 0 and found.f_favail == 0)

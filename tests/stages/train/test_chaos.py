@@ -1,0 +1,85 @@
+"""SIGKILL at random moments, for each algorithm: what a run leaves in the end is, number by number, that of an undisturbed run.
+
+`OCTAVO_CHAOS=30 pytest tests/stages/train/test_chaos.py` kills thirty times an algorithm; GRPO from end to end, with gates and a base
+model of its own, is killed by tests/e2e/test_retried_runs.py.
+"""
+
+import os
+import random
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from random_model import random_model, run_folder, start
+
+from stages.contracts.attempt import read_attempts
+from stages.contracts.ppo import PpoSettings
+from stages.contracts.rloo import RlooSettings
+
+pytestmark = pytest.mark.e2e
+KILLS = int(os.environ.get("OCTAVO_CHAOS", "0"))
+PLAIN = {"max_steps": 8, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 1}
+SETTINGS = {
+    "ppo": PpoSettings.model_validate(PLAIN | {"algorithm": "ppo", "batch_size": 8, "mini_batch_size": 4}),
+    "rloo": RlooSettings.model_validate(PLAIN | {"algorithm": "rloo", "per_device_train_batch_size": 8, "num_generations": 4}),
+}
+MOMENTS = ("start", "step", "checkpoint", "finishing")
+
+
+def left(run):
+    """(step, metric) -> value as the last attempt logged it, without timings; completions; adapter."""
+    rows = pq.read_table(run.history).to_pylist()
+    history = {(row["step"], row["metric"]): (row["value"], row["state"]) for row in rows if "seconds" not in row["metric"]}
+    found = pq.read_table(run.completions).to_pylist()
+    last = {row["step"]: row["attempt"] for row in found}
+    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in found if row["attempt"] == last[row["step"]]]
+    return history, texts, (run.adapter / "adapter_model.safetensors").read_bytes()
+
+
+def reached(folder, moment, before):
+    """Whether the run has come to such a moment."""
+    trainer = next(iter(folder.glob(".cache/checkpoints/*/trainer")), None)
+    if moment == "start":
+        return True
+    if moment == "step":
+        return sum(path.read_bytes().count(b"\n") for path in folder.glob(".cache/checkpoints/*/history.jsonl")) > before
+    if moment == "checkpoint":  # one is being written: under its name while it has no state yet, or as `.partial`
+        return trainer is not None and any(not (path / "trainer_state.json").exists() for path in trainer.iterdir())
+    return trainer is not None and (trainer / "checkpoint-8").exists()
+
+
+@pytest.mark.skipif(not KILLS, reason="minutes: OCTAVO_CHAOS=30 says how many kills")
+@pytest.mark.parametrize("algorithm", SETTINGS)
+def test_kills_at_any_moment_change_no_number(algorithm, tmp_path):
+    base = random_model(tmp_path / "base")
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    whole, run = (run_folder(tmp_path / name, base, SETTINGS[algorithm]) for name in ("whole", "killed"))
+    undisturbed = start(algorithm, tmp_path / "whole")
+    said, _ = undisturbed.communicate()
+    assert undisturbed.returncode == 0, said
+    expected, chance, killed, resumed, at = left(whole), random.Random(7), 0, 0, dict.fromkeys(MOMENTS, 0)
+    folder = tmp_path / "killed"
+    while killed < KILLS:
+        moment = MOMENTS[killed % 4]
+        before = sum(path.read_bytes().count(b"\n") for path in folder.glob(".cache/checkpoints/*/history.jsonl"))
+        process = start(algorithm, folder)
+        while process.poll() is None and not reached(folder, moment, before):
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0.0, 6.0 if moment == "start" else 0.05))
+        if process.poll() is None:
+            process.kill()
+            killed, at = killed + 1, at | {moment: at[moment] + 1}
+        said, _ = process.communicate()
+        attempts = read_attempts(run.attempts)
+        resumed += bool(attempts) and attempts[-1].started.resumed_from is not None
+        if run.outcome.exists() and attempts[-1].state == "finished":
+            assert left(run) == expected
+            run.attempts.unlink()
+            run.outcome.unlink()
+    process = start(algorithm, folder)
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert left(run) == expected
+    assert {attempt.state for attempt in read_attempts(run.attempts)} <= {"killed", "finished"}
+    assert all(at.values()) and resumed, f"{at}, {resumed} resumed"

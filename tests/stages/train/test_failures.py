@@ -1,0 +1,196 @@
+"""Each class of failure, with its real cause: the machine runs out of something, a library refuses, a signal comes."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stages.contracts.diagnostic import StageError
+from stages.contracts.model_card import DataCard
+from stages.train import interrupts
+from stages.train.attempts import Stopped
+from stages.train.data import read_rows
+from stages.train.failures import classify
+from stages.train.memory_kills import killed, kills, watch
+
+
+@pytest.fixture(autouse=True)
+def untold(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interrupts, "_told", interrupts._Told())
+
+
+def caught(function):
+    with pytest.raises(BaseException) as found:
+        function()
+    return found.value
+
+
+def test_python_out_of_memory():
+    assert classify(caught(lambda: bytearray(1 << 62)))[0] == "out_of_memory"
+
+
+def test_torch_out_of_memory_on_a_cpu_is_told_in_words_alone():
+    torch = pytest.importorskip("torch")
+    error = caught(lambda: torch.empty(1 << 58, dtype=torch.uint8).fill_(1))
+    assert type(error) is RuntimeError and classify(error)[0] == "out_of_memory"
+
+
+def test_torch_out_of_memory_on_a_gpu():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        assert classify(caught(lambda: torch.empty(1 << 44, dtype=torch.uint8, device="cuda")))[0] == "out_of_memory"
+    assert classify(torch.cuda.OutOfMemoryError("tried to allocate"))[0] == "out_of_memory"
+
+
+def test_the_error_code_of_cuda_outweighs_its_words():
+    torch = pytest.importorskip("torch")
+    memory, other = (torch.AcceleratorError(words) for words in ("CUDA error: unspecified", "CUDA error: out of memory, they say"))
+    memory.error_code, other.error_code = 2, 719
+    assert classify(memory)[0] == "out_of_memory" and classify(other)[0] == "bug"
+
+
+def test_words_of_an_error_of_our_own_are_no_evidence():
+    assert classify(ValueError("CUDA out of memory"))[0] == "bug"
+    assert classify(RuntimeError("size mismatch"))[0] == "bug"
+
+
+def test_a_disk_without_room():
+    def full():
+        with open("/dev/full", "w") as stream:
+            stream.write("x")
+
+    failure, says = classify(caught(full))
+    assert failure == "disk" and says.startswith("No space left on device")
+
+
+def test_a_full_disk_behind_another_error():
+    def full():
+        try:
+            os.write(os.open("/dev/full", os.O_WRONLY), b"x")
+        except OSError as error:
+            raise RuntimeError("could not save") from error
+
+    assert classify(caught(full)) == ("disk", "No space left on device: (no file named)")
+
+
+def test_a_full_disk_is_seen_on_the_disk_when_no_error_says_so():
+    """A file system of 600 kB in a mount namespace of its own, filled by torch, which raises a RuntimeError of its own."""
+    script = (
+        "import os, torch\nfrom stages.train.failures import classify\nos.makedirs('.cache/checkpoints'); os.makedirs('runs')\n"
+        "try:\n    torch.save(torch.zeros(1 << 20), '.cache/checkpoints/x')\n"
+        "except Exception as error:\n    print(type(error).__name__, *classify(error), sep='|')\n"
+    )
+    inner = f'mount -t tmpfs -o size=600k none {Path.cwd()} && cd {Path.cwd()} && exec {sys.executable} -c "$0"'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", inner, script], capture_output=True, text=True, env=environment)
+    if "|" not in done.stdout:
+        pytest.skip(f"no file system of one's own here: {done.stderr.strip()[-200:]}")
+    assert done.stdout == "RuntimeError|disk|the disk that holds .cache/checkpoints is full (RuntimeError)\n"
+
+
+def test_no_inodes_are_no_room_either(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_bavail=1 << 30, f_frsize=4096, f_files=10, f_favail=0))
+    assert classify(RuntimeError("cannot open"))[0] == "disk"
+
+
+def test_a_file_that_is_not_there_is_no_full_disk():
+    failure, says = classify(caught(Path("nowhere.txt").read_text))
+    assert failure == "bug" and says.startswith("FileNotFoundError")
+    assert classify(OSError(errno.ENOMEM, "Cannot allocate memory"))[0] == "out_of_memory", "fork on a machine without memory"
+
+
+def test_data_that_changed():
+    Path("rows.jsonl").write_text('{"id": "a", "prompt": "x"}\n')
+    error = caught(lambda: read_rows(DataCard(path="rows.jsonl", sha256="0" * 64), "/data"))
+    assert isinstance(error, StageError) and classify(error)[0] == "data"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_an_interruption_whatever_it_broke(number):
+    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    try:
+        interrupts.heed()
+        error = caught(lambda: os.kill(os.getpid(), number))
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    said = f"stopped by {number.name}"
+    assert isinstance(error, KeyboardInterrupt) and classify(error) == ("interrupted", said)
+    assert classify(BrokenPipeError(errno.EPIPE, "Broken pipe")) == ("interrupted", said)
+    assert classify(Stopped("verifier", "its worker is gone")) == ("interrupted", said)
+    assert classify(Stopped("nonfinite", "measured")) == ("nonfinite", "measured")
+
+
+def test_a_signal_that_is_held_back_comes_later():
+    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    try:
+        interrupts.heed()
+        with interrupts.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupts.told() == "stopped by SIGTERM"
+            with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"), interrupts.let_in():
+                raise AssertionError("not reached")
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def machine(root, version, kills, boot="b1", path="/box"):
+    (root / "proc/self").mkdir(parents=True, exist_ok=True)
+    (root / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text(boot + "\n")
+    (root / "proc/self/cgroup").write_text(f"0::{path}\n" if version == 2 else f"9:pids:/\n4:memory:{path}\n0::/\n")
+    place = root / ("sys/fs/cgroup/box/memory.events" if version == 2 else "sys/fs/cgroup/memory/box/memory.oom_control")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    first = "low 0\nhigh 0\nmax 7\noom 3\n" if version == 2 else "oom_kill_disable 0\nunder_oom 0\n"
+    place.write_text(f"{first}oom_kill {kills}\n")
+    return root
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_kernels_count_tells_whether_it_killed_for_memory(tmp_path, version):
+    note, root = tmp_path / "scratch", machine(tmp_path, version, 2)
+    watch(note, "a1", root)
+    assert killed(note, "a1", root) == 0
+    assert killed(note, "a1", machine(tmp_path, version, 3)) == 1
+    assert killed(note, "a0", root) == 0, "the note is about another attempt"
+    assert killed(note, "a1", machine(tmp_path, version, 9, boot="b2")) == 0, "the machine was started anew: its count says nothing"
+    assert killed(tmp_path / "nowhere", "a1", root) == 0
+
+
+def test_without_a_count_nobody_knows(tmp_path):
+    watch(tmp_path, "a1", tmp_path)
+    assert kills(tmp_path) is None and not list(tmp_path.iterdir())
+
+
+def test_a_process_that_the_kernel_kills_is_counted(tmp_path):
+    """In a control group of 64 MB, where this machine lets us make one."""
+    group = next((top / f"octavo-{os.getpid()}" for top in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if top.is_dir()), None)
+    limit = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes"}.get(str(group.parent) if group else "", "memory.max")
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(64 << 20))
+    except (OSError, AttributeError) as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        enter = f"import os\nfrom pathlib import Path\nPath({str(group / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
+        named = f"from stages.train.memory_kills import killed, watch\nnote = Path({str(tmp_path)!r})\n"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        hungry = enter + named + "watch(note, 'a1')\nheld = [bytearray(os.urandom(1 << 20)) for _ in range(512)]\n"
+        done = subprocess.run([sys.executable, "-c", hungry], env=environment, capture_output=True, text=True)
+        if done.returncode != -signal.SIGKILL or not (tmp_path / "memory.json").exists():
+            pytest.skip(f"control groups do not limit memory here: {done.returncode} {done.stderr[-200:]}")
+        again = subprocess.run(
+            [sys.executable, "-c", enter + named + "print(killed(note, 'a1'))"], env=environment, capture_output=True, text=True
+        )
+        assert again.stdout == "1\n", again.stderr
+    finally:
+        group.rmdir()

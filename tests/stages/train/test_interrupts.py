@@ -1,0 +1,86 @@
+"""What ends with dvc, and what does not: real processes, a real dvc."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.stage import ROOT
+from stages.train.interrupts import dvc_above
+
+PROGRAM = """\
+import os, time
+from pathlib import Path
+from stages.train import interrupts
+try:
+    interrupts.heed()
+    Path("pid.txt").write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.05)
+except KeyboardInterrupt as told:
+    Path("told.txt").write_text(str(told))
+"""
+
+
+def environment():
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "PYTHONPATH": str(ROOT), "DVC_NO_ANALYTICS": "1"}
+
+
+def appears(path, process):
+    """The text of a file that a process is about to write."""
+    while not (path.exists() and path.read_text()):
+        assert process is None or process.poll() is None, "it ended before it had begun"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A dvc whose stage runs the program in a shell that outlives both; that shell never tells."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "dvc.yaml").write_text(f"stages: {{it: {{cmd: '{sys.executable} program.py; sleep 0.2'}}}}\n")
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run([*dvc, "init", "--no-scm", "--quiet"], cwd=tmp_path, env=environment(), check=True)
+    process = subprocess.Popen([*dvc, "repro", "--quiet"], cwd=tmp_path, env=environment(), start_new_session=True)
+    yield process, int(appears(tmp_path / "pid.txt", process))
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_stage_ends_in_order_when_its_dvc_is_killed(running, tmp_path):
+    dvc, stage = running
+    assert dvc_above(stage) == dvc.pid
+    dvc.kill()
+    dvc.wait()
+    assert appears(tmp_path / "told.txt", None) == "stopped by SIGTERM"
+
+
+def test_ctrl_c_ends_a_stage_in_order(running, tmp_path):
+    dvc, _ = running
+    os.killpg(dvc.pid, signal.SIGINT)  # as a terminal does: everyone in front of it gets one
+    dvc.wait()
+    assert (tmp_path / "told.txt").read_text() == "stopped by SIGINT"
+
+
+def test_a_stage_whose_dvc_has_gone_already_does_not_begin(tmp_path):
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env={**environment(), "DVC_STAGE": "it"})
+    assert done.returncode == 0 and (tmp_path / "told.txt").read_text() == "stopped because its dvc has gone"
+    assert not (tmp_path / "pid.txt").exists()
+
+
+def test_what_was_started_by_hand_outlives_its_shell_with_nohup(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = f"nohup {sys.executable} program.py >/dev/null 2>&1 & while [ ! -s pid.txt ]; do sleep 0.05; done"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment(), check=True)
+    stage = int((tmp_path / "pid.txt").read_text())
+    os.kill(stage, signal.SIGHUP)
+    time.sleep(0.3)
+    assert not (tmp_path / "told.txt").exists()
+    os.kill(stage, signal.SIGTERM)
+    assert appears(tmp_path / "told.txt", None) == "stopped by SIGTERM"

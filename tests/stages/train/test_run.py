@@ -1,0 +1,226 @@
+"""One attempt of a run with an algorithm that only writes checkpoints: ledger, resume, manifest, signals, what is delivered."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from random_model import run_folder
+from safetensors.torch import save_file
+
+from stages.contracts.artifact import read, write
+from stages.contracts.attempt import Outcome, read_attempts
+from stages.contracts.diagnostic import StageError
+from stages.contracts.ppo import PpoSettings
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import card_id
+from stages.train import interrupts, memory_kills
+from stages.train.attempts import checkpoints
+from stages.train.memory_kills import MemoryWatch
+from stages.train.resume import Manifest, keep, require
+from stages.train.run import attempt
+
+FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing of ours runs after it."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interrupts, "_told", interrupts._Told())
+    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    yield run_folder(tmp_path, tmp_path / "base", PpoSettings(algorithm="ppo", max_steps=4, learning_rate=0.1, max_completion_length=6))
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+def step(work, number, weight=1.0, gradient=1.0):
+    """Log a step and write its checkpoint."""
+    cells = {"reward": number / 10, "grad_norm": gradient}
+    work.journal.step(attempt=work.started.attempt, step=number, tokens=number, seconds=float(number), cells=cells)
+    folder = work.output / f"checkpoint-{number}"
+    folder.mkdir(parents=True)
+    save_file({"lora_A": torch.ones(2), "lora_B": torch.full((2,), weight)}, folder / "adapter_model.safetensors")
+    torch.save({}, folder / "optimizer.pt")
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": number}))
+    return folder
+
+
+def train(run, until=4, end=None, **how):
+    """One attempt that goes on to a step and then ends so. Returns the exit code."""
+
+    def fit(work):
+        made = [step(work, number, **how) for number in range(work.steps_before + 1, until + 1)]
+        if end is not None:
+            end()
+        return made[-1]
+
+    return attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES)
+
+
+def kill():
+    raise Killed
+
+
+def not_to_be_called():
+    raise AssertionError("it trained one step too many")
+
+
+def scratch(run):
+    return checkpoints(card_id(read(TrainCard[PpoSettings], run.card)))
+
+
+def last(run):
+    return read_attempts(run.attempts)[-1]
+
+
+def test_killed_while_finishing_no_step_is_trained_again(run):
+    with pytest.raises(Killed):
+        train(run, end=kill)
+    assert last(run).ended is None and not run.outcome.exists()
+    assert train(run, end=not_to_be_called) == 0
+    assert last(run).started.resumed_from == 4 and read(Outcome, run.outcome).finished and (run.adapter / FILES[2]).exists()
+    assert not scratch(run).exists()
+
+
+def test_a_finished_run_that_is_asked_for_again_begins_anew(run):
+    assert train(run) == 0 and train(run) == 0
+    assert [one.started.resumed_from for one in read_attempts(run.attempts)] == [None, None]
+
+
+def test_an_adapter_that_is_not_finite_is_no_result_also_with_the_next_attempt(run):
+    assert train(run, weight=float("nan")) == 0
+    assert last(run).ended.failure == "nonfinite" and "first in lora_B" in last(run).ended.error
+    assert not (run.adapter / FILES[2]).exists()
+    assert train(run, weight=float("nan")) == 0
+    assert last(run).ended.failure == "nonfinite" and last(run).started.resumed_from is None, "no checkpoint of it is finite"
+    assert train(run) == 0 and last(run).state == "finished"
+
+
+def test_killed_while_finishing_with_an_adapter_that_is_not_finite(run):
+    with pytest.raises(Killed):
+        train(run, weight=float("inf"), end=kill)
+    train(run, end=not_to_be_called)
+    assert (last(run).ended.failure, last(run).started.resumed_from) == ("nonfinite", 4)
+
+
+def test_an_adapter_that_never_moved_is_a_bug_unless_nothing_pulled_it(run):
+    train(run, weight=0.0)
+    assert last(run).ended.failure == "bug" and "as it was at its start" in last(run).ended.error
+    shutil.rmtree(scratch(run))
+    assert train(run, weight=0.0, gradient=0.0) == 0 and last(run).state == "finished", "of a null control nothing changes"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_training_leaves_a_clean_ledger(run, number):
+    assert train(run, until=2, end=lambda: os.kill(os.getpid(), number)) == 130
+    assert (last(run).ended.failure, last(run).ended.error, last(run).ended.last_step) == ("interrupted", f"stopped by {number.name}", 2)
+    assert read(Outcome, run.outcome).steps_done == 2
+    interrupts._told.by = None  # the next process
+    assert train(run) == 0 and last(run).started.resumed_from == 2
+
+
+def test_a_signal_while_files_are_written_waits_for_them(run, monkeypatch):
+    from stages.train import run as module
+
+    written = module.write_history
+
+    def and_a_signal(*arguments, **rest):
+        os.kill(os.getpid(), signal.SIGINT)
+        written(*arguments, **rest)
+
+    monkeypatch.setattr(module, "write_history", and_a_signal)
+    assert train(run) == 0 and last(run).state == "finished" and run.completions.exists()
+
+
+def test_a_signal_before_the_attempt_leaves_no_attempt(run):
+    interrupts._told.by = "stopped by SIGINT"
+    with pytest.raises(KeyboardInterrupt):
+        train(run)
+    assert not run.attempts.exists()
+
+
+def test_killed_by_the_kernel_for_lack_of_memory(run):
+    """The note of its count is set back by one: as if the kernel had killed a process of this group since."""
+    if memory_kills.kills() is None:
+        pytest.skip("no count of this kernel can be read here")
+    with pytest.raises(Killed):
+        train(run, until=2, end=kill)
+    noted = read(MemoryWatch, scratch(run) / "memory.json")
+    assert noted.attempt == last(run).started.attempt
+    write(scratch(run) / "memory.json", noted.model_copy(update={"kills": noted.kills - 1}))
+    assert train(run) == 0
+    first, second = read_attempts(run.attempts)
+    assert (first.state, first.ended.failure, first.ended.last_step, first.ended.seconds) == ("failed", "out_of_memory", 2, 2.0)
+    assert second.started.resumed_from == 2 and second.state == "finished"
+
+
+def test_what_an_attempt_reached_is_its_own(run):
+    """The first one logged step 3 and was killed before its checkpoint; the second one fails in its first step, after step 2."""
+    with pytest.raises(Killed):
+        train(run, until=3, end=kill)
+    shutil.rmtree(scratch(run) / "trainer/checkpoint-3")
+
+    def fit(work):
+        raise ValueError("at once")
+
+    assert attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES) == 0
+    assert (last(run).started.resumed_from, last(run).ended.last_step, read(Outcome, run.outcome).steps_done) == (2, 2, 2)
+
+
+def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run, monkeypatch):
+    with pytest.raises(Killed):
+        train(run, until=2, end=kill)
+    from stages.train import run as module
+
+    now = {**module.versions(), "torch": "99.0"}
+    monkeypatch.setattr(module, "versions", lambda: now)
+    with pytest.raises(StageError, match=r"torch: .* then, 99\.0 now") as refused:
+        train(run)
+    assert refused.value.code == "S250" and len(read_attempts(run.attempts)) == 1
+    assert "pip install torch==" in refused.value.fix and "rm -r .cache/checkpoints/" in refused.value.fix
+    shutil.rmtree(scratch(run))
+    assert train(run) == 0 and last(run).started.resumed_from is None
+
+
+def test_without_optimizer_state_nothing_goes_on(run):
+    with pytest.raises(Killed):
+        train(run, until=2, end=kill)
+    (scratch(run) / "trainer/checkpoint-2/optimizer.pt").unlink()
+    assert train(run) == 0 and last(run).started.resumed_from == 1
+
+
+NOW = Manifest.now("small/short-s1", "c1", 1, "cpu", {"torch": "2.13.0", "trl": "1.16.0", "python": "3.11.2"})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"seed": 2}, "seed: 1 then, 2 now"),
+        ({"card_id": "c2"}, "card: c1 then, c2 now"),
+        ({"run": "small/short-s2"}, "run: small/short-s1 then, small/short-s2 now"),
+        ({"device": "cuda"}, "device: cpu then, cuda now"),
+        ({"versions": {"torch": "2.13.0", "trl": "1.17.0"}}, "trl: 1.16.0 then, 1.17.0 now"),
+        ({"versions": {"torch": "2.13.0"}}, "trl: 1.16.0 then, none now"),
+    ],
+)
+def test_a_manifest_refuses_what_would_make_a_mixture(tmp_path, change, says):
+    keep(tmp_path, NOW)
+    require(tmp_path, NOW)
+    with pytest.raises(StageError, match="not those of this run") as refused:
+        require(tmp_path, NOW.model_copy(update=change))
+    assert refused.value.what.endswith(says)
+    keep(tmp_path, NOW.model_copy(update=change))
+    require(tmp_path, NOW)  # the first manifest stays
+
+
+def test_checkpoints_without_a_manifest_are_refused_and_python_does_not_matter(tmp_path):
+    with pytest.raises(StageError, match="nothing says what made them"):
+        require(tmp_path, NOW)
+    assert "python" not in NOW.versions
