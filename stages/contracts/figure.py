@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from stages.contracts.artifact import Artifact
+from pydantic import Field
+
+from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.finding import Source
+
+
+class Mark(Frozen):
+    """Something that is marked along the steps of a curve."""
+
+    run: str
+    kind: Literal["not_finite", "attempt", "collapse", "stopped"]
+    first: int
+    """Step; of a range the first one."""
+    last: int
+    says: str
+    """Plain text, such as `shaped-s1: gradient not finite, steps 3-5`."""
 
 
 class Figure(Artifact):
@@ -20,3 +34,5 @@ class Figure(Artifact):
     findings: tuple[str, ...] = ()
     """Ids of findings whose values are drawn."""
     sources: tuple[Source, ...] = ()
+    marks: tuple[Mark, ...] = Field((), exclude_if=lambda value: not value)
+    """Of curves: what is marked, for the form that a reader can zoom."""

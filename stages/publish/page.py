@@ -30,6 +30,7 @@ from stages.publish.methods import methods
 from stages.publish.opened import script
 from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.pictures import pictures
+from stages.publish.plots import plot_script
 from stages.publish.prose import render_prose
 from stages.publish.render import render
 from stages.publish.run_page import run_pages
@@ -108,6 +109,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     }
     made = {name: text.encode() for name, text in files.items()}
     for drawing in experiment.drawings:
+        if (plot := plot_script(experiment, drawing)) is not None:
+            made[f"figures/{drawing.figure.name}.js"] = plot.encode()
         for path in (drawing.svg, drawing.csv, drawing.svg.with_suffix(".json")):
             if path.exists():
                 made[f"figures/{path.name}"] = path.read_bytes()

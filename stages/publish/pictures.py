@@ -29,6 +29,11 @@ class Picture:
     svg: Markup
     csv: str
 
+    @property
+    def plot(self) -> str | None:
+        """The file with the interactive form of a curve; None of other figures."""
+        return f"{self.figure.name}.js" if self.figure.name.startswith("curves-") else None
+
 
 @dataclass(frozen=True)
 class Group:

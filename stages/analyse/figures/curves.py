@@ -9,7 +9,7 @@ from itertools import groupby
 from stages.analyse import svg
 from stages.analyse.figures.drawing import Drawing, Material, Row
 from stages.contracts.analysis_card import RunRef
-from stages.contracts.figure import Figure
+from stages.contracts.figure import Figure, Mark
 from stages.contracts.history import metric as meaning
 from stages.contracts.metric_words import words
 from stages.contracts.series import stride
@@ -34,7 +34,7 @@ def _drawing(material: Material, name: str) -> Drawing:
     last_step = max([run.target_steps for run in runs] + [history.last_step for history in material.histories.values()], default=1)
     alternative = _alternative(material, name)
     picture = svg.Picture(f"curves-{name}", alternative)
-    rows = _panel(picture, material, name, last_step)
+    rows, marks = _panel(picture, material, name, last_step)
     figure = Figure(
         name=f"curves-{name}",
         title=_titled(words(name)),
@@ -42,6 +42,7 @@ def _drawing(material: Material, name: str) -> Drawing:
         alternative=alternative,
         findings=tuple(id_ for c in material.card.conditions if material.find(id_ := f"{c.name}/{name}/final")),
         sources=tuple(material.sources[run.name] for run in runs if run.name in material.sources),
+        marks=tuple(marks),
     )
     return Drawing(figure, picture.render(), _COLUMNS, tuple(rows))
 
@@ -50,8 +51,9 @@ def _titled(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) -> list[Row]:
-    """Draws the metric and returns the numbers."""
+def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) -> tuple[list[Row], list[Mark]]:
+    """Draws the metric and returns the numbers and what is marked."""
+    marks = [mark for run in material.card.runs for mark in _marks(material, run, name)]
     known = meaning(name)
     unit = known.unit if known else ""
     lines = {run.name: _points(material, run, name) for run in material.card.runs}
@@ -69,9 +71,11 @@ def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) 
     _axes(picture, across, down, last_step)
     if not any(lines.values()):
         picture.text((_LEFT + right) / 2, (above + below) / 2, "not logged", "mid soft")
-        return rows
+        return rows, marks
     for run in material.card.runs:
-        _marks(picture, material, run, name, across, above, below)
+        for mark in marks:
+            if mark.run == run.name:
+                _mark(picture, mark, material.colour(run.condition), across, above, below)
         _seed(picture, material, run, lines[run.name], across, down)
     ends: list[tuple[float, str]] = []
     for condition in conditions:
@@ -88,7 +92,7 @@ def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) 
         _names(picture, material, ends, right, above, below)
     if clipped:
         picture.text(svg.WIDTH, svg.FONT, "cut at the edge: see the table", "end soft")
-    return rows
+    return rows, marks
 
 
 def _title(picture: svg.Picture, name: str, unit: str) -> None:
@@ -209,25 +213,40 @@ def _seed(picture: svg.Picture, material: Material, run: RunRef, points: _Points
         picture.curve(places, "seed" if included else "seed out", material.colour(run.condition), title)
 
 
-def _marks(picture: svg.Picture, material: Material, run: RunRef, name: str, across: svg.Scale, above: float, below: float) -> None:
+def _marks(material: Material, run: RunRef, name: str) -> list[Mark]:
     """Non-finite ranges, starts of later attempts, stops by a rule, onsets of collapses."""
     history, health = material.histories[run.name], material.healths.get(run.name)
+    found = []
     for _, stretch in groupby(enumerate(sorted(history.bad_steps)), key=lambda pair: pair[1] - pair[0]):
         steps = [step for _, step in stretch]
-        left, right = (min(across.end, max(across.start, across(edge))) for edge in (steps[0] - 0.5, steps[-1] + 0.5))
         where = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
-        picture.box(left, above, max(right - left, 2), below - above, "hatch", title=f"{run.name}: gradient not finite, {where}")
+        says = f"{run.name}: gradient not finite, {where}"
+        found.append(Mark(run=run.name, kind="not_finite", first=steps[0], last=steps[-1], says=says))
     for step in history.boundaries:
-        picture.line(across(step - 0.5), above, across(step - 0.5), below, "cut", title=f"{run.name}: another attempt from step {step}")
+        says = f"{run.name}: another attempt from step {step}"
+        found.append(Mark(run=run.name, kind="attempt", first=step, last=step, says=says))
     if health is not None and health.stopped is not None:
-        title = f"{run.name}: stopped by {health.stopped.rule} at step {health.stopped.step}"
-        picture.box(across(health.stopped.step) - 3.5, above - 8, 7, 7, "fill", material.colour(run.condition), title)
+        step, says = health.stopped.step, f"{run.name}: stopped by {health.stopped.rule} at step {health.stopped.step}"
+        found.append(Mark(run=run.name, kind="stopped", first=step, last=step, says=says))
     signals = [signal for detection in (health.detections if health else ()) for signal in detection.signals]
     for signal in signals:
         if signal.detector == "collapse" and signal.metric == name and signal.severity != "info" and signal.onset:
-            x = across(signal.onset)
-            title = f"{run.name}: collapse from step {signal.onset}"
-            picture.shape([(x - 5, above - 7), (x + 5, above - 7), (x, above)], "fill", material.colour(run.condition), title)
+            says = f"{run.name}: collapse from step {signal.onset}"
+            found.append(Mark(run=run.name, kind="collapse", first=signal.onset, last=signal.onset, says=says))
+    return found
+
+
+def _mark(picture: svg.Picture, mark: Mark, colour: int, across: svg.Scale, above: float, below: float) -> None:
+    if mark.kind == "not_finite":
+        left, right = (min(across.end, max(across.start, across(edge))) for edge in (mark.first - 0.5, mark.last + 0.5))
+        picture.box(left, above, max(right - left, 2), below - above, "hatch", title=mark.says)
+    elif mark.kind == "attempt":
+        picture.line(across(mark.first - 0.5), above, across(mark.first - 0.5), below, "cut", title=mark.says)
+    elif mark.kind == "stopped":
+        picture.box(across(mark.first) - 3.5, above - 8, 7, 7, "fill", colour, mark.says)
+    else:
+        x = across(mark.first)
+        picture.shape([(x - 5, above - 7), (x + 5, above - 7), (x, above)], "fill", colour, mark.says)
 
 
 def _alternative(material: Material, name: str) -> str:
