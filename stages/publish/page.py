@@ -52,7 +52,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     claims = claim_views(experiment, facts)
     seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
     bullets = summary.bullets(experiment, facts, claims, seen, rates)
-    banners = summary.banners(experiment)
+    banners = summary.banners(experiment, claims)
     values = {
         "card": experiment.card,
         "front_title": Markup(json.dumps(shown(experiment.card.title))),  # themes write a page's title as it is

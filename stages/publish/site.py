@@ -27,6 +27,8 @@ from stages.publish.text import shown
 
 SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
+RULES = "conclude.card.json"
+"""The card with the rules of claims, of expectations and of stops."""
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "import-runs.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
@@ -69,11 +71,14 @@ def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
 
 
 def age(page: Path) -> str:
-    """A banner when a JSON file that the page was written from is another one now; files that are not here say nothing."""
+    """Banners when a JSON file that the page was written from, or a card, is another one now; files that are not here say nothing."""
     lineage = read(Lineage, page / "lineage.json")
-    files = [(Path(node.path), node.sha256) for node in lineage.nodes if node.kind == "file" and node.path and node.path.endswith(".json")]
-    changed = [path.as_posix() for path, sha256 in files if path.exists() and file_digest(path) != sha256]
-    return render("age.html.j2", changed=changed) if changed else ""
+    nodes = [node for node in lineage.nodes if node.path and node.sha256 and node.path.endswith(".json")]
+    changed = [node for node in nodes if (path := Path(node.path or "")).exists() and file_digest(path) != node.sha256]
+    rules = [node.path for node in changed if node.kind == "card" and node.label == RULES]
+    cards = [node.path for node in changed if node.kind == "card" and node.label != RULES]
+    files = [node.path for node in changed if node.kind == "file"]
+    return render("age.html.j2", rules=rules, cards=cards, files=files) if changed else ""
 
 
 def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.intention import ChangeWords
-from stages.publish import expectations, imported, numbers
+from stages.publish import carried, expectations, imported, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.exclusions import causes
@@ -83,8 +83,8 @@ def answer(claims: tuple[ClaimView, ...]) -> str:
     return f"Of {counted(len(claims))} declared claims, {listed(parts)}."
 
 
-def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
-    """What a reader must know before the first number."""
+def banners(experiment: ExperimentFiles, claims: tuple[ClaimView, ...] = ()) -> tuple[Banner, ...]:
+    """What a reader must know before the first number: what is missing, what is left out, and what changed after the data."""
     found = []
     if experiment.card.profile:
         found.append(
@@ -103,6 +103,13 @@ def banners(experiment: ExperimentFiles) -> tuple[Banner, ...]:
     gated = [run for run in experiment.runs if run.state in ("finished", "unknown") and not run.included]
     if gated:
         found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", causes(gated)))
+    late = [claim for claim in claims if claim.late]
+    if late:
+        said = "; ".join(f"{claim.id}: {claim.written}" for claim in late)
+        found.append(Banner("hole", f"Rules changed after the data: {plural(len(late), 'claim')}", f"{said}."))
+    if experiment.card.waivers:
+        said = f"{carried.short(experiment.card.waivers)}. The judgements stand under Methods."
+        found.append(Banner("excluded", "Results of older code, carried over", said))
     return tuple(found)
 
 

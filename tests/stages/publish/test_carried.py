@@ -48,6 +48,8 @@ def test_numbers_of_waived_runs_say_so_everywhere(project: Path) -> None:
     assert "carried over" not in passport(text, "shaped-s3/reward/final") + passport(text, "zero/evaluation.tests.pass_share/final")
     record = text_of(text.split('<details class="record" id="behind-shaped-s1"')[1].split("</details>")[0])
     assert f"{'a' * 16} → {'b' * 16} judged equal in its results by {WHO}, 2026-11-28T02:00:00Z: only `a` message <b>" in record
+    banner = text_of(text.split('<div class="banner excluded"')[2].split("</div>")[0])
+    assert "Results of older code, carried over" in banner and f"shaped-s1 and shaped-s2: {words}" in banner
     methods = text_of(text.split("Waived code changes</h3>")[1].split("</table>")[0])
     assert f"shaped-s1 and shaped-s2 {'a' * 16} → {'b' * 16} {WHO} 2026-11-28T02:00:00Z only `a` message <b>" in methods
     found = json.loads((project / "runs/quickstart/page/passports.json").read_text())

@@ -14,7 +14,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.home import entries
 from stages.publish.page import page
-from stages.publish.site import MOST_IN_NAVIGATION, settings, site
+from stages.publish.site import MOST_IN_NAVIGATION, age, settings, site
 
 QUICKSTART = "experiments/quickstart/index.html"
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -131,6 +131,21 @@ def test_a_page_that_is_older_than_its_data_says_so(project: Path) -> None:
     site(Path("runs"))
     text = html.unescape((project / "build/site" / QUICKSTART).read_text(encoding="utf-8"))
     assert "This page is older than its data" in text and "1 file changed since it was written: runs/quickstart/zero-s1/health.json" in text
+
+
+def test_a_page_whose_rules_changed_says_so(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    page(folder.root)
+    assert age(folder.page) == ""
+    folder.conclude_card.write_text(folder.conclude_card.read_text(encoding="utf-8").replace("0.05", "0.04"), encoding="utf-8")
+    card = folder.run("zero-s1").card
+    card.write_text(card.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    said = html.unescape(age(folder.page))
+    assert "The rules changed since this page was written" in said and "runs/quickstart/analysis/conclude.card.json" in said
+    assert "Settings changed since this page was written" in said and "runs/quickstart/zero-s1/train.card.json" in said
+    assert "older than its data" not in said
+    folder.conclude_card.unlink()
+    assert "The rules" not in age(folder.page)  # a checkout without it cannot know
 
 
 def test_a_site_without_experiments_says_what_to_do(project: Path) -> None:

@@ -1,10 +1,15 @@
+import dataclasses
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from example_experiment import build
 
 from stages.publish.anomalies import Anomaly, Seen
-from stages.publish.claims import ClaimView
-from stages.publish.summary import answer
+from stages.publish.claims import ClaimView, claim_views
+from stages.publish.experiment import load
+from stages.publish.facts import Facts
+from stages.publish.summary import answer, banners
 
 
 def claims(*verdicts: str) -> tuple[ClaimView, ...]:
@@ -35,3 +40,14 @@ def test_a_warning_is_said_in_plain_words() -> None:
     seen = tuple(Seen(run, cast(Any, Signal()), "", ()) for run in ("inverted-s1", "inverted-s2"))
     found = Anomaly("zero_signal", "zero_signal_share", "inverted", "severe", seen, 3)
     assert found.phrase == "groups lose their reward signal in 2 of 3 runs (step 21)"
+
+
+def test_rules_that_are_younger_than_the_data_are_said_before_the_first_number(project: Path) -> None:
+    experiment = load(build(project))
+    views = claim_views(experiment, Facts(experiment.findings))
+    assert "Rules changed" not in str(banners(experiment, views))
+    late = tuple(dataclasses.replace(view, late=index == 0, written="2026-11-28, after the first data") for index, view in enumerate(views))
+    found = [banner for banner in banners(experiment, late) if "Rules" in banner.title]
+    assert [(banner.tone, banner.title, banner.text) for banner in found] == [
+        ("hole", "Rules changed after the data: 1 claim", "shaped-teaches: 2026-11-28, after the first data.")
+    ]
