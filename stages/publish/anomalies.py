@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 from stages.publish import numbers
+from stages.publish.causes import Explanation, explain
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
 
@@ -20,6 +21,15 @@ _PHRASES = {
     "kl_sign": "the KL of the penalty is negative",
     "truncation": "completions run into the length limit",
     "atoms": "one partial score is earned very often",
+    "degenerate": "the reward is full while {} is at its floor",
+    "entropy_change": "entropy is far from where it began",
+    "kl_reference": "the KL to the reference model stands out",
+    "update_size": "{} is large",
+    "gradient": "the gradient does not reach the adapter",
+    "true_objective": "the objective falls while the score does not",
+    "resume_faults": "{} has a seam at a resume",
+    "duplicates": "a seed repeats another",
+    "throughput": "{} stands out",
 }
 _MARKS = {"severe": "▲", "warning": "△", "info": "○"}
 
@@ -43,6 +53,11 @@ class Anomaly:
     severity: str
     seen: tuple[Seen, ...]
     runs_of_condition: int
+
+    @property
+    def explained(self) -> Explanation | None:
+        """What it means, in one sentence; None for mere information."""
+        return explain([seen.signal for seen in self.seen])
 
     @property
     def mark(self) -> str:

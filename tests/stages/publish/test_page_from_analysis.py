@@ -59,3 +59,10 @@ def test_every_number_of_the_analysis_can_be_traced(analysed: ExperimentFolder) 
     for finding in read(Findings, analysed.findings).findings:
         said = trace(analysed.root, finding.id)
         assert said.startswith(finding.id + "\n") and "CHANGED" not in said and "missing  " not in said, finding.id
+
+
+def test_anomalies_are_explained_in_one_sentence(analysed: ExperimentFolder) -> None:
+    page(analysed.root)
+    words = html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (analysed.page / "index.md").read_text(encoding="utf-8"))))
+    assert "88% of completions hit the length limit: the reward is judged on cut answers; raise max_completion_length" in words
+    assert "Would confirm it: The texts end in the middle of an answer" in words
