@@ -85,7 +85,7 @@ def sandboxed(tier: isolation.Tier, jobs: int) -> float:
     for start in range(0, jobs, 64):
         for ran in pool.run(todo[start : start + 64]):
             assert [value.value for value in ran.values] == RIGHT, ran
-    inside, mine = family_cpu_seconds(pool.pid or 0), cpu_seconds() - before
+    inside, mine = sum(family_cpu_seconds(zygote.pid) for zygote in pool.zygotes), cpu_seconds() - before
     pool.close()
     return inside - (cpu_seconds() - before - mine)  # less what closing made visible
 
@@ -121,7 +121,7 @@ def ocaml_sandboxed(tier: isolation.Tier, jobs: int, tests: str) -> float:
     for start in range(0, jobs, 64):
         for one in pool.run(todo[start : start + 64]):
             assert one.outcome == ("tested" if tests else "compiles") and all(one.cases), one
-    inside, mine = family_cpu_seconds(pool.pid or 0), cpu_seconds() - before
+    inside, mine = sum(family_cpu_seconds(zygote.pid) for zygote in pool.zygotes), cpu_seconds() - before
     pool.close()
     return inside - (cpu_seconds() - before - mine)
 
@@ -152,7 +152,7 @@ def proofs_sandboxed(pool: Any, todo: list[Any]) -> float:
     for start in range(0, len(todo), 64):
         for one in pool.run(todo[start : start + 64]):
             assert one.outcome == "proved", one
-    inside, mine = family_cpu_seconds(pool.pid or 0), cpu_seconds() - before
+    inside, mine = sum(family_cpu_seconds(zygote.pid) for zygote in pool.zygotes), cpu_seconds() - before
     pool.close()
     return inside - (cpu_seconds() - before - mine)
 

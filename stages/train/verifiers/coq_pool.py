@@ -1,4 +1,7 @@
-"""Check model-written Coq proofs in the sandbox: one warm coqtop a header, one fork a proof. `pool(header).run(jobs)` never raises."""
+"""Check model-written Coq proofs in the sandbox: one warm coqtop a core and header, one fork a proof.
+
+`pool(header).run(jobs)` never raises.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +60,15 @@ def tier() -> str:
 class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
     """The Coq verifier of one process for one header."""
 
-    def __init__(self, header: str, tier: Tier | None = None) -> None:
-        super().__init__(tier)
+    def __init__(self, header: str, tier: Tier | None = None, lanes: int | None = None) -> None:
+        super().__init__(tier, lanes)
         self.header = header
 
-    def start(self, tier: Tier) -> ProofZygote:
+    def start(self, tier: Tier, lane: int) -> ProofZygote:
         bubblewrap_only(tier, "Coq")
         program, _, library = coqtop()
         first = f"{self.header}\nLocate {_HEADER_SAID}.\n"
-        zygote = ProofZygote(tier, [program, "-q", "-coqlib", library], [program, library, *_FINDLIB], first, seccomp.checker())
+        zygote = ProofZygote(tier, [program, "-q", "-coqlib", library], [program, library, *_FINDLIB], first, seccomp.checker(), lane=lane)
         if "Error:" in zygote.said_first or f"basename {_HEADER_SAID}" not in zygote.said_first:
             said = zygote.said_first.split("Error:")[-1]
             zygote.close()

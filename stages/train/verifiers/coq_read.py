@@ -10,7 +10,7 @@ from stages.train.verifiers.proofs import Checked, Outcome, printable, unknown
 _ERROR = re.compile(r"^Error:(.*?)(?=\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _KINDS: tuple[tuple[Outcome, re.Pattern[str]], ...] = (
     ("syntax", re.compile(r"^\s*(Syntax error|Lexer|Unterminated|Illegal character|Undefined token)", re.IGNORECASE)),
-    ("timeout", re.compile(r"Timeout!|Stack overflow|Out of memory")),
+    ("timeout", re.compile(r"Timeout!|Out of memory")),
     (
         "type",
         re.compile(

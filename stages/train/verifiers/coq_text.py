@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stages.train.verifiers.proofs import Checked, printable
+from stages.train.verifiers.proofs import Checked, printable, too_long
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def refused(job: Job) -> Checked | None:
     if _STATEMENT.fullmatch(job.statement) is None:
         return Checked("broken", f"the statement is not `Theorem name : type.`: {printable(job.statement)}")
     found = _WORD.search(job.answer)
-    return Checked("forbidden", f"uses `{found[0]}`, which answers may not") if found else None
+    return Checked("forbidden", f"uses `{found[0]}`, which answers may not") if found else too_long(job.answer)
 
 
 def text(job: Job, nonce: str) -> str:

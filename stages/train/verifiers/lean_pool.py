@@ -47,13 +47,13 @@ def tier() -> str:
 class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
     """A plain `lean` program: one warm process, one fork a proof. The header is read anew for each proof."""
 
-    def __init__(self, found: Installation, tier: Tier | None = None) -> None:
-        super().__init__(tier)
+    def __init__(self, found: Installation, tier: Tier | None = None, lanes: int | None = None) -> None:
+        super().__init__(tier, lanes)
         self.found = found
 
-    def start(self, tier: Tier) -> ProofZygote:
+    def start(self, tier: Tier, lane: int) -> ProofZygote:
         bubblewrap_only(tier, "Lean")
-        return ProofZygote(tier, self.found.command, self.found.needs, "", seccomp.checker(), self.found.environment)
+        return ProofZygote(tier, self.found.command, self.found.needs, "", seccomp.checker(), self.found.environment, lane)
 
     def ask(self, zygote: ProofZygote, job: Job) -> Checked:
         bad = lean_text.refused(job)
@@ -94,14 +94,15 @@ class ReplPool(zygote_pool.Pool[Job, Checked, LeanRepl]):
     """The REPL of a Lake project: the header is read once, each proof starts from there."""
 
     retire_after = REPL_USES
+    jobs_a_lane = 2
 
-    def __init__(self, found: Installation, header: str, tier: Tier | None = None) -> None:
-        super().__init__(tier)
+    def __init__(self, found: Installation, header: str, tier: Tier | None = None, lanes: int | None = None) -> None:
+        super().__init__(tier, lanes)
         self.found, self.header = found, header
 
-    def start(self, tier: Tier) -> LeanRepl:
+    def start(self, tier: Tier, lane: int) -> LeanRepl:
         bubblewrap_only(tier, "Lean")
-        repl = LeanRepl(tier, self.found, self.header)
+        repl = LeanRepl(tier, self.found, self.header, lane)
         if repl.refusal:
             repl.close()
             raise VerifierUnavailable(

@@ -36,9 +36,9 @@ class Stopped(Exception):
 class LeanRepl(ZygoteProcess):
     """A REPL that has read the header, as environment `env`; `refusal` is its first error there. Raises VerifierFault."""
 
-    def __init__(self, tier: Tier, found: Installation, header: str) -> None:
+    def __init__(self, tier: Tier, found: Installation, header: str, lane: int = 0) -> None:
         command = [ENV, "HOME=/", *found.environment, *found.command]
-        super().__init__(tier, command, [ENV, *found.command, *found.needs], links=named(found.command[0]))
+        super().__init__(tier, command, [ENV, *found.command, *found.needs], links=named(found.command[0]), lane=lane)
         self._rest = b""
         try:
             answer = self._asked({"cmd": header}, HEADER_SECONDS, HEADER_SECONDS, 2**62)

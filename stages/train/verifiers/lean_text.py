@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.train.verifiers.proofs import Checked, printable
+from stages.train.verifiers.proofs import Checked, printable, too_long
 
 Form = Literal["proof", "tactics", "file"]
 
@@ -82,7 +82,7 @@ def refused(job: Job) -> Checked | None:
             return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
         if token == "set_option" and not "".join(tokens[place + 1 : place + 2]).startswith(OPTIONS):
             return Checked("forbidden", f"sets the option `{printable(''.join(tokens[place + 1 : place + 2]))}`, which answers may not")
-    return None
+    return too_long(job.answer)
 
 
 def body(job: Job, nonce: str) -> Body:

@@ -1,4 +1,4 @@
-"""Type check and run model-written OCaml in the sandbox: one warm zygote a process, one fork an answer.
+"""Type check and run model-written OCaml in the sandbox: one warm zygote a core, one fork an answer.
 
 `pool().run(jobs)` never raises. Jobs without tests are type checked and never executed. Equal jobs run once.
 """
@@ -17,6 +17,8 @@ from stages.train.verifiers.ocaml_process import OcamlZygote, Order
 from stages.train.verifiers.zygote_process import Answered
 
 MIB = 2**20
+ANSWER_BYTES = 256 * 1024
+"""Longer answers are not checked: what a policy can write is far shorter, and reading them alone takes the memory of a job."""
 _CPU_SLACK = 0.05
 """CPU seconds by which the accounting may exceed the limit."""
 
@@ -49,10 +51,12 @@ class Checked:
 class Pool(zygote_pool.Pool[Job, Checked, OcamlZygote]):
     """The OCaml verifier of one process."""
 
-    def start(self, tier: Tier) -> OcamlZygote:
-        return OcamlZygote(tier)
+    def start(self, tier: Tier, lane: int) -> OcamlZygote:
+        return OcamlZygote(tier, lane)
 
     def ask(self, zygote: OcamlZygote, job: Job) -> Checked:
+        if len(job.answer.encode("utf-8", "replace")) > ANSWER_BYTES:
+            return Checked("stopped", f"longer than {ANSWER_BYTES // 1024} KiB")
         return read(job, *zygote.ask(job, job.wall_seconds))
 
     def check(self, zygote: OcamlZygote) -> None:

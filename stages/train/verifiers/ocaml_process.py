@@ -28,10 +28,10 @@ class Order:
 class OcamlZygote(ZygoteProcess):
     """One running zygote. Raises VerifierFault when it does not start, VerifierUnavailable when there is no OCaml."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, lane: int = 0) -> None:
         program = str(ocaml_build.program())
-        super().__init__(tier, [program], [program, ocaml_build.compiler()[2]])
-        uid = isolation.uid_to_drop_to() if tier == "seccomp" else None
+        super().__init__(tier, [program], [program, ocaml_build.compiler()[2]], lane=lane)
+        uid = isolation.uid_to_drop_to(lane) if tier == "seccomp" else None
         try:
             self.send(str(-1 if uid is None else uid).encode())
             self.send(seccomp.zygote())

@@ -34,11 +34,18 @@ class ProofZygote(ZygoteProcess):
     """A checker that has read `first`. `said` is what it wrote meanwhile. Raises VerifierFault when it does not start."""
 
     def __init__(
-        self, tier: Tier, command: Sequence[str], also: Sequence[str], first: str, filter_: bytes, environment: Sequence[str] = ()
+        self,
+        tier: Tier,
+        command: Sequence[str],
+        also: Sequence[str],
+        first: str,
+        filter_: bytes,
+        environment: Sequence[str] = (),
+        lane: int = 0,
     ) -> None:
         library = str(proof_build.library())
         program = [ENV, f"LD_PRELOAD={library}", "HOME=/", *environment, *command]
-        super().__init__(tier, program, [ENV, library, *also], links=named(command[0]))
+        super().__init__(tier, program, [ENV, library, *also], links=named(command[0]), lane=lane)
         try:
             self.send(first.encode("utf-8", "surrogatepass"))
             self.send(filter_)

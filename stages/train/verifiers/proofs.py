@@ -15,6 +15,8 @@ CLASSES = ("syntax", "type", "tactic", "timeout", "other", "forbidden")
 """Kinds of failure, and the marks of the gates that check proofs: exactly one is true for an answer that fails."""
 Outcome = Literal["proved", "syntax", "type", "tactic", "timeout", "other", "forbidden", "broken", "unknown"]
 REASON_CHARS = 200
+ANSWER_BYTES = 256 * 1024
+"""Longer answers are not checked: what a policy can write is far shorter, and what is nested less deeply fits a checker's stack."""
 J = TypeVar("J")
 """What a checker is asked."""
 
@@ -50,6 +52,13 @@ class Scores(Frozen):
         if self.forbidden > min(self.tactic, self.type, self.other, self.timeout, self.syntax):
             raise ValueError("a cheat must not score more than an honest error does")
         return self
+
+
+def too_long(answer: str) -> Checked | None:
+    """What is said of an answer that is too long to be one."""
+    if len(answer.encode("utf-8", "replace")) <= ANSWER_BYTES:
+        return None
+    return Checked("other", f"longer than {ANSWER_BYTES // 1024} KiB")
 
 
 def unknown(reason: str) -> Checked:

@@ -1,4 +1,4 @@
-"""Run model-written Python in the sandbox, many answers at a time: one warm zygote a process, one fork an answer.
+"""Run model-written Python in the sandbox, many answers at a time: one warm zygote a core, one fork an answer.
 
 `pool().run(jobs)` never raises. A job's result is its values, or `stopped` (the candidate's fault: it does not load, uses too much,
 exits), or `unknown` (ours: no sandbox, a zygote that dies again and again, starvation). Equal jobs run once.
@@ -71,8 +71,8 @@ class Ran:
 class Pool(zygote_pool.Pool[Job, Ran, PythonZygote]):
     """The Python verifier of one process."""
 
-    def start(self, tier: Tier) -> PythonZygote:
-        return PythonZygote(tier)
+    def start(self, tier: Tier, lane: int) -> PythonZygote:
+        return PythonZygote(tier, lane)
 
     def ask(self, zygote: PythonZygote, job: Job) -> Ran:
         order = {

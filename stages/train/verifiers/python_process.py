@@ -24,11 +24,11 @@ def _source() -> str:
 class PythonZygote(ZygoteProcess):
     """One running zygote. Raises VerifierFault when it does not start."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, lane: int = 0) -> None:
         filters = {"zygote_filter": seccomp.zygote(), "candidate_filter": seccomp.candidate()}
-        super().__init__(tier, isolation.python_command(_source()))
+        super().__init__(tier, isolation.python_command(_source()), lane=lane)
         try:
-            uid = isolation.uid_to_drop_to() if tier == "seccomp" else None
+            uid = isolation.uid_to_drop_to(lane) if tier == "seccomp" else None
             self._tell({"uid": uid, **{name: base64.b64encode(bpf).decode() for name, bpf in filters.items()}})
             self.ready = json.loads(self.receive(time.monotonic() + START_SECONDS))
         except (VerifierFault, ValueError) as error:

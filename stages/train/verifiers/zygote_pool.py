@@ -1,4 +1,4 @@
-"""What the verifiers' pools share: one warm zygote a process, equal jobs once, canaries, retirement, restarts.
+"""What the verifiers' pools share: one warm zygote a core, equal jobs once, canaries, retirement, restarts.
 
 `Pool.run(jobs)` never raises: what the verifier could not do is a result of its own, unknown.
 """
@@ -13,18 +13,27 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from stages.train.verifiers import sandbox
+from stages.train.verifiers import cores, sandbox
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
+from stages.train.verifiers.lanes import Batch, Lane
 from stages.train.verifiers.zygote_process import ZygoteProcess
 
 CANARY_EVERY = 500
 """Jobs between two checks that the zygote still tells good, bad and endless answers apart."""
 RETIRE_AFTER = 5000
-ATTEMPTS = 2
-"""A job that the verifier failed runs once more, alone."""
 STARTS = 3
 CACHED_JOBS = 4096
+
+
+class Job(Protocol):
+    """What a verifier is asked. Hashable: equal jobs run once."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it may use."""
+
+    def __hash__(self) -> int: ...
 
 
 class Result(Protocol):
@@ -42,26 +51,29 @@ class Result(Protocol):
         """Whether to keep this for equal jobs: not for what may end otherwise, nor for large results."""
 
 
-J = TypeVar("J")
+J = TypeVar("J", bound=Job)
 R = TypeVar("R", bound=Result)
 Z = TypeVar("Z", bound=ZygoteProcess)
 
 
 class Pool(ABC, Generic[J, R, Z]):
-    """The verifier of one process. Thread-safe: jobs, which are hashable, run one after the other."""
+    """The verifier of one process. Thread-safe: batches run one after the other, the jobs of a batch on all lanes at once."""
 
     retire_after = RETIRE_AFTER
     """Jobs after which a zygote is replaced."""
+    jobs_a_lane = 8
+    """Waiting jobs for which another zygote is worth its start."""
 
-    def __init__(self, tier: Tier | None = None) -> None:
-        self._tier, self._checked = tier, 0
-        self._zygote: Z | None = None
+    def __init__(self, tier: Tier | None = None, lanes: int | None = None) -> None:
+        """`lanes`: most zygotes at a time; None = one a core."""
+        self._tier = tier
+        self._lanes: list[Lane[Z]] = [Lane(number) for number in range(lanes or cores.cores())]
         self._kept: OrderedDict[J, R] = OrderedDict()
         self._lock = threading.Lock()
 
     @abstractmethod
-    def start(self, tier: Tier) -> Z:
-        """A new zygote. Raises VerifierFault or VerifierUnavailable."""
+    def start(self, tier: Tier, lane: int) -> Z:
+        """A new zygote, with the uid of its lane. Raises VerifierFault or VerifierUnavailable."""
 
     @abstractmethod
     def ask(self, zygote: Z, job: J) -> R:
@@ -77,82 +89,127 @@ class Pool(ABC, Generic[J, R, Z]):
 
     @property
     def pid(self) -> int | None:
-        """Process whose end is the zygote's; None while there is none."""
-        return self._zygote.pid if self._zygote else None
+        """Process whose end is the first zygote's; None while there is none."""
+        zygote = self._lanes[0].zygote
+        return zygote.pid if zygote else None
+
+    @property
+    def zygotes(self) -> list[Z]:
+        """Those that are there, by lane."""
+        return [lane.zygote for lane in self._lanes if lane.zygote]
 
     def run(self, jobs: Sequence[J]) -> list[R]:
         """One result a job, in order."""
         with self._lock:
             found: dict[J, R] = {}
-            broken = ""
+            waiting: dict[J, None] = {}
             for job in jobs:
-                if job in found:
-                    continue
                 kept = self._kept.get(job)
-                if kept is not None:
+                if kept is None:
+                    waiting[job] = None
+                else:
                     self._kept.move_to_end(job)
-                elif not broken:
-                    try:
-                        kept = self._keep(job, self._one(job))
-                    except VerifierUnavailable as error:
-                        broken = error.what
-                    except VerifierFault as error:
-                        broken = str(error)
-                found[job] = kept or self.unknown(broken)
+                    found[job] = kept
+            if waiting:
+                found |= self._asked(list(waiting))
+            for job in waiting:
+                self._keep(job, found[job])
             return [found[job] for job in jobs]
 
     def close(self) -> None:
-        """End the zygote; the next job starts another."""
-        if self._zygote:
-            self._zygote.close()
-            self._zygote = None
+        """End the zygotes; the next job starts another."""
+        for lane in self._lanes:
+            lane.close()
 
     def forget(self) -> None:
-        """In a fork of this process: let go of the parent's zygote and of a lock that a vanished thread may hold."""
+        """In a fork of this process: let go of the parent's zygotes and of a lock that a vanished thread may hold."""
         self._lock = threading.Lock()
         self.close()
 
     def end_with_process(self) -> None:
-        """End the zygote when this process ends, and let go of it in forks."""
+        """End the zygotes when this process ends, and let go of them in forks."""
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self.forget)
 
-    def _one(self, job: J) -> R:
-        """Run a job, again when the verifier failed it. Raises when no zygote starts."""
-        reason = ""
-        for _ in range(ATTEMPTS):
-            zygote = self._ready()
-            try:
-                result = self.ask(zygote, job)
-            except VerifierFault as fault:
-                self._zygote, reason = None, str(fault)
-                continue
-            if result.outcome != "unknown":
-                return result
-            reason = result.reason
-        return self.unknown(reason)
+    def _asked(self, jobs: list[J]) -> dict[J, R]:
+        """Run distinct jobs on as many lanes as pay, then those that the verifier failed once more, alone."""
+        most = min(len(self._lanes), -(-len(jobs) // self.jobs_a_lane), max(1, cores.memory() // max(job.memory for job in jobs)))
+        batch: Batch[J, R] = Batch(jobs)
+        helpers = [threading.Thread(target=self._work, args=(lane, batch), daemon=True) for lane in self._lanes[1:most]]
+        for helper in helpers:
+            helper.start()
+        try:
+            self._work(self._lanes[0], batch)
+            for helper in helpers:
+                helper.join()
+        except BaseException:  # an interrupt: nobody waits for the rest
+            batch.waiting.clear()
+            for lane in self._lanes[1:most]:
+                lane.interrupt()
+            for helper in helpers:
+                helper.join()
+            for lane in self._lanes[1:most]:
+                lane.close()
+            raise
+        for job in jobs:
+            if job not in batch.found:
+                batch.found[job] = self._alone(job, batch)
+        return batch.found
 
-    def _ready(self) -> Z:
+    def _work(self, lane: Lane[Z], batch: Batch[J, R]) -> None:
+        """Run jobs of a batch until there are none, or no zygote starts here."""
+        while (job := batch.next()) is not None:
+            try:
+                zygote = self._ready(lane)
+            except Exception as error:
+                batch.waiting.appendleft(job)
+                batch.broken[lane.number] = error.what if isinstance(error, VerifierUnavailable) else str(error)
+                return
+            self._one(lane, zygote, job, batch)
+
+    def _one(self, lane: Lane[Z], zygote: Z, job: J, batch: Batch[J, R]) -> None:
+        try:
+            result = self.ask(zygote, job)
+        except Exception as error:  # most often a VerifierFault; whatever else it is, the zygote may be in the middle of a frame
+            lane.close()
+            batch.failed[job] = str(error) or type(error).__name__
+            return
+        if result.outcome == "unknown":
+            batch.failed[job] = result.reason
+        else:
+            batch.found[job] = result
+
+    def _alone(self, job: J, batch: Batch[J, R]) -> R:
+        """A job that failed, or that no lane took, with nothing beside it."""
+        lane = self._lanes[0]
+        if job not in batch.failed and lane.number in batch.broken:
+            return self.unknown(batch.broken[lane.number])
+        batch.waiting.append(job)
+        self._work(lane, batch)
+        batch.waiting.clear()
+        found = batch.found.pop(job, None)
+        return found or self.unknown(batch.failed.get(job) or batch.broken.get(lane.number, ""))
+
+    def _ready(self, lane: Lane[Z]) -> Z:
         """A zygote that is young and has passed its canaries. Raises VerifierFault after STARTS failed starts."""
         fault = VerifierFault("")
         for _ in range(STARTS):
-            if self._zygote and (self._zygote.jobs >= self.retire_after or not self._zygote.alive):
-                self.close()
+            if lane.zygote and (lane.zygote.jobs >= self.retire_after or not lane.zygote.alive):
+                lane.close()
             try:
-                if self._zygote is None:
-                    self._zygote, self._checked = self.start(self._tier or sandbox.tier()), -CANARY_EVERY
-                if self._zygote.jobs - self._checked >= CANARY_EVERY:
-                    self.check(self._zygote)
-                    self._checked = self._zygote.jobs
-                return self._zygote
+                if lane.zygote is None:
+                    lane.zygote, lane.checked = self.start(self._tier or sandbox.tier(), lane.number), -CANARY_EVERY
+                if lane.zygote.jobs - lane.checked >= CANARY_EVERY:
+                    self.check(lane.zygote)
+                    lane.checked = lane.zygote.jobs
+                return lane.zygote
             except VerifierFault as error:
                 fault = error
-                self.close()
+                lane.close()
         raise fault
 
-    def _keep(self, job: J, result: R) -> R:
+    def _keep(self, job: J, result: R) -> None:
         if result.keep:
             self._kept[job] = result
             while len(self._kept) > CACHED_JOBS:
                 self._kept.popitem(last=False)
-        return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO
 
@@ -54,14 +56,26 @@ def _child_pid(info: int) -> int | None:
         return None
 
 
+@functools.cache
+def _starter() -> ThreadPoolExecutor:
+    """The thread that starts every zygote. The kernel ends a zygote with the thread that started it (PR_SET_PDEATHSIG), not with the
+    process, so it must be one that lives as long as the process does."""
+    return ThreadPoolExecutor(1, "octavo-starter")
+
+
+os.register_at_fork(after_in_child=_starter.cache_clear)  # in a fork that thread is gone
+
+
 class ZygoteProcess:
-    """A running program inside a tier; `also` and `links` are as for bubblewrap. Raises VerifierFault when it does not start."""
+    """A running program inside a tier; `also`, `links` and `lane` are as for bubblewrap. Raises VerifierFault when it does not start."""
 
     jobs = 0
     """Jobs asked so far."""
 
-    def __init__(self, tier: Tier, command: Sequence[str], also: Sequence[str] = (), links: Sequence[tuple[str, str]] = ()) -> None:
-        self.tier, self.owner = tier, os.getpid()
+    def __init__(
+        self, tier: Tier, command: Sequence[str], also: Sequence[str] = (), links: Sequence[tuple[str, str]] = (), lane: int = 0
+    ) -> None:
+        self.tier, self.owner, self.lane = tier, os.getpid(), lane
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._child: int | None = None
         try:
@@ -114,7 +128,7 @@ class ZygoteProcess:
             with tempfile.TemporaryFile() as filter_:
                 filter_.write(seccomp.program())
                 filter_.seek(0)
-                wrapped = isolation.bubblewrap_command(command, filter_.fileno(), info_end, also, links)
+                wrapped = isolation.bubblewrap_command(command, filter_.fileno(), info_end, also, links, self.lane)
                 process = self._popen(wrapped, (filter_.fileno(), info_end))
         finally:
             os.close(info_end)
@@ -122,15 +136,20 @@ class ZygoteProcess:
         return process
 
     def _popen(self, command: Sequence[str], fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=isolation.ENVIRONMENT,
-            pass_fds=fds,
-            start_new_session=True,
-            bufsize=0,
+        return (
+            _starter()
+            .submit(
+                subprocess.Popen,
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=isolation.ENVIRONMENT,
+                pass_fds=fds,
+                start_new_session=True,
+                bufsize=0,
+            )
+            .result()
         )
 
     def send(self, content: bytes) -> None:

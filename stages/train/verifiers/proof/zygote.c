@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOST_IN = 200, HOST_OUT = 201, SAID = 202, MOST = 4 << 20 };
+enum { HOST_IN = 200, HOST_OUT = 201, SAID = 202, MOST = 4 << 20, STACK = 64 << 20 };
 
 static char *text;
 static size_t length, given;
@@ -72,6 +72,16 @@ static int limit(int what, rlim_t most) {
   return setrlimit(what, &both);
 }
 
+/* Room for nesting. Where exactly the usual 8 MiB give out, and in whose code, moves with the address layout of each process, and with
+   it what the checker says; 64 MiB are more than any answer of a length that is let in can nest. The kernel keeps 128 MiB free. */
+static int more_stack(void) {
+  struct rlimit both;
+  if (getrlimit(RLIMIT_STACK, &both)) return -1;
+  if (both.rlim_cur == RLIM_INFINITY || both.rlim_cur >= STACK) return 0;
+  both.rlim_cur = both.rlim_max == RLIM_INFINITY || both.rlim_max > STACK ? STACK : both.rlim_max;
+  return setrlimit(RLIMIT_STACK, &both);
+}
+
 /* In the job's process: give up what it does not need, then go on as the checker. */
 static void become_job(int writer, double cpu, size_t memory) {
   int nowhere = open("/dev/null", O_RDWR);
@@ -87,7 +97,7 @@ static void become_job(int writer, double cpu, size_t memory) {
   struct sigaction end = {.sa_handler = SIG_DFL};
   int bad = prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   bad |= limit(RLIMIT_CORE, 0) || limit(RLIMIT_FSIZE, 0) || limit(RLIMIT_CPU, (rlim_t)(cpu + 1.1));
-  bad |= memory && limit(RLIMIT_AS, memory);
+  bad |= more_stack() || (memory && limit(RLIMIT_AS, memory));
   bad |= sigaction(SIGPROF, &end, NULL) || sigaction(SIGXCPU, &end, NULL) || setitimer(ITIMER_PROF, &timer, NULL);
   if (filter.len) bad |= prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
   if (bad || write(1, ".", 1) != 1) _exit(97);

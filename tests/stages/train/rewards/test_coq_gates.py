@@ -123,6 +123,25 @@ def test_odd_letters_and_depth_are_the_answers_own(answer):
 
 
 @pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("Proof. " + "(" * 50_000, "syntax"),
+        ("Proof. exact (" + "S (" * 20_000 + "O" + ")" * 20_000 + "). Qed.", "type"),
+        ("Proof. intros n. assert (H: Nat.pow 2 22 = 1) by (vm_compute; reflexivity). Qed.", "other"),
+        ("Proof. exact (" + "S (" * 100_000 + "O" + ")" * 100_000 + "). Qed.", "other"),
+        ("Proof. Admitted. " + " " * 300_000, "forbidden"),
+    ],
+)
+def test_depth_has_one_class_whatever_the_address_layout(answer, kind):
+    """With the usual stack of 8 MiB the first came back in three ways, by the layout of each zygote."""
+    for _ in range(2):
+        pool = coq_pool.Pool("")
+        (found,) = pool.run([coq_text.Job(PLUS_ZERO, answer, (), 20.0, 2**31)])
+        pool.close()
+        assert found.outcome == kind, found
+
+
+@pytest.mark.parametrize(
     ("ended", "outcome"),
     [
         (signal.SIGSEGV, "other"),
@@ -258,7 +277,7 @@ def test_the_sources_digest_stands_in_the_code():
 @pytest.fixture(scope="module")
 def zygote():
     pool = coq_pool.Pool("")
-    one = pool.start("bubblewrap")
+    one = pool.start("bubblewrap", 0)
     yield one
     one.close()
 

@@ -165,6 +165,12 @@ def test_what_an_answer_leaves_open_does_not_hide_the_check():
     assert check(f"{proof}\nmutual", answer="file").status == "fail"
 
 
+def test_an_answer_that_is_too_long_is_not_checked():
+    found = check("h" * 300_000)
+    assert failed(found) == "other" and "longer than 256 KiB" in found.reason
+    assert failed(check("(" * 10_000 + "h" + ")" * 10_000)) == "timeout", "the checker's own bound on recursion"
+
+
 def test_the_stated_goal_is_no_help():
     """The goal is an axiom with a name that nobody knows; a proof that found it would rest on it."""
     assert failed(check("octavo_goal", "theorem wrong : False")) == "type"
@@ -286,7 +292,7 @@ def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer
     """The answer stands where the theorem and its proof would, so it may hold anything."""
     job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
     pool = lean_pool.Pool(lean_setup.installation())
-    zygote = pool.start("bubblewrap")
+    zygote = pool.start("bubblewrap", 0)
     body = lean_text.body(job, "nonce")
     answered = zygote.ask(f"{CORE}\n{body.text}", 5.0, 0, 60.0)
     zygote.close()

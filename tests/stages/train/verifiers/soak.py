@@ -102,17 +102,19 @@ KINDS: dict[str, tuple[Any, Callable[[str, int], Any], Callable[[str, int, Any],
 def soak(what: str, jobs: int, tier: Any = None, seed: int = 7) -> Soaked:
     """Run `jobs` distinct jobs. Every fifth batch loses its zygote in the middle, every tenth before it."""
     make_pool, job, right, kinds = KINDS[what]
-    pool, generator, found = make_pool(tier), random.Random(seed), Soaked()
-    pool.run([job("good", -1)])
+    pool, generator, found = make_pool(tier, 2), random.Random(seed), Soaked()
+    pool.run([job("good", -number) for number in range(100, 100 + 2 * pool.jobs_a_lane)])  # both zygotes
     before, begun, early = descriptors(), time.monotonic(), 0
     for batch, start in enumerate(range(0, jobs, BATCH)):
         asked = [(generator.choice(kinds), number) for number in range(start, min(start + BATCH, jobs))]
         if batch % 10 == 2:
-            os.kill(pool.pid, signal.SIGKILL)
+            _kill(generator.choice(pool.zygotes).pid)
             found.killed += 1
         timer = None
         if batch % 5 == 3:
-            timer = threading.Timer(generator.uniform(0.005, 0.2 if what == "ocaml" else 0.04), _kill, (pool.pid,))
+            timer = threading.Timer(
+                generator.uniform(0.005, 0.2 if what == "ocaml" else 0.04), _kill, (generator.choice(pool.zygotes).pid,)
+            )
             timer.start()
             found.killed += 1
         for (kind, number), ran in zip(asked, pool.run([job(*one) for one in asked]), strict=True):
@@ -127,7 +129,7 @@ def soak(what: str, jobs: int, tier: Any = None, seed: int = 7) -> Soaked:
         if start >= jobs // 10 and not early:
             early = family_bytes()
     found.seconds = time.monotonic() - begun
-    pool.run([job("good", -2)])  # a zygote is there, as there was at the beginning
+    pool.run([job("good", -number) for number in range(200, 200 + 2 * pool.jobs_a_lane)])  # they are there, as at the beginning
     found.descriptors, found.zombies, found.memory = (before, descriptors()), zombies(), (early, family_bytes())
     pool.close()
     return found

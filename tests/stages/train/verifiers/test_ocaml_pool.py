@@ -59,17 +59,17 @@ def test_a_program_of_a_fresh_start_each(ocaml):
 
 def test_equal_jobs_run_once(ocaml):
     ocaml.run([JOB])
-    before = ocaml._zygote.jobs
+    before = ocaml.zygotes[0].jobs
     assert [one.cases for one in ocaml.run([JOB, JOB, replace(JOB)])] == [(True, True, False)] * 3
-    assert ocaml._zygote.jobs == before
+    assert ocaml.zygotes[0].jobs == before
 
 
 def test_time_outs_are_not_kept(ocaml):
     loop = replace(JOB, answer="let rec f x = f x", cpu=0.05)
     assert ocaml.run([loop])[0].reason == "timeout: used more than 0.05 s of CPU time"
-    before = ocaml._zygote.jobs
+    before = ocaml.zygotes[0].jobs
     ocaml.run([loop])
-    assert ocaml._zygote.jobs == before + 1
+    assert ocaml.zygotes[0].jobs == before + 1
 
 
 def test_a_killed_zygote_is_started_again_and_no_verdict_changes(ocaml):
@@ -96,7 +96,7 @@ def test_no_zombies_and_no_descriptors_are_left(ocaml):
 
 def test_answers_run_as_nobody_in_particular(ocaml):
     ocaml.run([JOB])
-    assert ocaml._zygote.uid == (60720 if os.geteuid() == 0 else os.geteuid())
+    assert ocaml.zygotes[0].uid == (60720 if os.geteuid() == 0 else os.geteuid())
 
 
 def test_a_zygote_that_fails_its_canaries_gives_no_verdict(tier, monkeypatch):
@@ -182,3 +182,12 @@ def test_a_program_that_is_no_zygote_does_not_start(monkeypatch, tier):
     monkeypatch.setattr(ocaml_build, "program", lambda: Path(shutil.which("true")).resolve())
     with pytest.raises(VerifierFault, match="did not start"):
         OcamlZygote(tier)
+
+
+def test_an_answer_that_is_too_long_is_not_read(ocaml):
+    """A zygote that reads three megabytes dies, and its death would be unknown."""
+    long = replace(JOB, answer=f'let f x = "{"a" * 3_000_000}"')
+    deep = replace(JOB, answer="let f x = " + "(" * 50_000 + "x" + ")" * 50_000)
+    found = ocaml.run([long, deep, JOB])
+    assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 256 KiB")
+    assert [one.outcome for one in found[1:]] == ["tested", "tested"]

@@ -172,14 +172,14 @@ def test_equal_jobs_run_once_and_are_kept(pool):
     fresh = Pool(pool._tier)
     job, other = expression("x + 41", [1]), expression("x + 40", [1])
     found = fresh.run([job, other, job, job])
-    before = fresh._zygote.jobs
+    before = fresh.zygotes[0].jobs
     assert [one.values[0].value for one in found] == [42, 41, 42, 42]
     assert fresh.run([job])[0] == found[0]
-    assert fresh._zygote.jobs == before == 3 + 2, "three canaries and two jobs"
+    assert fresh.zygotes[0].jobs == before == 3 + 2, "three canaries and two jobs"
     loop = function("while True: pass", [], cpu=0.05)
     fresh.run([loop, loop])
     fresh.run([loop])
-    assert fresh._zygote.jobs == before + 2, "a time-out is not kept: it may end otherwise next time"
+    assert fresh.zygotes[0].jobs == before + 2, "a time-out is not kept: it may end otherwise next time"
     fresh.close()
 
 
