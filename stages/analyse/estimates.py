@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
-from stages.analyse.statistics import Interval, difference, mean, proportion
+from stages.analyse.statistics import Interval, detectable, difference, mean, proportion, trend
+from stages.contracts.batch_means import batches
 from stages.contracts.finding import Finding, SeedValue, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -60,10 +61,17 @@ def group(evidence: Evidence, condition: str, name: str, statistic: str, *, ever
 
 
 def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str, level: float) -> Finding:
-    """One run's value. Shares of its evaluation carry k/n; a value over steps has no interval, because a run is one trajectory."""
+    """One run's value. Shares of its evaluation carry k/n; a window's mean has no interval, because a run is one
+    trajectory; its change has one from batch means, which is about this run and says nothing of other seeds."""
     measured = evidence.value(run, name, statistic)
     interval = proportion(measured.k, measured.n, level) if measured.k is not None and measured.n else None
     evaluation = name.startswith("evaluation.")
+    smallest = None
+    if statistic == "change" and not evaluation and not run.only_summary and measured.value is not None:
+        before, after = evidence.rows(run, name, "initial"), evidence.rows(run, name, "final")
+        interval, n = trend(before, after, level), min(len(before), len(after))
+        smallest = detectable([batches(after), batches(before)], level) if interval.low is not None else None
+        measured = Measured(measured.value, measured.why, None, n, measured.method)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
     return _finding(
         run.ref.name,
@@ -79,6 +87,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
         n=measured.n,
         window=_window(evidence, [run], name, statistic),
         sources=_sources(evidence, [run], name, statistic),
+        smallest=smallest,
     )
 
 
@@ -129,6 +138,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
         seeds=runs.seeds,
         sources=_sources(evidence, runs.runs, name, statistic),
         with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
+        smallest=detectable([values], level) if statistic == "change" and values else None,
     )
 
 
@@ -160,6 +170,7 @@ def contrast_finding(
         seeds=(*left.seeds, *right.seeds),
         sources=_sources(evidence, runs, name, statistic),
         with_all=full,
+        smallest=detectable([left.values, right.values], level) if interval else None,
     )
 
 
@@ -182,6 +193,7 @@ def _finding(
     n: int | None = None,
     seeds: tuple[SeedValue, ...] = (),
     with_all: float | None = None,
+    smallest: float | None = None,
 ) -> Finding:
     bounded = interval is not None and interval.low is not None
     return Finding(
@@ -202,6 +214,7 @@ def _finding(
         window=window,
         seeds=seeds,
         sources=sources,
+        detectable=smallest,
         with_all=with_all,
     )
 

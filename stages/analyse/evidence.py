@@ -98,6 +98,12 @@ class Evidence:
             self._values[key] = self._measure(run, name, statistic)
         return self._values[key]
 
+    def rows(self, run: RunEvidence, name: str, statistic: str) -> list[float]:
+        """Logged values of a history metric in the window of `initial` or `final`, those that may enter statistics."""
+        window = self.window(run.ref, statistic)
+        found: list[float] = run.history.values(name, window.first, window.last).tolist()
+        return found
+
     def _measure(self, run: RunEvidence, name: str, statistic: str) -> Measured:
         if statistic == "change":
             return self._change(run, name)

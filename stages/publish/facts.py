@@ -12,6 +12,7 @@ from stages.publish import numbers
 from stages.publish.text import shown, slug
 
 _LINK = Markup('<a class="fact{mood}" href="{page}#{anchor}" data-finding="{id}"{title}>{text}</a>')
+_UNSEEN = Markup('<br><small class="unseen">{}</small>')
 _BOUNDS = Markup(' <span class="bounds">{}</span>')
 
 
@@ -46,6 +47,12 @@ class Facts:
         value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
         return self._link(finding, value, f"[{bounds}" if bounds else "")
 
+    def change(self, finding: Finding | None, *, decimals: int | None = None) -> Markup:
+        """The value, and where its interval holds 0 the smallest change that the data would have shown."""
+        written = self.value(finding, decimals=decimals)
+        seen = unseen_change(finding) if finding else ""
+        return written + _UNSEEN.format(seen) if seen else written
+
     def counted(self, finding: Finding | None, *, of: str = "of") -> Markup:
         """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""
         if finding is None or finding.k is None or finding.n is None:
@@ -63,6 +70,13 @@ class Facts:
     @staticmethod
     def _nothing(reason: str) -> Markup:
         return Markup('<span class="none" title="{}">{}</span>').format(reason, numbers.NONE)
+
+
+def unseen_change(finding: Finding) -> str:
+    """`no change seen; from ±0.05 on it would have shown`, where the interval holds 0; else empty."""
+    if finding.low is None or finding.high is None or not finding.low <= 0 <= finding.high or not finding.detectable:
+        return ""
+    return f"no change seen; from \u00b1{numbers.number(finding.detectable, finding.unit)} on it would have shown"
 
 
 def interval_text(finding: Finding, *, decimals: int | None = None) -> str:

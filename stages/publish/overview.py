@@ -151,7 +151,8 @@ def _done(run: RunFiles) -> int | str:
 
 def movement(facts: Facts, subject: str, metric: str, decimals: int) -> Movement:
     """Initial, final and change of a metric."""
-    return Movement(*(facts.value(facts.find(subject, metric, statistic), decimals=decimals) for statistic in _MOVED))
+    initial, final, change = (facts.find(subject, metric, statistic) for statistic in _MOVED)
+    return Movement(facts.value(initial, decimals=decimals), facts.value(final, decimals=decimals), facts.change(change, decimals=decimals))
 
 
 def _movement_digits(facts: Facts, subjects: list[str]) -> int:

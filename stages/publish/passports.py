@@ -73,6 +73,8 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
     counted = f"{finding.k} of {finding.n}" if finding.k is not None else f"n {finding.n}" if finding.n is not None else ""
     lines = [("reason", finding.reason), ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part))]
+    if finding.detectable:
+        lines.append(("would have shown", f"a change from ±{numbers.number(finding.detectable, finding.unit)} on, four times of five"))
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
     lines.append(("carried over", carried.short(carried.behind(experiment, finding))))

@@ -287,3 +287,22 @@ def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
     first = folder.findings.read_bytes()
     concluded(folder)
     assert folder.findings.read_bytes() == first
+
+
+def test_a_run_s_change_has_batch_means_and_what_it_could_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [Run(name, seed, target=60, steps=60, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
+    for run in made:  # six steps a window: two batches of three
+        run.cells = {"reward": {step: (step % 3) + (0.1 if step > 54 else 0.0) * (step - 54) for step in range(1, 61)}}
+    folder = complete(tmp_path, made=made)
+    write_cards(folder, made, claims=())
+    screen(folder.root)
+    conclude(folder.root)
+    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    change = found["shaped-s1/reward/change"]
+    # batches of the first window 1, 1; of the last 1.2, 1.5: its mean has the variance 0.045 / 2, and Welch leaves 1 degree of freedom
+    assert change.value == pytest.approx(0.35)
+    assert (change.low, change.high) == pytest.approx((0.35 - 12.7062 * 0.15, 0.35 + 12.7062 * 0.15), abs=1e-4)
+    assert change.detectable is not None and change.detectable > 0.35 and "batch means" in change.method
+    assert found["shaped-s1/reward/final"].low is None
+    assert found["shaped/reward/change"].detectable == 0.0  # three equal seeds: no spread

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed
+from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed, trend
 from stages.analyse.windows import Window, final_window, initial_window
+from stages.contracts.batch_means import batches
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,48 @@ def test_wilson_interval_covers_the_truth() -> None:
 
 def _holds(found: object, truth: float) -> bool:
     return bool(found.low <= truth <= found.high)  # type: ignore[attr-defined]
+
+
+# Trend within a run: batch means.
+
+
+def test_batch_means_cut_into_about_sqrt_n_stretches() -> None:
+    assert batches([1.0, 2.0, 3.0]) == []
+    assert batches([1.0, 3.0, 5.0, 7.0]) == [2.0, 6.0]
+    assert batches([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == [2.0, 8.0]
+    assert len(batches([float(n) for n in range(30)])) == 5
+
+
+def test_a_trend_by_hand() -> None:
+    # batches 1, 3 and 11, 13: variances 2, each mean has variance 1, so the error is sqrt(2) with 2 degrees of freedom (t = 4.303)
+    found = trend([0.0, 2.0, 2.0, 4.0], [10.0, 12.0, 12.0, 14.0], 0.95)
+    assert (found.value, found.n) == (10.0, 4)
+    assert (found.low, found.high) == pytest.approx((10 - 4.302653 * 2**0.5, 10 + 4.302653 * 2**0.5), abs=1e-5)
+    assert trend([1.0] * 3, [2.0] * 9, 0.95).low is None
+    assert trend([1.0] * 4, [2.0] * 4, 0.95).method.endswith("(no spread between batches)")
+    with pytest.raises(ValueError, match="nothing"):
+        trend([], [1.0], 0.95)
+
+
+def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
+    """A stationary first-order autoregression of unit variance."""
+    noise = rng.normal(0, (1 - memory**2) ** 0.5, n)
+    value, made = float(rng.normal()), []
+    for step in noise:
+        value = memory * value + float(step)
+        made.append(value)
+    return made
+
+
+def test_trend_intervals_cover_the_truth_where_steps_are_correlated() -> None:
+    """Windows of 100 steps whose neighbours correlate by 0.5: rows taken as independent would hold it in about 74 of 100."""
+    rng = np.random.default_rng(4)
+    held = [_holds(trend(_correlated(rng, 100, 0.5), [2 + v for v in _correlated(rng, 100, 0.5)], 0.95), 2.0) for _ in range(1000)]
+    assert 0.90 < np.mean(held) < 0.97
+
+
+def test_paired_intervals_are_those_of_the_differences() -> None:
+    """Pairs by seed are differences first: a t interval over them."""
+    rng = np.random.default_rng(5)
+    held = [_holds(mean(list(rng.normal(0.3, 0.2, 5)), 0.95), 0.3) for _ in range(1000)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
