@@ -88,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
     trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
 
+    verify = commands.add_parser("verify", help="hold cards, locks, files, findings, pages and the site against each other")
+    verify.add_argument("specs", nargs="*", metavar="experiment", help="only these experiments; default: all of specs/pipeline.yaml")
+    verify.add_argument("--json", action="store_true", help="print every difference as JSON")
+
     waive = commands.add_parser("waive", help="record that a code change is judged to change no result: nothing trains again for it")
     waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
     waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")

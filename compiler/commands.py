@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
         "new": new,
         "schema": schema,
         "trace": trace,
+        "verify": verify,
         "waive": waive,
         "rescore": rescore,
     }
@@ -175,6 +176,23 @@ def trace(options: argparse.Namespace, inputs: Inputs) -> int:
         ]
         or [Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")]
     )
+
+
+def verify(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Hold everything that is published against everything it was made from. 1 on any difference."""
+    from compiler import verify as verifying
+
+    found = verifying.verify(options.specs, inputs)
+    if options.json:
+        from stages.contracts.artifact import dump
+
+        print(dump(found), end="")
+    else:
+        from compiler import verify_text
+
+        print(verify_text.text(found), end="", flush=True)
+        print(verify_text.diagnostics(found, sys.stderr.isatty()), file=sys.stderr, end="")
+    return 1 if found.differences else 0
 
 
 def waive(options: argparse.Namespace, inputs: Inputs) -> int:

@@ -1,0 +1,92 @@
+"""`octavo verify`: whether specs, cards, locks, files, findings, pages and the site say the same. Writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compiler.compile import Compiled, compile_all, project
+from compiler.inputs import Inputs
+from compiler.pipeline import live, named
+from compiler.plan_files import Cache, Files
+from compiler.verify_lock import against_locks
+from compiler.write import compare
+from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.verification import Difference, Verification, Verified
+
+WHY = {
+    "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
+    "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
+    "E488": "what is published is what the recorded files give, computed again with the same code",
+    "E489": "the site shows the page as it was written, digit by digit",
+    "E494": "only what has been run can be verified",
+    "E495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
+}
+
+
+def verify(names: Sequence[str], inputs: Inputs) -> Verification:
+    """Verify the named experiments, or all that are live. Raises Rejected for specs that do not compile."""
+    references = [named(name.removeprefix(f"{RUNS}/").rstrip("/")) for name in names] or live(inputs)
+    compiled = compile_all(references, inputs)
+    files, cache = Files(Path(), {}), Cache(Path())
+    with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
+        told = list(pool.map(lambda one: _verify(one, files, cache), compiled))
+    if not names:
+        from stages.publish.verify.built import overviews
+
+        told = [*told, *([Verified(experiment="(site)", checked={}, differences=tuple(found))] if (found := overviews()) else [])]
+    return Verification(experiments=tuple(told))
+
+
+def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
+    from stages.publish.verify.experiment import verify as from_files
+
+    folder = ExperimentFolder(RUNS / one.experiment.name)
+    made = project([one], with_site=False)
+    if not folder.root.joinpath("dvc.lock").exists() and not folder.findings.exists():
+        nothing = Difference(
+            code="E494", path=folder.root.as_posix(), what="nothing of it has been run", fix=f"dvc repro {folder.pipeline}"
+        )
+        return Verified(experiment=folder.name, checked={}, differences=(nothing,))
+    generated = list(_generated(made.files, made.once))
+    locked = against_locks(made.pipelines, files, cache)
+    rest = from_files(folder)
+    return Verified(
+        experiment=folder.name,
+        checked={
+            "generated files": len(made.files),
+            "locked files": len(locked.files),
+            "bytes": sum(locked.files.values()),
+            **rest.checked,
+        },
+        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences])),
+        notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
+    )
+
+
+def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
+    """Cards, pipelines and origins that are not what the spec compiles to, field by field."""
+    from stages.publish.verify.parts import parts
+
+    fix = "octavo compile, then dvc repro"
+    for path in compare(files, once).differing:
+        if not os.path.isfile(path):
+            yield Difference(code="E402", path=path, what="the file is missing", expected="a file", found="nothing", fix=fix)
+            continue
+        with open(path, "rb") as stream:
+            found = stream.read()
+        for part in parts(path, files[path].encode(), found):
+            where = f"{part.cell}: " if part.cell else ""
+            yield Difference(
+                code="E402",
+                path=path,
+                line=part.line,
+                column=part.column,
+                cell=part.cell,
+                what=f"{where}{part.found} is not what the spec compiles to",
+                expected=part.expected,
+                found=part.found,
+                fix=fix,
+            )

@@ -1,0 +1,67 @@
+"""What `octavo verify` says in a terminal: one line for each thing that was looked at, and a diagnostic for each difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.diagnostics import LIMIT, render
+from compiler.verify import WHY
+from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.verification import Difference, Verification, Verified
+
+_KINDS = (
+    ("generated files", ("E402",), "cards and pipelines, against what the spec compiles to"),
+    ("locked files", ("E487",), "files and folders, against the hashes and sizes in dvc.lock"),
+    ("runs", ("E495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
+    ("findings computed again", ("E488",), "findings computed again from the files, with health, figures, page and passports"),
+    ("files of the site", ("E489",), "files of the built site, against the page"),
+)
+
+
+def text(found: Verification) -> str:
+    """A summary of each experiment."""
+    return "".join(f"{line}\n" for one in found.experiments for line in _summary(one))
+
+
+def _summary(one: Verified) -> Iterator[str]:
+    yield f"{one.experiment}: " + ("verified" if not one.differences else f"{_count(len(one.differences))} found")
+    rest = list(one.differences)
+    for kind, codes, words in _KINDS:
+        mine = [difference for difference in rest if difference.code in codes]
+        rest = [difference for difference in rest if difference.code not in codes]
+        if kind in one.checked or mine:
+            yield f"  {'DIFFER' if mine else 'same':<6}  {one.checked.get(kind, 0):>5} {words}" + (f": {_count(len(mine))}" if mine else "")
+    for difference in rest:
+        yield f"  {'FAILED':<6}  {difference.what.splitlines()[0]}"
+    yield from (f"  note    {note}" for note in one.notes)
+
+
+def diagnostics(found: Verification, colour: bool) -> str:
+    """All differences, causes first."""
+    told = list(dict.fromkeys(difference for one in found.experiments for difference in one.differences))
+    shown, hidden = told[:LIMIT], len(told) - LIMIT
+    sources = {difference.path: _lines(difference.path) for difference in shown if difference.line}
+    more = f"\nand {hidden} more, not shown: --json names all; repair these first, what rests on them follows\n" if hidden > 0 else ""
+    return render([_diagnostic(difference) for difference in shown], sources, colour) + more
+
+
+def _diagnostic(found: Difference) -> Diagnostic:
+    what = found.what if found.line else f"{found.path}: {found.what}"
+    if found.expected or found.found:
+        what += f"; expected {found.expected or 'nothing'}, found {found.found or 'nothing'}"
+    place = Place(found.path, found.line, found.column or 1, max(1, len(found.found) if found.column else 1)) if found.line else None
+    return Diagnostic(
+        found.code, what, why=WHY.get(found.code, "a stage says why it refuses; nothing after it was checked"), fix=found.fix, place=place
+    )
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _count(number: int) -> str:
+    return f"{number} difference{'' if number == 1 else 's'}"

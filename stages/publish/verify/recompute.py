@@ -1,0 +1,198 @@
+"""Everything that is computed after training, computed again from the files in a folder of its own, and held against what is there.
+
+The stages run as processes, as DVC runs them: in a scratch project whose files are links to the real ones, without the outputs of the
+stages that follow training. What they write must be, byte for byte, what the real project holds.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.stage import ROOT
+from stages.contracts.verification import Difference
+from stages.publish.verify.parts import Part, parts
+
+STAGES = ("stages.analyse.screen", "stages.analyse.conclude", "stages.analyse.draw", "stages.publish.page")
+_TABLES = {".parquet", ".safetensors"}
+_ERROR = re.compile(r"error (?P<code>[ES]\d{3}): (?P<what>.*?)(?:\n  why: .*?)?(?:\n  fix: (?P<fix>[^\n]*))?\s*$", re.DOTALL)
+_LATE = ' class="late"'
+"""The mark of a rule that is younger than its data."""
+_DATED = re.compile(
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d UTC, commit [0-9a-f]+(?:, (?:before|after)|; there are no data yet)?|not committed yet|unknown: [a-z ]+)"
+    r"(?:, so it is not known to be older than)?\s*"
+)
+"""What `committed.against_data` says of git: without it, two sentences are equal when only git's answer differs."""
+
+
+@dataclass
+class Recomputed:
+    """`files`: path -> what it should hold, of all outputs of the stages that ran."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    failed: Difference | None = None
+
+
+def recompute(experiment: ExperimentFolder) -> Recomputed:
+    """Run the stages after training again, beside the real files. Writes nothing into the project."""
+    made = Recomputed()
+    with _scratch(experiment) as root:
+        folder = ExperimentFolder(root / RUNS / experiment.name)
+        for module in STAGES:
+            made.failed = _run(module, experiment, root)
+            if made.failed:
+                break
+            for path in _outputs(folder, module):
+                made.files[path.relative_to(root).as_posix()] = path.read_bytes()
+    return made
+
+
+def differences(experiment: ExperimentFolder, made: Recomputed) -> tuple[list[Difference], list[str]]:
+    """(every place in which the real files are not what was computed again, notes)."""
+    found: list[Difference] = []
+    notes: list[str] = []
+    for name, expected in made.files.items():
+        path = Path(name)
+        if not path.is_file():
+            found.append(_missing(experiment, name))
+            continue
+        for part in parts(name, expected, path.read_bytes()):
+            if path.suffix == ".md" and _only_dates(part, expected, path):
+                notes.append(f"{name}:{part.line}: git dates a rule otherwise than when the page was built; dvc repro brings it up to date")
+            else:
+                found.append(_differs(experiment, name, part))
+    found.sort(key=lambda one: one.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
+    if made.failed:
+        found.insert(0, made.failed)
+    else:
+        found += [_extra(experiment, path) for path in _all_outputs(experiment) if path.as_posix() not in made.files]
+    return found, list(dict.fromkeys(notes))
+
+
+def _run(module: str, experiment: ExperimentFolder, root: Path) -> Difference | None:
+    command = [sys.executable, "-m", module, f"{RUNS}/{experiment.name}"]
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    if ran.returncode == 0:
+        return None
+    said = _ERROR.search(ran.stderr)
+    words = " ".join(ran.stderr.split())[-300:] or f"exit code {ran.returncode}"
+    return Difference(
+        code=said["code"] if said else "E495",
+        path=experiment.root.as_posix(),
+        cell=module,
+        what=f"{module.rpartition('.')[2]} could not compute again what it wrote, so nothing after it was checked: "
+        + (" ".join(said["what"].split()) if said else words),
+        fix=(said["fix"] if said else None) or f"python -m {module} {RUNS}/{experiment.name}",
+    )
+
+
+@contextmanager
+def _scratch(experiment: ExperimentFolder) -> Iterator[Path]:
+    """A project of links in which the experiment has the inputs of `screen` and none of its results. Specs are copied: git looks
+    through no link."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="octavo-verify-") as name:
+        root = Path(name)
+        for entry in here.iterdir():
+            if entry.name == "specs":
+                shutil.copytree(entry, root / "specs")
+            elif entry.name != RUNS.name:
+                (root / entry.name).symlink_to(entry)
+        (root / RUNS).mkdir()
+        for entry in (here / RUNS).iterdir():
+            if entry.name != experiment.name:
+                (root / RUNS / entry.name).symlink_to(entry)
+        _linked(here / RUNS / experiment.name, root / RUNS / experiment.name)
+        for path in _all_outputs(ExperimentFolder(root / RUNS / experiment.name)):
+            path.unlink()
+        yield root
+
+
+def _linked(source: Path, target: Path) -> None:
+    """Folders are made, big files linked, small ones copied: screen may rewrite a `retry.json`."""
+    target.mkdir()
+    for entry in source.iterdir():
+        if entry.is_dir() and entry.name != "adapter":
+            _linked(entry, target / entry.name)
+        elif entry.is_dir() or entry.suffix in _TABLES:
+            (target / entry.name).symlink_to(entry)
+        else:
+            shutil.copyfile(entry, target / entry.name)
+
+
+def _outputs(folder: ExperimentFolder, module: str) -> list[Path]:
+    stage = module.rpartition(".")[2]
+    if stage == "screen":
+        return sorted(folder.root.glob("*/health.json"))
+    if stage == "conclude":
+        return [folder.findings] if folder.findings.exists() else []
+    return sorted(path for path in (folder.figures if stage == "draw" else folder.page).rglob("*") if path.is_file())
+
+
+def _all_outputs(folder: ExperimentFolder) -> list[Path]:
+    return [path for module in STAGES for path in _outputs(folder, module)]
+
+
+def _only_dates(part: Part, expected: bytes, path: Path) -> bool:
+    """Whether the lines are equal but for when git says that a rule was written: a commit dates a rule that was not committed when the
+    page was built, and a merge may date it again."""
+    old, new = expected.decode().splitlines(), path.read_text(encoding="utf-8").splitlines()
+    if part.line is None or len(old) != len(new):
+        return False
+    lines = [html.unescape(text[part.line - 1].replace(_LATE, "")) for text in (old, new)]
+    one, other = (_DATED.sub("", line) for line in lines)
+    return one == other and one != lines[0]
+
+
+def _differs(experiment: ExperimentFolder, path: str, part: Part) -> Difference:
+    stage = _stage(experiment, path)
+    where = f"{part.cell}: " if part.cell else ""
+    return Difference(
+        code="E488",
+        path=path,
+        line=part.line,
+        column=part.column,
+        cell=part.cell,
+        what=f"{where}{part.found} is not what the files give",
+        expected=part.expected,
+        found=part.found,
+        fix=_again(experiment, stage),
+    )
+
+
+def _missing(experiment: ExperimentFolder, path: str) -> Difference:
+    return Difference(
+        code="E488", path=path, what="the file is missing", expected="a file", found="nothing", fix=f"dvc checkout {path}, or dvc repro"
+    )
+
+
+def _extra(experiment: ExperimentFolder, path: Path) -> Difference:
+    name = path.as_posix()
+    what = "no stage writes this file"
+    return Difference(
+        code="E488", path=name, what=what, expected="nothing", found="a file", fix=_again(experiment, _stage(experiment, name))
+    )
+
+
+def _stage(experiment: ExperimentFolder, path: str) -> str:
+    below = path.removeprefix(f"{experiment.root.as_posix()}/")
+    if below.startswith("page/"):
+        return "page"
+    return "draw" if below.startswith("analysis/figures/") else "conclude" if below.startswith("analysis/") else "screen"
+
+
+def _again(experiment: ExperimentFolder, stage: str) -> str:
+    """DVC sees by itself that an output is not the locked one; `dvc checkout` gives back what the lock names."""
+    return f"dvc checkout {experiment.root.as_posix()}/dvc.yaml, or compute it again: dvc repro {experiment.pipeline.as_posix()}:{stage}"
