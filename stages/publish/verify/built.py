@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
 from stages.contracts.verification import Difference
 from stages.publish.home import entries, overview
+from stages.publish.leaves import FOLDER
 from stages.publish.site import AGE, age
 from stages.publish.verify.parts import parts
 
@@ -109,12 +111,12 @@ def differences(experiment: ExperimentFolder, made: dict[str, bytes]) -> tuple[l
     page = f"{experiment.page.as_posix()}/"
     files = {name.removeprefix(page): content for name, content in made.items() if name.startswith(page)}
     for name, content in files.items():
-        built = folder / (f"{name.removesuffix('.md')}.html" if name.endswith(".md") else name)
+        built = folder / _built(name)
         path = experiment.page / name
         published = path.read_bytes() if path.is_file() else content  # where the page itself is wrong, that is told already
         if not built.is_file():
             found.append(Difference(code="E489", path=built.as_posix(), what="the site lacks this file of the page", fix=_FIX))
-        elif name.endswith(".md"):
+        elif built.suffix == ".html":
             shown, banner = of_site(built.read_text(encoding="utf-8")), age(experiment.page)
             if not any(_same(_page(published, said), shown) for said in ("", banner)):  # a site is older than what made its pages old
                 found += _told(built, _page(content, ""), shown)
@@ -131,6 +133,11 @@ def overviews() -> list[Difference]:
         return []
     pages = sorted(path for path in RUNS.glob("*/page") if (path / "summary.json").exists())
     return list(_told(built, of_page(overview(entries(pages))), of_site(built.read_text(encoding="utf-8"))))
+
+
+def _built(name: str) -> str:
+    """Where the site has a file of a page's folder: Markdown as HTML, leaves beside the page, all others as they are."""
+    return name.removeprefix(f"{FOLDER}/") if name.startswith(f"{FOLDER}/") else re.sub(r"\.md$", ".html", name)
 
 
 def _page(content: bytes, banner: str) -> list[Token]:
