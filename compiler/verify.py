@@ -19,10 +19,10 @@ from stages.contracts.verification import Difference, Verification, Verified
 WHY = {
     "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
     "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
-    "E488": "what is published is what the recorded files give, computed again with the same code",
-    "E489": "the site shows the page as it was written, digit by digit",
+    "S488": "what is published is what the recorded files give, computed again with the same code",
+    "S489": "the site shows the page as it was written, digit by digit",
     "E494": "only what has been run can be verified",
-    "E495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
+    "S495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
 }
 
 
@@ -52,7 +52,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         return Verified(experiment=folder.name, checked={}, differences=(nothing,))
     generated = list(_generated(made.files, made.once))
     locked = against_locks(made.pipelines, files, cache)
-    rest = from_files(folder)
+    rest = from_files(folder) if all(map(os.path.isfile, made.files)) else Verified(experiment=folder.name, checked={}, differences=())
     return Verified(
         experiment=folder.name,
         checked={
@@ -71,9 +71,13 @@ def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Differen
     from stages.publish.verify.parts import parts
 
     fix = "octavo compile, then dvc repro"
-    for path in compare(files, once).differing:
-        if not os.path.isfile(path):
-            yield Difference(code="E402", path=path, what="the file is missing", expected="a file", found="nothing", fix=fix)
+    differing = compare(files, once).differing
+    missing = [path for path in differing if not os.path.isfile(path)]
+    if missing:
+        what = "generated files are missing, such as this one; without them nothing is computed again"
+        yield Difference(code="E402", path=missing[0], what=what, fix=fix)
+    for path in differing:
+        if path in missing:
             continue
         with open(path, "rb") as stream:
             found = stream.read()

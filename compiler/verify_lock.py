@@ -67,8 +67,13 @@ class _Lock:
         if content.get("schema") != "2.0":
             self._add(Place(""), "the lock's schema", "2.0", str(content.get("schema")), fix=f"git checkout {self.path}")
         recorded = content["stages"]
+        new = [stage.name for stage in self.pipeline.stages if not isinstance(recorded.get(stage.name), Mapping)]
+        if new:
+            more = " and others have" if len(new) > 1 else " has"
+            self._add(Place(""), f"{new[0]}{more} never run: the lock has no record", fix=f"dvc repro {self.pipeline.path}")
         for stage in self.pipeline.stages:
-            self._stage(stage, recorded.get(stage.name))
+            if stage.name not in new:
+                self._stage(stage, recorded[stage.name])
         names = {stage.name for stage in self.pipeline.stages}
         for name in (name for name in recorded if name not in names):
             line = self.places.get(Place(str(name)), (1, 1))[0]
@@ -76,11 +81,7 @@ class _Lock:
         for (path, md5), places in self.wrong.items():
             self._other_file(path, md5, places)
 
-    def _stage(self, stage: Stage, record: Any) -> None:
-        here = Place(stage.name)
-        if not isinstance(record, Mapping):
-            self._add(here, f"{stage.name} has never run: the lock has no record of it", fix=self._repro(stage.name))
-            return
+    def _stage(self, stage: Stage, record: Mapping[str, Any]) -> None:
         redo = self._repro(stage.name)
         if record.get("cmd") != command(stage):
             place = Place(stage.name, key="cmd")
@@ -106,7 +107,7 @@ class _Lock:
         size, count = self._size(path)
         self.checked.files[path] = size
         if md5 != now:
-            if path.endswith(f"/{RETRY}"):
+            if path.endswith(f"/{RETRY}") and not self._finished(path):
                 self.checked.notes.append(f"{path}: the run failed and is due again")
                 return
             self.wrong.setdefault((path, md5), []).append(place._replace(key="md5"))
@@ -114,9 +115,13 @@ class _Lock:
         self.right[path] = self.right.get(path, 0) + 1
         wanted = {"hash": "md5", "size": size, **({"nfiles": count} if md5.endswith(".dir") else {})}
         for key, value in wanted.items():
-            if entry.get(key, value) != value:
+            if entry.get(key) != value:
                 fix = f"git checkout {self.path}, or dvc commit {self.pipeline.path}"
-                self._add(place._replace(key=key), f"{key} of {path}", str(value), str(entry[key]), fix)
+                self._add(place._replace(key=key), f"{key} of {path}", str(value), str(entry.get(key, "no such line")), fix)
+
+    def _finished(self, retry: str) -> bool:
+        """Whether the run of a retry.json is finished; screen makes a failed one due again."""
+        return '"finished": true' in (self.files.text(f"{retry.removesuffix(RETRY)}outcome.json") or "")
 
     def _is_out(self, path: str) -> bool:
         return any(path in stage.outs for stage in self.pipeline.stages)

@@ -12,9 +12,9 @@ from stages.contracts.verification import Difference, Verification, Verified
 _KINDS = (
     ("generated files", ("E402",), "cards and pipelines, against what the spec compiles to"),
     ("locked files", ("E487",), "files and folders, against the hashes and sizes in dvc.lock"),
-    ("runs", ("E495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
-    ("findings computed again", ("E488",), "findings computed again from the files, with health, figures, page and passports"),
-    ("files of the site", ("E489",), "files of the built site, against the page"),
+    ("runs", ("S495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
+    ("findings computed again", ("S488",), "findings computed again from the files, with health, figures, page and passports"),
+    ("files of the site", ("S489",), "files of the built site, against the page"),
 )
 
 

@@ -11,7 +11,7 @@ class Difference(Frozen):
     """One thing that is not what it should be."""
 
     code: str
-    """E402 a generated file, E487 a file and its lock, E488 a published value and the files, E489 the built site, E495 files that
+    """E402 a generated file, E487 a file and its lock, S488 a published value and the files, S489 the built site, S495 files that
     contradict each other; or the code of the stage that could not compute."""
     path: str
     """File, relative to the project root."""

@@ -106,7 +106,7 @@ def differences(experiment: ExperimentFolder, made: dict[str, bytes]) -> tuple[l
     if not SITE.is_dir():
         return [], 0
     if not folder.is_dir():
-        return [Difference(code="E489", path=folder.as_posix(), what="the site was built without this experiment", fix=_FIX)], 0
+        return [Difference(code="S489", path=folder.as_posix(), what="the site was built without this experiment", fix=_FIX)], 0
     found: list[Difference] = []
     page = f"{experiment.page.as_posix()}/"
     files = {name.removeprefix(page): content for name, content in made.items() if name.startswith(page)}
@@ -115,7 +115,7 @@ def differences(experiment: ExperimentFolder, made: dict[str, bytes]) -> tuple[l
         path = experiment.page / name
         published = path.read_bytes() if path.is_file() else content  # where the page itself is wrong, that is told already
         if not built.is_file():
-            found.append(Difference(code="E489", path=built.as_posix(), what="the site lacks this file of the page", fix=_FIX))
+            found.append(Difference(code="S489", path=built.as_posix(), what="the site lacks this file of the page", fix=_FIX))
         elif built.suffix == ".html":
             shown, banner = of_site(built.read_text(encoding="utf-8")), age(experiment.page)
             if not any(_same(_page(published, said), shown) for said in ("", banner)):  # a site is older than what made its pages old
@@ -173,7 +173,7 @@ def _told(path: Path, expected: list[Token], found: list[Token]) -> Iterator[Dif
 def _difference(path: Path, line: int | None, column: int | None, cell: str, expected: str, found: str) -> Difference:
     what = f"{cell}: {found or 'nothing'} is not what the page says" if cell else f"{found or 'nothing'} is not what the page says"
     return Difference(
-        code="E489",
+        code="S489",
         path=path.as_posix(),
         line=line,
         column=column,

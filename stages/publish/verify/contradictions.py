@@ -30,7 +30,7 @@ def contradictions(experiment: ExperimentFolder) -> tuple[list[Difference], dict
         lineage, files = _lineage(experiment)
         found += lineage
     except ArtifactError as error:
-        found.append(Difference(code="E495", path=error.path, what=error.what, fix=error.fix))
+        found.append(Difference(code="S495", path=error.path, what=error.what, fix=error.fix))
         files = 0
     return found, {"runs": runs, "files of the lineage": files}
 
@@ -113,7 +113,7 @@ def _lineage(experiment: ExperimentFolder) -> tuple[list[Difference], int]:
 def _contradicts(path: Path, cell: str, what: str, expected: str, found: str) -> Difference:
     name = path.as_posix()
     return Difference(
-        code="E495",
+        code="S495",
         path=name,
         cell=cell,
         what=what,

@@ -89,7 +89,7 @@ def _run(module: str, experiment: ExperimentFolder, root: Path) -> Difference | 
     said = _ERROR.search(ran.stderr)
     words = " ".join(ran.stderr.split())[-300:] or f"exit code {ran.returncode}"
     return Difference(
-        code=said["code"] if said else "E495",
+        code=said["code"] if said else "S495",
         path=experiment.root.as_posix(),
         cell=module,
         what=f"{module.rpartition('.')[2]} could not compute again what it wrote, so nothing after it was checked: "
@@ -160,7 +160,7 @@ def _differs(experiment: ExperimentFolder, path: str, part: Part) -> Difference:
     stage = _stage(experiment, path)
     where = f"{part.cell}: " if part.cell else ""
     return Difference(
-        code="E488",
+        code="S488",
         path=path,
         line=part.line,
         column=part.column,
@@ -174,7 +174,7 @@ def _differs(experiment: ExperimentFolder, path: str, part: Part) -> Difference:
 
 def _missing(experiment: ExperimentFolder, path: str) -> Difference:
     return Difference(
-        code="E488", path=path, what="the file is missing", expected="a file", found="nothing", fix=f"dvc checkout {path}, or dvc repro"
+        code="S488", path=path, what="the file is missing", expected="a file", found="nothing", fix=f"dvc checkout {path}, or dvc repro"
     )
 
 
@@ -182,7 +182,7 @@ def _extra(experiment: ExperimentFolder, path: Path) -> Difference:
     name = path.as_posix()
     what = "no stage writes this file"
     return Difference(
-        code="E488", path=name, what=what, expected="nothing", found="a file", fix=_again(experiment, _stage(experiment, name))
+        code="S488", path=name, what=what, expected="nothing", found="a file", fix=_again(experiment, _stage(experiment, name))
     )
 
 

@@ -51,7 +51,7 @@ def test_a_changed_digit_in_the_site_is_told_with_the_finding_and_the_place(buil
         [found], _ = differences(experiment, made)
     finally:
         page.write_text(text)
-    assert (found.code, found.path, found.expected, found.found) == ("E489", page.as_posix(), "+0.36", "+0.37")
+    assert (found.code, found.path, found.expected, found.found) == ("S489", page.as_posix(), "+0.36", "+0.37")
     assert found.cell == "shaped-vs-zero/evaluation.tests.pass_share/difference"
     assert found.line == text[:at].count("\n") + 1
 
@@ -69,11 +69,11 @@ def test_a_changed_data_file_and_a_missing_one(built: Path, monkeypatch):
     finally:
         twin.write_text(before[0])
         summary.write_text(before[1])
-    assert {(one.path, one.code) for one in found} == {(twin.as_posix(), "E489"), (summary.as_posix(), "E489")}
+    assert {(one.path, one.code) for one in found} == {(twin.as_posix(), "S489"), (summary.as_posix(), "S489")}
 
 
 def test_a_site_without_the_experiment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert differences(ExperimentFolder(Path("runs/a")), {}) == ([], 0)
     Path("build/site").mkdir(parents=True)
-    assert [one.code for one in differences(ExperimentFolder(Path("runs/a")), {})[0]] == ["E489"]
+    assert [one.code for one in differences(ExperimentFolder(Path("runs/a")), {})[0]] == ["S489"]

@@ -1,0 +1,161 @@
+"""A lock against the disk: every line of it."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from compiler.graph import Pipeline, Stage
+from compiler.plan_files import Cache, Files, folder_md5
+from compiler.verify_lock import against_locks
+
+X = "runs/a/x"
+PIPELINE = Pipeline(
+    Path("runs/a/dvc.yaml"),
+    "specs/a.yaml",
+    (
+        Stage(
+            "train-x", "stages.t", ("runs/a/x",), ("runs/a/x/card.json", "runs/a/x/retry.json"), ("runs/a/x/h.parquet", "runs/a/x/ad"), ""
+        ),
+        Stage("page", "stages.p", ("runs/a",), ("runs/a/x/h.parquet",), ("runs/a/page.md",), ""),
+    ),
+)
+
+
+def md5(text):
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+ADAPTER = folder_md5({"one.bin": md5("one"), "sub/two.bin": md5("two")})
+LOCK = f"""\
+schema: '2.0'
+stages:
+  train-x:
+    cmd: python -m stages.t runs/a/x
+    deps:
+    - path: runs/a/x/card.json
+      hash: md5
+      md5: {md5("card")}
+      size: 4
+    - path: runs/a/x/retry.json
+      hash: md5
+      md5: {md5("first")}
+      size: 5
+    outs:
+    - path: runs/a/x/ad
+      hash: md5
+      md5: {ADAPTER}
+      size: 6
+      nfiles: 2
+    - path: runs/a/x/h.parquet
+      hash: md5
+      md5: {md5("history")}
+      size: 7
+  page:
+    cmd: python -m stages.p runs/a
+    deps:
+    - path: runs/a/x/h.parquet
+      hash: md5
+      md5: {md5("history")}
+      size: 7
+    outs:
+    - path: runs/a/page.md
+      hash: md5
+      md5: {md5("page")}
+      size: 4
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"x/card.json": "card", "x/retry.json": "first", "x/ad/one.bin": "one", "x/ad/sub/two.bin": "two", "x/h.parquet": "history"}
+    for name, text in {**files, "page.md": "page", "dvc.lock": LOCK}.items():
+        path = tmp_path / "runs/a" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "runs/a"
+
+
+def told():
+    found = against_locks([PIPELINE], Files(Path(), {}), Cache(Path()))
+    return [(one.line, one.what, one.expected, one.found) for one in found.differences], found.notes
+
+
+def test_a_project_as_its_lock_says(project):
+    assert told() == ([], [])
+
+
+@pytest.mark.parametrize("number", range(1, len(LOCK.splitlines()) + 1))
+def test_any_changed_line_of_the_lock_is_told(project, number):
+    lines = LOCK.splitlines()
+    line = lines[number - 1]
+    last = line.rstrip("'")[-1]
+    at = line.rindex(last)
+    lines[number - 1] = f"{line[:at]}{'7' if last != '7' else '8'}{line[at + 1 :]}" if last != ":" else line[:at] + "x:"
+    (project / "dvc.lock").write_text("\n".join(lines) + "\n")
+    found, notes = told()
+    assert found or notes == ["runs/a/x/retry.json: the run failed and is due again"]
+    assert all(one[0] is None or 1 <= one[0] <= len(lines) for one in found)
+
+
+@pytest.mark.parametrize("number", range(2, len(LOCK.splitlines()) + 1))
+def test_any_missing_line_of_the_lock_is_told(project, number):
+    lines = LOCK.splitlines()
+    lines.pop(number - 1)
+    (project / "dvc.lock").write_text("\n".join(lines) + "\n")
+    found, notes = told()
+    assert found or notes == ["runs/a/x/retry.json: the run failed and is due again"]
+
+
+def test_a_wrong_hash_in_the_lock_is_known_by_the_other_records(project):
+    (project / "dvc.lock").write_text(LOCK.replace(md5("history"), "a" * 32, 1))
+    assert told()[0] == [
+        (22, "runs/a/x/h.parquet is not the file that train-x recorded", f"md5 {'a' * 32}", f"md5 {md5('history')}"),
+    ]
+    found = against_locks([PIPELINE], Files(Path(), {}), Cache(Path())).differences[0]
+    assert found.fix == "1 other records name the file that is here: git checkout runs/a/dvc.lock" and found.column == 12
+
+
+def test_a_wrong_size_and_number_of_files(project):
+    (project / "dvc.lock").write_text(LOCK.replace("size: 6", "size: 60").replace("nfiles: 2", "nfiles: 3"))
+    assert told()[0] == [(18, "size of runs/a/x/ad", "6", "60"), (19, "nfiles of runs/a/x/ad", "2", "3")]
+
+
+def test_a_changed_file_is_named_once_with_the_stages_that_recorded_it(project):
+    (project / "x/h.parquet").write_text("histori")
+    assert told()[0] == [
+        (22, "runs/a/x/h.parquet is not the file that train-x, page recorded", f"md5 {md5('history')}", f"md5 {md5('histori')}")
+    ]
+
+
+def test_a_byte_in_a_folder_is_named_by_the_file_when_the_cache_knows_the_folder(project):
+    (project / "x/ad/sub/two.bin").write_text("twO")
+    assert told()[0][0][1] == "runs/a/x/ad is not the file that train-x recorded"
+    record = Path(f".dvc/cache/files/md5/{ADAPTER[:2]}/{ADAPTER[2:]}")
+    record.parent.mkdir(parents=True)
+    record.write_text(f'[{{"md5": "{md5("one")}", "relpath": "one.bin"}}, {{"md5": "{md5("two")}", "relpath": "sub/two.bin"}}]')
+    assert told()[0] == [
+        (17, "runs/a/x/ad/sub/two.bin is not the file that train-x recorded", f"md5 {md5('two')}", f"md5 {md5('twO')}"),
+    ]
+
+
+def test_missing_files_and_a_missing_lock(project):
+    (project / "page.md").unlink()
+    assert [(line, what) for line, what, *_ in told()[0]] == [(32, "runs/a/page.md is missing")]
+    (project / "dvc.lock").unlink()
+    assert [what for _, what, *_ in told()[0]] == ["runs/a/dvc.yaml has never run: there is no lock"]
+    (project / "dvc.lock").write_text("[")
+    assert [what for _, what, *_ in told()[0]] == ["it is no dvc.lock"]
+
+
+def test_a_run_that_is_due_again_is_a_note(project):
+    (project / "x/retry.json").write_text("again")
+    assert told() == ([], ["runs/a/x/retry.json: the run failed and is due again"])
+    (project / "x/outcome.json").write_text('{\n  "finished": true\n}\n')
+    assert [what for _, what, *_ in told()[0]] == ["runs/a/x/retry.json is not the file that train-x recorded"]
+
+
+def test_a_stage_that_the_spec_no_longer_has_is_a_note(project):
+    (project / "dvc.lock").write_text(LOCK + "  train-y:\n    cmd: python -m stages.t runs/a/y\n")
+    assert told() == ([], ["runs/a/dvc.lock:36: train-y is a stage that the spec no longer has"])

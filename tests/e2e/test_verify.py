@@ -1,0 +1,137 @@
+"""`octavo verify` on a real experiment: nothing to say of what was just made, and a word for each thing that was changed since."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.contracts.artifact import read
+from stages.contracts.verification import Verification
+
+pytestmark = pytest.mark.e2e
+SITE = "build/site/experiments/small"
+
+
+def verify(project, ok):
+    """Differences as (code, path, cell, expected, found)."""
+    said = project.octavo("verify", "small", "--json", ok=ok)
+    path = project.root / "said.json"
+    path.write_text(said[said.index("{") :])
+    found = read(Verification, path)
+    return found.experiments[0], [(one.code, one.path, one.cell, one.expected, one.found) for one in found.experiments[0].differences]
+
+
+def change(project, path, edit):
+    """Change a file as an editor does: DVC's cache may be linked to it."""
+    place = project.root / path
+    old = place.read_bytes()
+    place.unlink()
+    place.write_bytes(edit(old))
+    assert place.read_bytes() != old, path
+
+
+def digit(text, after):
+    """The text with the last digit of the first number after `after` changed; (text, number before, number after)."""
+    at = text.index(after) + len(after)
+    number = re.search(r"\d+\.\d+", text[at:])
+    start, end = at + number.start(), at + number.end()
+    other = text[start : end - 1] + ("1" if text[end - 1] != "1" else "2")
+    return text[:start] + other + text[end:], text[start:end], other
+
+
+def test_what_was_just_made_is_verified(built):
+    one, found = verify(built, True)
+    assert found == []
+    assert one.checked["runs"] == 6 and one.checked["findings computed again"] > 50 and one.checked["files of the site"] > 10
+    said = built.octavo("verify")
+    assert said.startswith("small: verified\n") and "DIFFER" not in said
+
+
+def test_one_changed_digit_in_each_published_form_is_named(project):
+    """On the page, in its built form, in the findings, in a figure's table and in the JSON twin; and nothing else is named."""
+    finding = "shaped-vs-zero/evaluation.tests.pass_share/final"
+    told = {}
+
+    def edit(path, after):
+        def changed(old):
+            text, before, now = digit(old.decode(), after)
+            told[path] = before, now
+            return text.encode()
+
+        change(project, path, changed)
+
+    edit("runs/small/page/index.md", f'data-finding="{finding}"')
+    edit(f"{SITE}/index.html", 'data-finding="untrained/evaluation.tests.pass_share/final"')
+    edit("runs/small/analysis/findings.json", '"id": "shaped/reward/final"')
+    edit("runs/small/analysis/figures/curves-reward.csv", "shaped-s1,1,1,")
+    edit("runs/small/page/passports.json", f'"{finding}": {{')
+    _, found = verify(project, False)
+    assert {code for code, *_ in found} == {"E487", "S488", "S489", "S495"}
+    named = {path: (cell, expected, now) for code, path, cell, expected, now in found if code in ("S488", "S489")}
+    assert set(named) == set(told)
+    for path, (before, now) in told.items():
+        _, expected, shown = named[path]
+        assert before in expected and now in shown, path
+    assert named["runs/small/page/index.md"][0] == finding
+    assert named[f"{SITE}/index.html"][0] == "untrained/evaluation.tests.pass_share/final"
+    assert named["runs/small/analysis/findings.json"][0].startswith("findings[shaped/reward/final].")
+    assert named["runs/small/analysis/figures/curves-reward.csv"][0].startswith("row 2, column ")
+    assert named["runs/small/page/passports.json"][0].startswith(f"{finding}.finding.")
+    locked = {cell for code, _, cell, *_ in found if code == "E487"}
+    assert locked == {path for path in told if not path.startswith("build/")}
+
+
+def test_one_value_in_a_history_is_named_with_what_rests_on_it(project):
+    def edit(content):
+        table = pq.read_table(io.BytesIO(content))
+        values = table.column("value").to_pylist()
+        where = list(zip(table.column("metric").to_pylist(), table.column("step").to_pylist(), strict=True))
+        values[where.index(("reward", 4))] += 0.01
+        field = table.schema.get_field_index("value")
+        column = pa.array(values, table.schema.field("value").type)
+        made = io.BytesIO()
+        pq.write_table(table.set_column(field, table.schema.field("value"), column), made)
+        return made.getvalue()
+
+    history = "runs/small/shaped-s2/history.parquet"
+    change(project, history, edit)
+    _, found = verify(project, False)
+    assert found[0][:3] == ("E487", "runs/small/dvc.lock", history)
+    assert ("S495", history) in {(code, path) for code, path, *_ in found}
+    cells = [cell for code, path, cell, *_ in found if path == "runs/small/analysis/findings.json"]
+    assert any(cell.startswith(("findings[shaped-s2/reward/final].", "findings[shaped/reward/final].")) for cell in cells)
+
+
+def test_adapter_lock_card_and_ledger_are_named_apart(project):
+    """A byte, a line, a threshold and a step. The lock's record of the changed card is named too."""
+    adapter, card = "runs/small/zero-s1/adapter/adapter_model.safetensors", "runs/small/analysis/conclude.card.json"
+    ledger, data = "runs/small/zero-s3/attempts.jsonl", "data/quickstart/train.jsonl"
+    change(project, adapter, lambda old: old[:-3] + bytes([old[-3] ^ 1]) + old[-2:])
+    change(project, card, lambda old: old.replace(b'"margin": 0.05', b'"margin": 0.06'))
+    change(project, ledger, lambda old: re.sub(rb'("last_step": ?)4', rb"\g<1>3", old))
+    change(project, "runs/small/dvc.lock", lambda old: re.sub(rb"(train.jsonl\n.*\n.*\n      size: )\d", rb"\g<1>8", old, count=1))
+    _, found = verify(project, False)
+    assert ("E402", card, "claims[shaped-teaches].margin", "0.05", "0.06") in found
+    assert {cell for code, _, cell, *_ in found if code == "E487"} == {adapter, card, f"preflight deps {data} size"}
+    assert ("S495", ledger, "last_step", "4", "3") in [(c, p, cell.rpartition(".")[2], e, f) for c, p, cell, e, f in found]
+
+
+def test_an_experiment_that_was_never_run_and_one_that_is_none(project):
+    spec = (project.root / "specs/small.yaml").read_text()
+    (project.root / "specs/other.yaml").write_text(spec.replace("title: Small", "title: Other"))
+    project.octavo("compile", "other")
+    said = project.octavo("verify", "other", ok=False)
+    assert "E494 runs/other: nothing of it has been run" in said and "fix: dvc repro runs/other/dvc.yaml" in said
+    assert "E321" in project.octavo("verify", "smal", ok=False)
+
+
+def test_a_stage_that_refuses_is_told_in_its_own_words(project):
+    change(project, "runs/small/zero-s1/outcome.json", lambda old: old.replace(b'"steps_done": 4', b'"steps_done": "four"'))
+    said = project.octavo("verify", "small", ok=False)
+    assert re.search(r"runs/small/dvc.lock:\d+:12: E487 runs/small/zero-s1/outcome.json is not the file that train-zero-s1, ", said)
+    assert "S102" in said and "steps_done" in said and "Traceback" not in said
+    assert json.loads(Path(project.root / "runs/small/analysis/findings.json").read_text())["schema"]
