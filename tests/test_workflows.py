@@ -115,7 +115,7 @@ def test_commands_of_octavo_exist():
     typed = [line for job in PULL.values() for one in job["steps"] for line in re.findall(r"\boctavo [a-z][^;|&>\n]*", one.get("run", ""))]
     for command in typed:
         _parser().parse_args(shlex.split(command)[1:])
-    assert {command.split()[1] for command in typed} == {"doctor", "check", "compile", "plan"}
+    assert {command.split()[1] for command in typed} == {"doctor", "check", "compile", "plan", "verify"}
 
 
 def test_the_plan_and_the_comment_agree_on_the_marker():
