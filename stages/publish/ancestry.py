@@ -56,7 +56,7 @@ def lineage(experiment: ExperimentFiles, used: list[str]) -> Lineage:
             graph.edge(graph.file(Path(source.path), source.sha256), id_)
         graph.edge(analysis, id_)
         graph.edge(id_, page)
-    for verdict in experiment.conclusions.verdicts:
+    for verdict in experiment.verdicts.values():
         place = experiment.origins.claims.get(verdict.claim)
         id_ = graph.node(
             Node(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -12,7 +11,6 @@ from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.metric_words import words
 from stages.contracts.origin import Origin
 from stages.publish import numbers
-from stages.publish.committed import RuleDate, against_data, rule_dates
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text
 from stages.publish.text import shown
@@ -60,7 +58,6 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
     """One view a claim of the page's card, in the spec's order."""
     rules = {claim.id: claim for claim in experiment.conclude.claims} if experiment.conclude else {}
     views = []
-    dates = rule_dates(Path(experiment.card.spec), {id_: place.line for id_, place in experiment.origins.claims.items() if place.line})
     for said in experiment.card.claims:
         verdict = experiment.verdicts.get(said.id)
         if verdict is None:
@@ -73,7 +70,7 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
                 margin=0.0,
             )
         finding = experiment.findings.get(verdict.finding) if verdict.finding else None
-        views.append(_view(experiment, facts, said.id, said.says, verdict, finding, rules.get(said.id), dates.get(said.id)))
+        views.append(_view(experiment, facts, said.id, said.says, verdict, finding, rules.get(said.id)))
     return tuple(views)
 
 
@@ -85,12 +82,11 @@ def _view(
     verdict: Verdict,
     finding: Finding | None,
     rule: ClaimCard | None,
-    date: RuleDate | None,
 ) -> ClaimView:
     seeds = finding.seeds if finding else _sides(experiment, rule)
     unit = finding.unit if finding else "share"
     digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
-    written, late = against_data(date, first_data(experiment, rule))
+    written, late = experiment.rules_written.get(claim, ("unknown", False))
     return ClaimView(
         id=claim,
         says=says,
@@ -117,13 +113,6 @@ def _sides(experiment: ExperimentFiles, rule: ClaimCard | None) -> tuple[SeedVal
     sides = [rule.contrast.condition, rule.contrast.against] if rule.contrast else [rule.condition or ""]
     found = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in sides)
     return tuple(seed for finding in found if finding for seed in finding.seeds)
-
-
-def first_data(experiment: ExperimentFiles, rule: ClaimCard | None) -> str | None:
-    """When the first attempt of any run that the claim compares began; None before there is one."""
-    sides = {rule.contrast.condition, rule.contrast.against} if rule and rule.contrast else {rule.condition} if rule else set()
-    runs = [run for run in experiment.runs if not sides or run.ref.condition in sides]
-    return min((attempt.started.at for run in runs for attempt in run.attempts), default=None)
 
 
 def rule_words(rule: ClaimCard) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 _SECONDS = 5.0
 _LINE = re.compile(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
@@ -95,6 +97,16 @@ def _newest(commits: list[_Commit], shallow: bool) -> RuleDate:
 def _git(*arguments: str) -> str:
     command = ["git", "-c", "core.fsmonitor=false", "-c", "blame.showRoot=false", *arguments]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=True).stdout
+
+
+def rule_before(card: Path, claim: str, data: str) -> dict[str, Any] | None:
+    """A claim's rule in the newest committed analysis card from before `data` (UTC, ISO 8601); None when git has none."""
+    try:
+        commit = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", card.as_posix()).strip()
+        claims = json.loads(_git("show", f"{commit}:./{card.as_posix()}"))["claims"] if commit else []
+        return next((found for found in claims if found["id"] == claim), None)
+    except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def against_data(rule: RuleDate | None, data: str | None) -> tuple[str, bool]:

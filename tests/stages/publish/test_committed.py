@@ -3,8 +3,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from example_experiment import SPEC as SPEC_OF_EXAMPLE
+from example_experiment import build
 
+from stages.publish.claims import claim_views
 from stages.publish.committed import RuleDate, against_data, rule_dates
+from stages.publish.experiment import load
+from stages.publish.facts import Facts
 
 SPEC = """title: A spec
 claims:
@@ -97,3 +102,55 @@ def test_a_rule_is_compared_with_the_first_data() -> None:
     )
     assert against_data(rule, None) == ("2026-11-27 22:10 UTC, commit 1f2e3d4c5b; there are no data yet", False)
     assert against_data(RuleDate(None, why="not committed yet"), None) == ("not committed yet", False)
+
+
+def committed_experiment(project: Path, at: str) -> Path:
+    """The example with its spec and analysis card committed at a time; its first data are of 2026-11-27. Claims are where origins say."""
+    folder = build(project)
+    origins = load(folder).origins.claims
+    lines = [f"# line {n}" for n in range(1, 200)]
+    for place in origins.values():
+        lines[(place.line or 1) - 1] = "  - id: a-claim"
+    Path(SPEC_OF_EXAMPLE).parent.mkdir(exist_ok=True)
+    Path(SPEC_OF_EXAMPLE).write_text("\n".join(lines))
+    git("init", "-q", "-b", "main")
+    git("add", "-f", SPEC_OF_EXAMPLE, load(folder).folder.conclude_card.as_posix())
+    git("commit", "-qm", "first", at=at)
+    return folder
+
+
+def test_a_rule_that_was_committed_before_its_data_decides(project: Path) -> None:
+    found = load(committed_experiment(project, "2026-01-01T10:00:00Z"))
+    assert not any(late for _, late in found.rules_written.values())
+    assert "supported" in {verdict.verdict for verdict in found.verdicts.values()}
+
+
+def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) -> None:
+    found = load(committed_experiment(project, "2026-12-24T10:00:00Z"))
+    assert all(late for _, late in found.rules_written.values())
+    assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
+    whys = [verdict.why for verdict in found.verdicts.values()]
+    assert all(
+        why.startswith("Void: the rule was written or edited after its data existed (committed 2026-12-24 10:00 UTC") for why in whys
+    )
+    assert any(why.endswith("with this rule it would read supported.") for why in whys)
+    views = claim_views(found, Facts(found.findings))
+    assert {view.verdict for view in views} == {"void"} and all(view.late for view in views)
+
+
+def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> None:
+    folder = committed_experiment(project, "2026-01-01T10:00:00Z")
+    card = load(folder).folder.conclude_card
+    spec = Path(SPEC_OF_EXAMPLE)
+    spec.write_text(spec.read_text().replace("- id: a-claim", "- id: a-claim  # in other words"))
+    git("commit", "-aqm", "words", at="2026-12-24T10:00:00Z")
+    assert all(written.endswith("as it was committed before them") for written, _ in load(folder).rules_written.values())
+    assert "supported" in {verdict.verdict for verdict in load(folder).verdicts.values()}
+    first = next(iter(load(folder).verdicts.values()))
+    text = card.read_text()
+    margin = f'"margin": {next(c.margin for c in load(folder).conclude.claims if c.id == first.claim)}'  # type: ignore[union-attr]
+    assert margin in text
+    card.write_text(text.replace(margin, '"margin": 0.0123', 1))
+    git("commit", "-aqm", "margin", at="2026-12-25T10:00:00Z")
+    assert load(folder).rules_written[first.claim][1] is True
+    assert load(folder).verdicts[first.claim].verdict == "void"
