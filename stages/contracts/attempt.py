@@ -122,7 +122,7 @@ def read_attempts(path: Path) -> tuple[Attempt, ...]:
     starts: dict[str, Started] = {}
     ends: dict[str, Ended] = {}
     text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
+    lines = text.split("\n")  # and not splitlines: an error may quote a completion with U+2028, which ends no line of JSON
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -82,7 +82,7 @@ def read_waivers(path: Path) -> tuple[Waiver, ...]:
         return ()
     found = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise _broken(path, "not UTF-8") from None
     for number, line in enumerate(lines, start=1):

@@ -183,7 +183,9 @@
     const address = new URL(figure.dataset.plot, location.href.split("#")[0]).href;
     const explore = button("Explore", false);
     explore.className = "explore";
-    explore.setAttribute("aria-label", `Explore: ${figure.querySelector("figcaption a").getAttribute("aria-label").replace(/^Numbers of | \(CSV\)$/g, "")}`);
+    const of = figure.querySelector("figcaption a").getAttribute("aria-label").replace(/^Numbers of | \(CSV\)$/g, "");
+    const name = (word) => { explore.textContent = word; explore.setAttribute("aria-label", `${word}: ${of}`); };
+    name("Explore");
     let box = null;
     explore.addEventListener("click", async () => {
       const opening = explore.getAttribute("aria-pressed") === "false";
@@ -191,7 +193,7 @@
         if (opening && !box) await Promise.all([library(), load(address)]);
       } catch { explore.remove(); return; } // the numbers are not here: the picture stays
       explore.setAttribute("aria-pressed", opening);
-      explore.textContent = opening ? "Picture" : "Explore";
+      name(opening ? "Picture" : "Explore");
       figure.classList.toggle("exploring", opening);
       picture.toggleAttribute("hidden", opening);
       if (opening && !box) box = draw(figure, found[address]);

@@ -38,6 +38,13 @@ def test_a_start_without_an_end_is_a_killed_attempt(tmp_path):
     assert found[1].ended.last_step == 60
 
 
+def test_an_error_that_quotes_line_separators_stays_one_line(tmp_path):
+    end = ended(1, "failed", "reward").model_copy(update={"error": "the answer was a\u2028b\u0085c\u2029"})
+    path = tmp_path / "attempts.jsonl"
+    path.write_text(f"{started(1).model_dump_json()}\n{end.model_dump_json()}\n", encoding="utf-8")
+    assert read_attempts(path)[0].ended == end
+
+
 def test_no_ledger_means_no_attempts(tmp_path):
     assert read_attempts(tmp_path / "attempts.jsonl") == ()
 

@@ -21,6 +21,12 @@ def write_lines(path, *waivers):
     write_text(path, "".join(json.dumps(one.model_dump()) + "\n" for one in waivers))
 
 
+def test_a_reason_with_a_line_separator_stays_one_line(tmp_path):
+    one = waiver("a", "b").model_copy(update={"why": "same\u2028results"})
+    write_text(tmp_path / "waivers.jsonl", one.model_dump_json() + "\n")
+    assert read_waivers(tmp_path / "waivers.jsonl") == (one,)
+
+
 def test_identity_is_everything_but_the_cards_own_code_hash():
     assert identity(CARD) == digest(CARD.replace('"aaaa"', '""'))[:16]
     assert identity(recoded(CARD, "bbbb")) == identity(CARD) != identity(CARD.replace('"seed": 1', '"seed": 2'))

@@ -1,0 +1,178 @@
+"""Pages in a real browser, from the file system: hostile text runs nothing and asks for nothing, and axe finds no serious violation.
+
+Skipped where there is no Chromium; axe also where it is not installed (`make axe`).
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CHROMIUM, Browser, browser
+from example_experiment import build, copy_site
+
+from stages.contracts.artifact import read, write, write_text
+from stages.contracts.figure import Figure, Mark
+from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.stage import ROOT, card_id
+from stages.publish.page import page
+from stages.publish.site import site
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+AXE = ROOT / "tests/axe/node_modules/axe-core/axe.min.js"
+EVIL = (
+    "</script><script>window.hacked=1</script><img src=http://evil.invalid/a onerror=window.hacked=2><svg onload=window.hacked=3>"
+    "\"'><a href=javascript:window.hacked=4>x</a> ![i](http://evil.invalid/b) [x](javascript:window.hacked=5) {{ 7*7 }} {% raw %}"
+    "<style>@import 'http://evil.invalid/c';*{position:fixed;width:9999px}</style><link rel=stylesheet href=//evil.invalid/d>|a|"
+    "|b|\n---\n# h\u202egnp\u2028&lt;b&gt; -->]]><iframe src=http://evil.invalid/e></iframe> " + "w" * 300
+)
+KINDS = (
+    "index.html",
+    "experiments/index.html",
+    "experiments/hostile/index.html",
+    "experiments/hostile/numbers.html",
+    "experiments/hostile/run-shaped-s1.html",
+    "experiments/hostile/run-random-s2.html",
+    "experiments/imported/index.html",
+    "guide/write-a-spec.html",
+)
+OPEN = """(async () => {
+  const moment = () => new Promise((done) => setTimeout(done, 200));
+  document.querySelectorAll("details").forEach((part) => { if (!part.closest(".list")) part.open = true; });
+  const until = async (find) => { for (let n = 0; n < 300 && !find(); n++) await moment(); return find(); };
+  const explore = document.querySelector(".explore");
+  if (explore) { explore.click(); await until(() => document.querySelector(".plot canvas")); }
+  const fact = document.querySelector(".claim a.fact, table a.fact");
+  if (fact) { fact.click(); await until(() => document.querySelector(".popover")); }
+  return {
+    plot: !!explore && !!document.querySelector(".plot canvas"), popover: !!fact && !!document.querySelector(".popover"),
+    hacked: window.hacked === undefined ? null : window.hacked,
+    wide: document.documentElement.scrollWidth > innerWidth,
+    made: document.querySelectorAll("iframe[src], object, embed, [onload], [onerror], a[href^=javascript]").length,
+  };
+})()"""
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="0 0 440 180" role="img" aria-label="Reward over steps">
+<path d="M0 90l400 -60" class="line seed c1"><title>shaped-s1</title></path>
+</svg>
+"""
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A site whose experiments hold hostile text wherever text comes from outside."""
+    root = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        copy_site(root)
+        _trained(ExperimentFolder(build(root, name="hostile", hostile=EVIL)))
+        _imported(ExperimentFolder(build(root, name="imported", hostile=EVIL)))
+        site(Path("runs"))
+    yield root / "build/site"
+
+
+def _words(folder: ExperimentFolder, **more: Any) -> None:
+    card = read(PageCard, folder.page_card)
+    claims = tuple(ClaimWords(id=claim.id, says=EVIL) for claim in card.claims)
+    texts = {"title": EVIL[:299].replace("\n", " "), "question": EVIL, "owner": EVIL[:99], "tags": (EVIL[:50],), "claims": claims}
+    write(folder.page_card, card.model_copy(update={**texts, **more}))
+
+
+def _trained(folder: ExperimentFolder) -> None:
+    _words(folder, run_pages=True, curves=("reward",))
+    mark = Mark(run="shaped-s1", kind="not_finite", first=2, last=2, says=EVIL)
+    marks = (mark, *(mark.model_copy(update={"kind": kind}) for kind in ("attempt", "collapse", "stopped")))
+    figure = read(Figure, folder.figures / "reward.json")
+    write(folder.figures / "curves-reward.json", figure.model_copy(update={"name": "curves-reward", "marks": marks, "title": EVIL}))
+    write_text(folder.figures / "curves-reward.svg", SVG)
+    rows = "".join(f"reward,{EVIL[:20]},shaped,shaped-s1,1,{step},0.{step},value,true\n" for step in (1, 2, 3, 4))
+    write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts\n" + rows)
+    page(folder.root)
+
+
+def _imported(folder: ExperimentFolder) -> None:
+    _words(folder, unavailable=(EVIL,))
+    source = SourceCard(path=f"wandb/{EVIL}/run", sha256="0" * 64)
+    reading = ReadCard(format="wandb", columns=(ColumnCard(metric="reward", column=EVIL, unit="reward"),))
+    for ref in read(PageCard, folder.page_card).runs:
+        card = ImportCard(
+            experiment="imported",
+            condition=ref.condition,
+            seed=ref.seed,
+            null_control=False,
+            source=source,
+            read=reading,
+            target_steps=60,
+            code_hash="0" * 16,
+        )
+        run = folder.run(ref.name)
+        run.card.unlink()
+        write(run.import_card, card)
+        found = {"source": source, "read": reading, "rows": 60, "first_step": 1, "last_step": 60, "stride": 1, "steps": "known"}
+        write(run.imported, Imported(card_id=card_id(card), attempt=f"{ref.name}-1", notes=(f"the log line {EVIL} is cut",), **found))
+    page(folder.root)
+
+
+@pytest.fixture(scope="module")
+def tab(hostile: Path) -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [400, 1280])
+def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile: Path, tab: Browser, kind: str, width: int) -> None:
+    tab.requested.clear()
+    tab.errors.clear()
+    tab.open(hostile / kind, width=width)
+    found = tab.run(OPEN)
+    assert (found["hacked"], found["made"], found["wide"]) == (None, 0, False)
+    assert found["popover"] == (kind.startswith("experiments/") and kind != "experiments/index.html" and "numbers" not in kind)
+    assert found["plot"] == ("hostile/" in kind and "numbers" not in kind)
+    assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
+    assert tab.errors == []
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: make axe")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "random" not in kind and kind != "experiments/index.html"])
+def test_axe_finds_no_serious_violation(hostile: Path, tab: Browser, kind: str, dark: bool) -> None:
+    tab.open(hostile / kind, dark=dark)
+    tab.run(OPEN)
+    tab.run(AXE.read_text(encoding="utf-8") + ";0")
+    found = tab.run(
+        'axe.run(document, {resultTypes: ["violations"]}).then((result) => result.violations'
+        '.filter((one) => ["serious", "critical"].includes(one.impact))'
+        ".map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160) + node.failureSummary.slice(0, 200))]))"
+    )
+    assert found == [], json.dumps(found, indent=1)
+
+
+def test_a_passport_opens_from_the_file_system_and_without_its_script_the_link_leads_there(hostile: Path, tab: Browser) -> None:
+    place = hostile / "experiments/hostile"
+    tab.open(place / "index.html")
+    assert not any(address.endswith("numbers.js") for address in tab.requested[-30:]), "loaded when a number is opened, not before"
+    assert tab.run(OPEN)["popover"] and tab.requested[-1].endswith(("numbers.js", "curves-reward.js", "uPlot.min.css", "uPlot.iife.min.js"))
+    target = tab.run('document.querySelector(".claim a.fact").href')
+    assert target.startswith((place / "numbers.html").resolve().as_uri() + "#passport-")
+    tab.open(place / "numbers.html")
+    assert tab.run(f"!!document.getElementById(decodeURIComponent({json.dumps(target.split('#')[1])}))")
+
+
+def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> None:
+    tab.open(hostile / "index.html")
+    found = tab.run(
+        """(async () => {
+          const input = document.querySelector(".md-search__input");
+          input.focus(); input.value = "declared"; input.dispatchEvent(new Event("input", {bubbles: true}));
+          input.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true, key: "d"}));
+          const links = () => [...document.querySelectorAll(".md-search-result__link")].map((link) => link.getAttribute("href"));
+          for (let n = 0; n < 600 && !links().length; n++) await new Promise((done) => setTimeout(done, 100));
+          return links();
+        })()"""
+    )
+    assert any("experiments/hostile/index.html" in link for link in found)
+    assert tab.run("window.hacked === undefined")
