@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
+
+
+settings.register_profile("octavo", settings(), deadline=None)  # a busy machine is no failure; all else as where the tests run
+settings.load_profile("octavo")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

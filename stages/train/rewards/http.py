@@ -27,6 +27,7 @@ ATTEMPTS = 2
 PAUSE_SECONDS = 0.5
 ANSWER_BYTES = 2**20
 COLUMNS = ("columns",)
+WAITS = True
 
 
 class Settings(Frozen):

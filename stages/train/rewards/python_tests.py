@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 COLUMNS = ("tests",)
+WAITS = True
 
 
 class Credit(Frozen):

@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.plugin import Answer, Judgement, reads
 from stages.contracts.reward_card import PhaseCard
 from stages.train.rewards.combine.gate import Combined, Gate, told, unknown
 
 UPSTREAM = "a gate that this one needs is unknown"
+T = TypeVar("T")
 
 
 def combined(gates: Sequence[Gate], weights: Mapping[str, float], answers: Sequence[Answer]) -> Combined:
-    """Score every answer. A gate whose `needs` did not pass is not reached and counts 0."""
+    """Score every answer. A gate whose `needs` did not pass is not reached and counts 0.
+
+    Gates that neither need nor read one another judge at the same time where they wait for processes or servers of their own.
+    """
     judgements: dict[str, list[Judgement | None]] = {}
     seconds: dict[str, float] = {}
-    for place, gate in enumerate(gates):
+
+    def judge(place: int) -> tuple[list[Judgement | None], float]:
+        gate = gates[place]
         before = judgements[gate.card.needs] if gate.card.needs else None
         reached = [index for index in range(len(answers)) if before is None or _passed(before[index])]
         began = time.perf_counter()
         heard = told(gate, gates[:place], judgements, answers)
         found = gate.judge([heard[index] for index in reached]) if reached else []
-        seconds[gate.card.name] = time.perf_counter() - began
+        took = time.perf_counter() - began
         said: list[Judgement | None] = [None] * len(answers)
         for index, judgement in zip(reached, found, strict=True):
             said[index] = judgement
-        judgements[gate.card.name] = said
+        return said, took
+
+    for wave in waves(gates):
+        for place, (said, took) in zip(wave, _at_once(judge, wave, gates), strict=True):
+            judgements[gates[place].card.name], seconds[gates[place].card.name] = said, took
+    judgements = {gate.card.name: judgements[gate.card.name] for gate in gates}
     needed = _needed(gates, weights)
     rewards = [_reward({name: said[index] for name, said in judgements.items()}, weights, needed) for index in range(len(answers))]
-    return Combined(rewards, judgements, seconds)
+    return Combined(rewards, judgements, {gate.card.name: seconds[gate.card.name] for gate in gates})
+
+
+def waves(gates: Sequence[Gate]) -> list[list[int]]:
+    """Places of the gates, in groups: each gate needs and reads gates of earlier groups only."""
+    depths: list[int] = []
+    for place, gate in enumerate(gates):
+        kinds = reads(gate.card.kind)
+        above = [depths[at] for at, one in enumerate(gates[:place]) if one.card.name == gate.card.needs or one.card.kind in kinds]
+        depths.append(1 + max(above, default=-1))
+    return [[place for place, depth in enumerate(depths) if depth == number] for number in range(max(depths, default=-1) + 1)]
+
+
+def _at_once(judge: Callable[[int], T], wave: Sequence[int], gates: Sequence[Gate]) -> list[T]:
+    """What `judge` gives for each place, in order. Gates that wait run in threads of their own, all others here, one after the other."""
+    apart = [place for place in wave if getattr(gates[place].plugin, "WAITS", False)]
+    if len(wave) < 2 or not apart:
+        return [judge(place) for place in wave]
+    with ThreadPoolExecutor(len(apart), "octavo-gate") as threads:
+        begun = {place: threads.submit(judge, place) for place in apart}
+        here = {place: judge(place) for place in wave if place not in begun}
+        return [here[place] if place in here else begun[place].result() for place in wave]
 
 
 def phase_weights(gates: Sequence[Gate], curriculum: Sequence[PhaseCard], progress: float) -> dict[str, float]:
