@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test axe workflows check fix site serve bench bench-calkit bench-verifiers data clean
+.PHONY: help demo run test axe workflows check fix site serve bench bench-calkit bench-others data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,7 +83,7 @@ bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare 
 	@.cache/other-verifiers/bin/pip install --quiet --requirement benchmarks/other_verifiers.txt
 	@.cache/other-verifiers/bin/pip install --quiet --no-deps evalplus==0.3.1 smolagents==1.26.0
 
-bench-verifiers: $(VENV)/octavo.dev.installed .cache/other-verifiers/bin/smolagent  ## compare with verifiers of other projects (in a virtual environment of their own)
+bench-others: $(VENV)/octavo.dev.installed .cache/other-verifiers/bin/smolagent  ## compare with verifiers of other projects (in a virtual environment of their own)
 	@$(BIN)/python benchmarks/other_verifiers.py .cache/other-verifiers/bin/python
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)

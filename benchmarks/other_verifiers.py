@@ -1,6 +1,6 @@
 """Python tests in octavo's sandbox against verifiers of other projects: the same answers and cases, in the same run.
 
-    make bench-verifiers        (a virtual environment of its own; installs from PyPI)
+    make bench-others        (a virtual environment of its own; installs from PyPI)
 
 evalplus: a process an answer, limits and disabled builtins, no isolation. smolagents: an interpreter of Python's syntax tree in the
 host's process. wasi: CPython for WebAssembly on wasmtime, a fresh instance an answer, compiled before the clock starts. Each runs in a

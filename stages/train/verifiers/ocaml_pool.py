@@ -17,8 +17,8 @@ from stages.train.verifiers.ocaml_process import OcamlZygote, Order
 from stages.train.verifiers.zygote_process import Answered
 
 MIB = 2**20
-ANSWER_BYTES = 256 * 1024
-"""Longer answers are not checked: what a policy can write is far shorter, and reading them alone takes the memory of a job."""
+ANSWER_BYTES = 2 * MIB
+"""Longer answers are not checked: what a policy can write is far shorter, and a zygote dies of reading three."""
 _CPU_SLACK = 0.05
 """CPU seconds by which the accounting may exceed the limit."""
 
@@ -56,7 +56,7 @@ class Pool(zygote_pool.Pool[Job, Checked, OcamlZygote]):
 
     def ask(self, zygote: OcamlZygote, job: Job) -> Checked:
         if len(job.answer.encode("utf-8", "replace")) > ANSWER_BYTES:
-            return Checked("stopped", f"longer than {ANSWER_BYTES // 1024} KiB")
+            return Checked("stopped", f"longer than {ANSWER_BYTES // MIB} MiB")
         return read(job, *zygote.ask(job, job.wall_seconds))
 
     def check(self, zygote: OcamlZygote) -> None:

@@ -189,5 +189,5 @@ def test_an_answer_that_is_too_long_is_not_read(ocaml):
     long = replace(JOB, answer=f'let f x = "{"a" * 3_000_000}"')
     deep = replace(JOB, answer="let f x = " + "(" * 50_000 + "x" + ")" * 50_000)
     found = ocaml.run([long, deep, JOB])
-    assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 256 KiB")
+    assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 2 MiB")
     assert [one.outcome for one in found[1:]] == ["tested", "tested"]
