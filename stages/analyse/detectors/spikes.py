@@ -1,4 +1,5 @@
-"""Spikes: a value far from the rolling median, measured in rolling MADs (median absolute deviations).
+"""Spikes: a value far from the rolling median, measured in rolling MADs (median absolute deviations), or in the median distance of all
+rows from their rolling medians where that is more.
 
 A multiple of the median means nothing for signed series near zero, such as GRPO's loss; the MAD does. When more than a tenth of
 the rows would be flagged, the series is not one with spikes in it, and the rule is not applicable to it.
@@ -82,17 +83,22 @@ def _mad(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _flagged(settings: Settings, rows: list[tuple[int, float]]) -> list[tuple[int, float, float]] | None:
-    """(step, value, rolling median) of each spike; None when the series as a whole has no spread."""
+    """(step, value, rolling median) of each spike; None when the series as a whole has no spread.
+
+    A MAD of twenty correlated rows is often far too small by chance (a third of healthy runs had a spike by it), so no row is measured by
+    less than the median distance of all rows from their rolling medians.
+    """
     values = [value for _, value in rows]
-    floor = _mad(values)[1]
-    if floor == 0.0:
+    if _mad(values)[1] == 0.0:
         return None
-    found = []
-    for index in range(settings.window, len(rows)):
-        middle, spread = _mad(values[index - settings.window : index])
-        if abs(values[index] - middle) > settings.k * max(spread, floor * 0.1):
-            found.append((rows[index][0], values[index], middle))
-    return found
+    around = [_mad(values[index - settings.window : index]) for index in range(settings.window, len(rows))]
+    distances = [abs(value - middle) for value, (middle, _) in zip(values[settings.window :], around, strict=True)]
+    usual = _median(distances)
+    return [
+        (*row, middle)
+        for row, distance, (middle, spread) in zip(rows[settings.window :], distances, around, strict=True)
+        if distance > settings.k * max(spread, usual)
+    ]
 
 
 def _signal(metric: str, flagged: list[tuple[int, float, float]], rows: int) -> Signal:

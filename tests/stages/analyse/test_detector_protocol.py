@@ -6,10 +6,13 @@ import ast
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detectors_reference import PAGE, page
+from healthy import healthy
 from pydantic import ValidationError
 
+from compiler.health_profiles import PROFILES, detectors
 from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
 from stages.contracts.observed import Observed
@@ -54,6 +57,18 @@ def test_detectors_import_only_contracts(kind: str) -> None:
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for name in names:
         assert name.startswith(("stages.contracts", "pydantic")) or name.split(".")[0] in sys.stdlib_module_names, name
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_healthy_runs_raise_no_alarm(profile: str) -> None:
+    """A small part of benchmarks/false_alarms.py, whose rates the reference page states: each of these seeds is quiet."""
+    for index in range(6):
+        run = healthy(np.random.default_rng([index, 7]), profile == "ppo-default")
+        for card in detectors(profile):
+            plugin = load(DETECTORS, card.kind)
+            found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+            assert [s.says for s in found.signals if s.severity != "info"] == [], (card.kind, index)
+            assert found.state == "looked" or card.kind == "update_size", (card.kind, found.reason)
 
 
 def test_the_reference_page_is_made_from_the_detectors() -> None:
