@@ -11,6 +11,7 @@ from compiler import (
     rules_data,
     rules_expect,
     rules_family,
+    rules_generation,
     rules_health,
     rules_imports,
     rules_names,
@@ -30,6 +31,7 @@ from stages.contracts.diagnostic import Diagnostic
 RULES = (
     *rules_names.RULES,
     *rules_training.RULES,
+    *rules_generation.RULES,
     *rules_ppo.RULES,
     *rules_rewards.RULES,
     *rules_weights.RULES,

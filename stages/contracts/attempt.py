@@ -77,6 +77,9 @@ class Ended(Frozen):
     error: str | None = None
     """One plain sentence; untrusted text inside, escape before showing."""
     stopped: StoppedBy | None = Field(None, exclude_if=_unset)
+    generation: str | None = Field(None, exclude_if=_unset)
+    """What sampled the completions where that is not decided by the card alone, such as `compiled`, or
+    `transformers: no memory for a copy that samples: 17.1 GiB needed, 20.0 free`."""
 
 
 class Outcome(Artifact):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.generation import GenerationSettings
 from stages.contracts.sampled import SampledSettings
 
 
@@ -19,6 +20,9 @@ class GroupedSettings(SampledSettings):
     num_generations: int = Field(8, ge=2, description="Completions per prompt: the group whose rewards are compared.")
     num_iterations: int = Field(1, ge=1, description="Optimizer passes over each generation batch (mu in the GRPO paper).")
     beta: float = Field(0.0, ge=0, description="Weight of the KL penalty to the reference model.")
+    generation: GenerationSettings | None = Field(
+        None, exclude_if=lambda value: value is None, description="What samples the completions; a good one for the device when left out."
+    )
 
     @property
     def generation_batch_size(self) -> int:

@@ -89,6 +89,7 @@ def end(
     seconds: float,
     outcome: Literal["finished", "failed", "unknown"] | None = None,
     stopped: StoppedBy | None = None,
+    generation: str | None = None,
 ) -> Ended:
     """Append the end of an attempt; it finished when there is no failure, also when a rule stopped it. `outcome` is given for what is
     known otherwise."""
@@ -101,6 +102,7 @@ def end(
         seconds=round(seconds, 1),
         error=error[:500] if error else None,
         stopped=stopped,
+        generation=generation,
     )
     _append(run.attempts, ended)
     return ended

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -55,6 +55,8 @@ class Work(Generic[S]):
     """The newest complete checkpoint and its step; null: from the start."""
     stopping: Stopping
     """Show it each logged step, after the journal has it. Where it says so, save a checkpoint of the step and end."""
+    said: dict[str, str] = field(default_factory=dict)
+    """What the algorithm has the ledger say at the end of the attempt: `generation`."""
 
     @property
     def name(self) -> str:
@@ -117,12 +119,13 @@ def _locked(
     failure: FailureClass | None = None
     error: str | None = None
     adapter: Path | None = None
+    said: dict[str, str] = {}
     stopping = Stopping(card.stop, journal, checkpoint[1] if checkpoint else 0)
     memory_kills.watch(scratch, started.attempt)
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        work = Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
+        work = Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping, said)
         with interrupts.let_in():
             adapter = _trained(work, fit)
     except (Exception, KeyboardInterrupt) as caught:
@@ -152,7 +155,16 @@ def _locked(
         failure, error = classify(caught)
         end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
         raise
-    end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun, stopped=stopped)
+    end(
+        run,
+        started,
+        failure=failure,
+        error=error,
+        last_step=steps,
+        seconds=time.monotonic() - begun,
+        stopped=stopped,
+        generation=said.get("generation"),
+    )
     if stopped:
         print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {card.train.max_steps}: {stopped.says}", flush=True)
     if failure is None:

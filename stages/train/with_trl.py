@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stages.contracts.generation import GenerationSettings
 from stages.contracts.grouped import GroupedSettings
 from stages.contracts.run_card import TrainCard
 from stages.train.attempts import Stopped
 from stages.train.checkpoints import newest
 from stages.train.data import Row
+from stages.train.engines import engine, trl_settings
 from stages.train.model import load_base, lora, prompt_texts
 from stages.train.progress import Progress
 from stages.train.quantized import for_training
@@ -54,6 +56,11 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
         training = built(
             card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=[guard, recorder], output=work.output, report_to=report_to
         )
+        if engine(card) == "compiled":
+            from stages.train.rollouts import Rollouts
+
+            rollouts = Rollouts(card.train.generation or GenerationSettings(), logits, work.said)
+            rollouts.attach(training)
         start = adapter_state(training.model)
         try:
             training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
@@ -87,7 +94,8 @@ def built(
     from transformers import PrinterCallback
 
     settings = {
-        **card.train.model_dump(exclude={"algorithm", "guards"}),
+        **card.train.model_dump(exclude={"algorithm", "guards", "generation"}),
+        **trl_settings(card),
         "output_dir": str(output),
         "seed": card.seed,
         "use_cpu": card.device == "cpu",

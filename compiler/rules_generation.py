@@ -1,0 +1,50 @@
+"""Rules about what samples the completions while a run trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.expand import Expansion
+from compiler.experiment import Experiment
+from compiler.inputs import Inputs
+from compiler.parse import key_place
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.grouped import GroupedSettings
+
+
+def engines_fit(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E245 settings of vLLM without it, E246 an engine without its GPU, E247 `compiled` from 8-bit weights."""
+    for setup in expansion.setups:
+        train, node = setup.train, setup.train_node.get("generation")
+        if not isinstance(train, GroupedSettings) or train.generation is None or node is None:
+            continue
+        engine, written = train.generation.engine, node.get("engine")
+        place = written.place if written is not None else key_place(node)
+        vllm = node.get("vllm")
+        if vllm is not None and train.generation.vllm is not None and engine != "vllm":
+            yield Diagnostic(
+                "E245",
+                f"`generation.vllm` means nothing with `engine: {engine}`",
+                why="a setting that the engine ignored would look as if it had an effect",
+                fix="set `engine: vllm`, or delete `vllm`",
+                place=key_place(vllm),
+            )
+        if engine in ("vllm", "continuous_batching") and not of.spec.resources.gpus:
+            yield Diagnostic(
+                "E246",
+                f"`engine: {engine}` generates on a GPU, and this spec trains on a CPU",
+                why="`resources.gpus` is 0",
+                fix="set `engine: auto`, or resources: {gpus: 1}",
+                place=place,
+            )
+        if engine == "compiled" and of.spec.model.quantization == "int8":
+            yield Diagnostic(
+                "E247",
+                "`engine: compiled` samples from plain weights, and `quantization: int8` rounds activations too",
+                why="completions would come from another policy than the one that learns",
+                fix="set `engine: transformers`, or quantization: nf4",
+                place=place,
+            )
+
+
+RULES = (engines_fit,)

@@ -1,0 +1,188 @@
+"""Sampling at a fixed shape: rows, prompt width and new tokens never change, so the work of a token is recorded once and replayed.
+
+At 16 rows a token of a 7B model takes longer to launch (some 1,500 kernels from Python) than to compute. On a GPU one token (choice,
+forward pass, bookkeeping) is therefore captured as a CUDA graph, its forward pass compiled first where that works. On a CPU the same
+code runs step by step.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LOOK_EVERY = 32
+"""Tokens between two looks at whether every row has ended: a look waits for the device."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    rows: int
+    prompt: int
+    """Tokens of a prompt, padding on the left included."""
+    new: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a token is chosen. Temperature first, then the nucleus; log-probabilities are those before the nucleus."""
+
+    temperature: float
+    top_p: float
+    ends: tuple[int, ...]
+    pad: int
+    repair: bool
+    """Replace logits that are not finite, and count the rows where."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Tokens (rows, new) padded after the end, their log-probabilities in nats (0 after the end), and repaired rows."""
+
+    tokens: Tensor
+    logps: Tensor
+    repaired: int
+
+
+class Slots:
+    """Keys and values of all layers at addresses that stay. Stands in for the cache of transformers in a forward pass."""
+
+    def __init__(self, layers: int, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        """Where the next single token goes."""
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """A prompt fills the first places and sees itself; a single token goes to its place and sees all of them."""
+        if keys.shape[2] > 1:
+            self.keys[layer][:, :, : keys.shape[2]].copy_(keys)
+            self.values[layer][:, :, : keys.shape[2]].copy_(values)
+            return keys, values
+        self.keys[layer].index_copy_(2, self.at, keys)
+        self.values[layer].index_copy_(2, self.at, values)
+        return self.keys[layer], self.values[layer]
+
+
+class Decoder:
+    """Samples for one model and shape. Build once, `run` for every batch of that shape."""
+
+    def __init__(self, model: Any, shape: Shape, choice: Choice, compiled: bool) -> None:
+        config, device, dtype = model.config.get_text_config(), model.device, model.dtype
+        heads = int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
+        width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.model, self.shape, self.choice, self.device = model, shape, choice, device
+        length = -(-(shape.prompt + shape.new) // 64) * 64  # attention kernels like whole blocks; places past the end stay hidden
+        self.slots = Slots(config.num_hidden_layers, (shape.rows, heads, length, width), dtype, device)
+        self.cache_name = "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
+        self.places = torch.zeros((shape.rows, 1), dtype=torch.long, device=device)
+        self.visible = torch.zeros((shape.rows, 1, 1, length), dtype=torch.bool, device=device)
+        self.scores = torch.zeros((shape.rows, config.vocab_size), dtype=torch.float32, device=device)
+        self.done = torch.zeros(shape.rows, dtype=torch.bool, device=device)
+        self.index = torch.zeros(1, dtype=torch.long, device=device)
+        self.tokens = torch.full((shape.rows, shape.new), choice.pad, dtype=torch.long, device=device)
+        self.logps = torch.zeros((shape.rows, shape.new), dtype=torch.float32, device=device)
+        self.repaired = torch.zeros(1, dtype=torch.long, device=device)
+        self.ends = torch.tensor(choice.ends, dtype=torch.long, device=device)
+        self.forward: Callable[..., Tensor] = torch.compile(self._forward, dynamic=False) if compiled else self._forward
+        self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def run(self, ids: Tensor, attention: Tensor, every: int = LOOK_EVERY) -> Decoded:
+        """Completions of prompts (rows, at most shape.prompt), padded on the left."""
+        missing = self.shape.prompt - ids.shape[1]
+        ids = torch.nn.functional.pad(ids, (missing, 0), value=self.choice.pad)
+        attention = torch.nn.functional.pad(attention, (missing, 0), value=0)
+        self._begin(ids, attention)
+        for number in range(self.shape.new):
+            self._replay()
+            if number % every == every - 1 and bool(self.done.all()):
+                break
+        return Decoded(self.tokens.clone(), self.logps.clone(), int(self.repaired))
+
+    def _begin(self, ids: Tensor, attention: Tensor) -> None:
+        """Read the prompts and put all that a token uses in its first state."""
+        width = self.shape.prompt
+        shown = attention.bool()
+        below = torch.ones((width, width), dtype=torch.bool, device=self.device).tril()
+        itself = torch.eye(width, dtype=torch.bool, device=self.device)  # a row of padding must see something, or it reads NaN
+        places = (attention.long().cumsum(1) - 1).clamp(min=0)
+        self.scores.copy_(self._forward(ids, places, (below & shown[:, None, :] | itself)[:, None]))
+        self.visible.zero_()
+        self.visible[:, 0, 0, :width] = shown
+        self.places.copy_(places[:, -1:] + 1)
+        self.slots.at.fill_(width)
+        self.index.zero_()
+        self.done.zero_()
+        self.repaired.zero_()
+        self.tokens.fill_(self.choice.pad)
+        self.logps.zero_()
+
+    def _forward(self, ids: Tensor, places: Tensor, visible: Tensor) -> Tensor:
+        """Logits of the last place, (rows, vocabulary)."""
+        named = {self.cache_name: self.slots, "use_cache": True, "logits_to_keep": 1, "return_dict": True}
+        found: Tensor = self.model(input_ids=ids, attention_mask=visible, position_ids=places, **named).logits[:, -1]
+        return found
+
+    def _token(self) -> None:
+        """Choose a token from the scores, keep it, and read the scores after it. No value comes back from the device."""
+        scores = self.scores / self.choice.temperature
+        if self.choice.repair:
+            self.repaired += (~torch.isfinite(scores).all(-1)).sum()
+            limits = torch.finfo(scores.dtype)
+            scores = torch.nan_to_num(scores, nan=limits.min, posinf=limits.max, neginf=limits.min)
+        logps = torch.log_softmax(scores, -1)
+        noise = torch.empty_like(logps).exponential_()  # argmax of p / Exp(1) is a draw from p
+        token = (self._nucleus(logps) - noise.log()).argmax(-1)
+        logp = logps.gather(-1, token[:, None])[:, 0]
+        token = torch.where(self.done, self.choice.pad, token)
+        self.tokens.index_copy_(1, self.index, token[:, None])
+        self.logps.index_copy_(1, self.index, torch.where(self.done, 0.0, logp)[:, None])
+        self.done |= (token[:, None] == self.ends).any(-1)
+        self.visible.index_fill_(3, self.slots.at, True)
+        self.scores.copy_(self.forward(token[:, None], self.places, self.visible))
+        self.places += 1
+        self.slots.at += 1
+        self.index += 1
+
+    def _nucleus(self, logps: Tensor) -> Tensor:
+        if self.choice.top_p >= 1.0:
+            return logps
+        ordered, order = logps.sort(-1, descending=True)
+        before = ordered.exp().cumsum(-1) - ordered.exp()
+        kept = torch.where(before < self.choice.top_p, ordered, -torch.inf)
+        return torch.full_like(logps, -torch.inf).scatter(-1, order, kept)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _captured(self) -> Callable[[], Any]:
+        """One token as a CUDA graph. What trying it out draws from the random numbers is put back: a resumed run draws the same."""
+        state = torch.cuda.get_rng_state(self.device)
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._first()
+                self._token()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._first()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._token()
+        torch.cuda.set_rng_state(state, self.device)
+        replay: Callable[[], Any] = graph.replay
+        return replay
+
+    def _first(self) -> None:
+        self.index.zero_()
+        self.slots.at.fill_(self.shape.prompt)
+        self.visible[..., : self.shape.prompt] = True
+        self.places.fill_(self.shape.prompt)
+
+
+def end_ids(declared: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Ends of a generation configuration as a tuple."""
+    return () if declared is None else (declared,) if isinstance(declared, int) else tuple(declared)
