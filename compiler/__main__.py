@@ -41,6 +41,14 @@ def _run(options: argparse.Namespace) -> int:
         from compiler import doctor
 
         return doctor.main(options.json)
+    if options.command == "compile" and not options.specs and not options.update:
+        from compiler.remembered import Memory
+
+        options.memory = Memory()
+        if (said := options.memory.recall(sys.stderr.isatty())) is not None:
+            print(said, file=sys.stderr, end="")
+            return 0
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plug-ins reads the metadata of every library
     from compiler import commands
 
     return commands.run(options)
@@ -56,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
     compile_ = commands.add_parser("compile", help="write cards and pipelines of the live experiments")
     compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
+    compile_.set_defaults(memory=None)
     how = compile_.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
     how.add_argument(

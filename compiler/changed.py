@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compiler import disk
 from compiler.diagnostics import Rejected
 from compiler.difference import Difference, differences, shown
 from compiler.experiment import Experiment, experiment
@@ -46,7 +47,7 @@ class Children:
     def _read(self) -> dict[str, dict[str, object]]:
         proper = self.of.proper or self.of
         children = {}
-        for path in sorted(SPECS.glob("*.yaml")):
+        for path in disk.yaml_files(SPECS):
             try:
                 document = self.inputs.document(path)
                 parent = document.root.get("parent")

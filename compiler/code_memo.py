@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from stages.contracts import code_hash
 from stages.contracts.artifact import Frozen, digest, write_text
 from stages.contracts.code_hash import Module, known
 
-MEMO = Path(".cache/octavo/code.json")
+MEMO = Path(cache_from_source(code_hash.__file__)).with_suffix(".modules.json")
+"""Beside the bytecode that Python keeps of the same code."""
 MOST = 1_000
 """So many modules are kept, the latest ones."""
 
@@ -37,8 +39,8 @@ def load() -> int:
 
 
 def keep(already: int) -> None:
-    """Keep what is known when it is more than is kept already. A disk that refuses only costs time."""
-    if len(known) > already:
+    """Keep what is known when it is more than is kept already, where Python keeps bytecode. A disk that refuses only costs time."""
+    if len(known) > already and not sys.dont_write_bytecode:
         modules = {key: (module.hash, module.imports) for key, module in list(known.items())[-MOST:]}
         with suppress(OSError):
             write_text(MEMO, _Kept(made_by=_made_by(), modules=modules).model_dump_json())

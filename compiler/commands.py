@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from compiler import code_memo, revisions, waivers
+from compiler import code_memo, disk, revisions, waivers
 from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
@@ -22,6 +22,7 @@ from stages.contracts.layout import RUNS
 
 def run(options: argparse.Namespace) -> int:
     """The command that `options` names; a rejected input is shown and gives 1."""
+    disk.forget()
     inputs, kept = Inputs(), code_memo.load()
     if not has_c_parser():
         print("note: ruamel.yaml.clib is not installed, so specs are read ten times slower: pip install ruamel.yaml.clib", file=sys.stderr)
@@ -39,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
     }
     try:
         code = commands[options.command](options, inputs)
-        if options.command == "compile" and not options.check:  # the others write nothing
-            code_memo.keep(kept)
+        code_memo.keep(kept)
         return code
     except Rejected as rejected:
         show(rejected.diagnostics, inputs, rejected.sources)
@@ -83,17 +83,22 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     made = project(compiled, with_site=not specs)
     gone = list(waivers.expired(made.files, inputs))
     written = (compare if options.check else write)({**made.files, **extra}, made.once)
-    show([*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))], inputs)
+    warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
+    show(warnings, inputs)
     for path in written.differing:
         print(path)
     for said in gone:
         print(said, file=sys.stderr)
-    for folder in _left_over(compiled):
-        print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
+    left = [f"{folder}: no longer in the spec; nothing runs it and nothing deletes it\n" for folder in _left_over(compiled)]
+    print("".join(left), file=sys.stderr, end="")
     if options.check and written.differing:
         show([_differs(len(written.differing))], inputs)
         return 1
     print(f"{len(written.differing)} files written, {written.unchanged} unchanged", file=sys.stderr)
+    if options.memory is not None and not options.check and has_c_parser():  # without the parser each command says so
+        end = "".join([*left, f"0 files written, {len(made.files) + len(made.once)} unchanged\n"])
+        answer = {name: shown(warnings, inputs, colour=colour) + end for name, colour in (("plain", False), ("colour", True))}
+        options.memory.keep(made.files, made.once, answer)
     return 0
 
 
@@ -226,8 +231,13 @@ def rescore(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def show(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None) -> None:
     """Diagnostics on standard error, in colour on a terminal. `broken` holds the lines of files that are no YAML."""
+    print(shown(problems, inputs, broken, colour=sys.stderr.isatty()), file=sys.stderr, end="")
+
+
+def shown(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None, *, colour: bool) -> str:
+    """The same as text."""
     sources = {**{file: document.lines for file, document in inputs.documents.items()}, **(broken or {})}
-    print(render(in_order(problems), sources, colour=sys.stderr.isatty()), file=sys.stderr, end="")
+    return render(in_order(problems), sources, colour=colour)
 
 
 def _with_profiles(references: list[Reference], inputs: Inputs) -> list[Reference]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler import emit, graph, intended, rules, waivers
+from compiler import disk, emit, graph, intended, rules, waivers
 from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
@@ -112,9 +111,8 @@ def _wanted_imports(one: Compiled) -> WantedImports:
 def left_over(one: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
     runs = {run.name for run in one.expansion.runs}
-    folder = (RUNS / one.experiment.name).as_posix()
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return [name for name in names if name not in runs and os.path.exists(f"{folder}/{name}/{emit.CARD}")]
+    folder = RUNS / one.experiment.name
+    return [name for name in disk.names(folder) if name not in runs and disk.exists(folder / name / emit.CARD)]
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
+import marshal
 import os.path
 import re
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from compiler import disk
 from compiler.expand import Run
 from compiler.experiment import Experiment
 from compiler.graph import Pipeline, Stage
 from compiler.nodes import Node
 from compiler.origins import origin
 from compiler.resolve import Cards
-from stages.contracts.artifact import dump
+from stages.contracts.artifact import Artifact, dump
 from stages.contracts.canonical import encoded
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
@@ -42,18 +44,33 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     """Path -> text of every card of an experiment, its origins included."""
     folder = ExperimentFolder(RUNS / of.name)
     root = folder.root.as_posix()
-    texts = {name: dump(card) for name, card in made.train.items()}
+    texts = _dumped(made.train)
     runs = [run for run in runs if run.setup.name in made.train]  # imported runs have cards among the single ones
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
     files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     files[folder.origins.as_posix()] = _origins(of, runs, made)
     policy = of.spec.retries.policy() if of.spec.retries else Retries()
-    if made.train and (of.spec.retries or folder.retries.exists()):  # a policy that was taken out of the spec must not go on
+    if made.train and (of.spec.retries or disk.exists(folder.retries)):  # a policy that was taken out of the spec must not go on
         files[folder.retries.as_posix()] = dump(policy)
     if made.model.card is not None:
         files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
     return files
+
+
+def _dumped(cards: Mapping[str, Artifact]) -> dict[str, str]:
+    """The same as `dump` of each: conditions share most parts of their cards, and a part that was written once is not written again."""
+    known: dict[bytes, str] = {}
+    texts = {}
+    for name, card in cards.items():
+        lines = []
+        for key, value in sorted({"schema": card.SCHEMA, **card.model_dump(mode="json")}.items()):
+            same = marshal.dumps(value)  # equal bytes, equal values of equal types
+            if same not in known:
+                known[same] = encoded(value, "  ")
+            lines.append(f"  {encoded(key)}: {known[same]}")
+        texts[name] = "{\n" + ",\n".join(lines) + "\n}\n"
+    return texts
 
 
 def first_files(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler import disk
 from compiler.diagnostics import Rejected, listed, nearest
 from compiler.layers import lowered, overlay
 from compiler.nodes import Document, Node
@@ -71,7 +72,7 @@ def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document
 
 
 def _parent_file(named: Node, child: str) -> Path:
-    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", "revisions.lock", child))
+    known = sorted(path.stem for path in disk.yaml_files(SPECS) if path.stem not in ("pipeline", "revisions.lock", child))
     if named.value in known:
         return SPECS / f"{named.value}.yaml"
     plain = named.value.partition("@")[0]  # a parent is named without a profile

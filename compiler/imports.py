@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler import disk
 from compiler.diagnostics import listed, nearest
 from compiler.expand import MAX_RUNS, Expansion, Run, Setup, too_many
 from compiler.experiment import Experiment
@@ -17,7 +18,6 @@ from compiler.rewards import RewardUse
 from compiler.spec import Adapter, TrainData
 from compiler.spec_command import CommandSpec
 from compiler.spec_imports import Import, ImportedSpec
-from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import SourceCard
 from stages.contracts.train_settings import TrainSettings
@@ -133,12 +133,12 @@ def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[
         elif use.format != "summary" and path in seen:
             problems.append(_shared(path, seen[path], run.name, node))
             return
-        elif not Path(path).exists():
+        elif not disk.exists(Path(path)):
             problems.append(_missing(path, run.name, wandb_run(use, run.name) if from_wandb else None, node))
         else:
             seen[path] = run.name
             if path not in digests:
-                digests[path] = file_digest(Path(path))
+                digests[path] = disk.content_digest(Path(path))
             yield run.name, SourceCard(path=path, sha256=digests[path])
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler import disk
 from compiler.diagnostics import Rejected, nearest
 from compiler.names import PATH, SLUG, is_hub_id
 from compiler.nodes import Document
@@ -17,7 +18,7 @@ from compiler.parse import validated
 from compiler.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.source import read
 from compiler.spec import ModelFile
-from stages.contracts.artifact import ArtifactError, digest, dump, file_digest
+from stages.contracts.artifact import ArtifactError, digest, dump
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
@@ -133,7 +134,7 @@ class Inputs:
     @staticmethod
     def is_local(base: str) -> bool:
         """Whether a base model's name is not one of the hub: made here, or a folder in the project, which comes first."""
-        return base.startswith(MADE) or Path(base).is_dir() or not is_hub_id(base)
+        return base.startswith(MADE) or disk.is_folder(Path(base)) or not is_hub_id(base)
 
     def data(self, path: str | None) -> DataFile:
         """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
@@ -182,7 +183,7 @@ class Inputs:
         """Library -> (version, line) of constraints.txt."""
         if self._pins is None:
             try:
-                lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+                lines = disk.read(CONSTRAINTS).decode("utf-8").splitlines()
             except (OSError, UnicodeDecodeError):
                 lines = []
             matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
@@ -215,6 +216,8 @@ class Inputs:
         """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
         if folder not in self._waivers:
             try:
+                if disk.exists(folder / WAIVERS):
+                    disk.content_digest(folder / WAIVERS)
                 self._waivers[folder] = read_waivers(folder / WAIVERS)
             except ArtifactError as error:
                 raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
@@ -227,7 +230,7 @@ class Inputs:
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
-        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
+        known = sorted(path.stem for path in disk.yaml_files(MODEL_SPECS) if SLUG.fullmatch(path.stem))
         if name not in known:
             meant = nearest(name, known)
             raise Fault(
@@ -257,18 +260,18 @@ class Inputs:
 
 def _folder(base: str) -> BaseModel:
     path = Path(base)
-    if not PATH.fullmatch(base) or not path.is_dir():
+    if not PATH.fullmatch(base) or not disk.is_folder(path):
         raise Fault(
             f"no base model `{base}`",
             f"a base model is `{MADE}<name>`, made by this repository, a folder in the project, or `owner/name`, a model of the hub",
             f"write `{MADE}tiny`, or the name of a folder or of a hub model",
         )
     try:
-        content = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        content = json.loads(disk.read(path / "config.json").decode("utf-8"))
         content = content if isinstance(content, dict) else {}
         positions = content.get("max_position_embeddings")
         sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))
-        return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
+        return BaseModel(base, disk.content_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
     except (OSError, ValueError) as error:
         raise Fault(
             f"`{base}` is no model that transformers can load: config.json: {error}",
@@ -289,7 +292,7 @@ _ROW = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 def _data_file(path: str) -> DataFile:
     try:
-        content = Path(path).read_bytes()
+        content = disk.read(Path(path))
     except OSError as error:
         raise Fault(
             f"cannot read `{path}`: {error.strerror or error}",

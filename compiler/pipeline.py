@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
+from compiler import disk
 from compiler.diagnostics import Rejected, nearest
 from compiler.inputs import Inputs
 from compiler.names import SLUG_CHARS, slug
@@ -88,14 +89,14 @@ def live(inputs: Inputs) -> list[Reference]:
 
 def everything() -> list[Reference]:
     """Every spec in specs/, without profiles."""
-    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in BESIDE]
+    return [Reference(path.stem, None, path) for path in disk.yaml_files(SPECS) if path not in BESIDE]
 
 
 def every_spec() -> list[Reference]:
     """Every spec in specs/. Raises Rejected E113 when there is none, and E206 or E207 for files with other names."""
     found = everything()
     if not found:
-        fix = "cd to the folder that holds specs/" if not SPECS.is_dir() else "start from the quickstart's spec"
+        fix = "cd to the folder that holds specs/" if not disk.is_folder(SPECS) else "start from the quickstart's spec"
         raise Rejected([Diagnostic("E113", "no spec in specs/ of this folder", why="octavo runs in the project's root", fix=fix)])
     problems = [problem for reference in found if (problem := _slug_problem(reference.stem, Place(reference.path.as_posix(), 1, 1)))]
     if problems:
@@ -115,7 +116,7 @@ def named(text: str, place: Place | None = None) -> Reference:
     problem = problem or _slug_problem(path.stem, place)
     if problem:
         raise Rejected([problem])
-    if not path.is_file():
+    if not disk.is_file(path):
         known = [reference.stem for reference in everything()]
         meant = nearest(path.stem, known)
         raise Rejected(

@@ -116,7 +116,8 @@ class Cache:
     def listing(self, md5: str) -> dict[str, str]:
         """Relative name -> MD5 of a folder's files, as recorded; {} when the record is gone."""
         try:
-            rows = json.loads(self._path(md5).read_text(encoding="utf-8"))
+            with open(self._path(md5), "rb", buffering=0) as stream:
+                rows = json.loads(stream.read())
             return {row["relpath"]: row["md5"] for row in rows}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -136,8 +137,8 @@ class Cache:
             return None
         return read_record(newest) if newest is not None else None
 
-    def _path(self, md5: str) -> Path:
-        return self.folder / "files" / "md5" / md5[:2] / md5[2:]
+    def _path(self, md5: str) -> str:
+        return f"{self.folder}/files/md5/{md5[:2]}/{md5[2:]}"
 
     def _file(self, md5: str) -> bool:
         if md5[:2] not in self._names:  # one listing for each of 256 folders instead of a call for each object

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler import disk
 from compiler import origins as places
 from compiler.algorithms import card_settings
 from compiler.changed import parent_changes
@@ -261,7 +262,7 @@ class Resolver:
             owner=self.spec.owner,
             tags=self.spec.tags,
             spec=self.of.document.file,
-            prose=prose.as_posix() if prose.is_file() else None,
+            prose=prose.as_posix() if disk.is_file(prose) else None,
             profile=self.of.profile,
             health_profile=self.spec.health.profile,
             conditions=self.conditions,

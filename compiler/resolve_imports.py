@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from compiler import disk
 from compiler import origins as places
 from compiler.expand import Run
 from compiler.experiment import Experiment
@@ -17,7 +18,7 @@ from compiler.resolve import CURVES, Cards, Resolver
 from compiler.spec_command import CommandSpec
 from compiler.spec_imports import ColumnUse, MetricUse, SummaryUse
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import Artifact, file_digest
+from stages.contracts.artifact import Artifact
 from stages.contracts.history import metric
 from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
 from stages.contracts.layout import RUNS, RunFolder
@@ -75,7 +76,7 @@ class _Imports(Resolver):
         merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
         return CommandCard(
             arguments=train.command,
-            code=tuple(SourceCard(path=path, sha256=file_digest(Path(path))) for path in train.code),
+            code=tuple(SourceCard(path=path, sha256=disk.content_digest(Path(path))) for path in train.code),
             log=train.history.file,
             settings=merged.plain() if merged is not None else {},
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from compiler import disk
 from compiler.diagnostics import Rejected, listed, nearest
 from compiler.names import is_hub_id
 from compiler.nodes import Document, Node
@@ -50,7 +51,7 @@ class Lock:
 
 def lock(read: Callable[[Path], Document]) -> Lock:
     """The lock of the project; an empty one when there is no file. Raises Rejected E377 when it is broken, or E1xx when it is no YAML."""
-    if not LOCK.exists():
+    if not disk.exists(LOCK):
         return Lock()
     document = read(LOCK)
     root = document.root
@@ -85,7 +86,7 @@ def text(commits: Mapping[Reference, str]) -> str:
 
 def files(of: Lock) -> dict[str, str]:
     """Path -> text of the lock; nothing when there is nothing to pin and never was."""
-    return {LOCK.as_posix(): text(of.commits)} if of.commits or LOCK.exists() else {}
+    return {LOCK.as_posix(): text(of.commits)} if of.commits or disk.exists(LOCK) else {}
 
 
 def pinned(of: Reference, within: Lock) -> str:
@@ -111,7 +112,7 @@ def named_in(root: Node) -> Iterator[Reference]:
 
 def spec_files() -> list[Path]:
     """Files that may name hub repositories."""
-    return [path for path in sorted(LOCK.parent.glob("*.yaml")) if path != LOCK] + sorted((LOCK.parent / "_shared").glob("*.yaml"))
+    return [path for path in disk.yaml_files(LOCK.parent) if path != LOCK] + disk.yaml_files(LOCK.parent / "_shared")
 
 
 def unused(within: Lock, read: Callable[[Path], Document]) -> Iterator[Diagnostic]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from compiler import disk
 from compiler.diagnostics import nearest
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
@@ -65,7 +66,7 @@ def code_is_pinned(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
         return
     train = of.spec.train
     for index, path in enumerate(train.code):
-        if not Path(path).is_file():
+        if not disk.is_file(Path(path)):
             yield Diagnostic(
                 "E395",
                 f"`{path}` is no file",
@@ -74,7 +75,7 @@ def code_is_pinned(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
                 place=of.node("train", "code", index).place,
             )
     for index, argument in enumerate(train.command):
-        if argument not in train.code and "\0" not in argument and len(argument) < 400 and Path(argument).is_file():
+        if argument not in train.code and "\0" not in argument and len(argument) < 400 and disk.is_file(Path(argument)):
             yield Diagnostic(
                 "E395",
                 f"`{argument}` is run and not among `code`",

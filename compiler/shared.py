@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from compiler import disk
 from compiler.diagnostics import Rejected, nearest
 from compiler.layers import lowered, overlay
 from compiler.names import SLUG, SLUG_CHARS
@@ -46,7 +47,7 @@ def with_shared(document: Document, read: Read) -> Node:
 
 def _block(entry: Node, read: Read) -> Node:
     name = entry.value
-    known = sorted(path.stem for path in SHARED.glob("*.yaml"))
+    known = sorted(path.stem for path in disk.yaml_files(SHARED))
     if name not in known or not SLUG.fullmatch(name):
         meant = nearest(name, known)
         raise Rejected(

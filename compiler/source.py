@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from compiler import disk
 from compiler.builder import Builder
 from compiler.diagnostics import Rejected
 from compiler.nodes import Document
@@ -25,8 +26,7 @@ def read(path: Path) -> Document:
     """Read and parse one file. Raises Rejected with E1xx diagnostics."""
     file = path.as_posix()
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = disk.read(path, MAX_BYTES + 1)
     except OSError as error:
         raise Rejected(
             [

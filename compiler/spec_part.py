@@ -8,4 +8,4 @@ from pydantic import BaseModel, ConfigDict
 class Part(BaseModel):
     """Parent of all parts of a spec: immutable, closed keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -15,7 +15,7 @@ Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})
 class Gate(BaseModel):
     """One gate; the keys beside these are the settings of its kind."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
     on_pass: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate passes; not given: go on to the next gate.")

@@ -6,7 +6,6 @@ nothing because of formatting. Strict means no bare NaN or Infinity: a number th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -16,6 +15,8 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stages.contracts.canonical import encoded
+from stages.contracts.digests import digest as digest
+from stages.contracts.digests import file_digest as file_digest
 
 
 class ArtifactError(Exception):
@@ -29,7 +30,7 @@ class ArtifactError(Exception):
 class Frozen(BaseModel):
     """Immutable value with closed keys; the parent of every model that is part of a contract."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Artifact(Frozen):
@@ -49,20 +50,6 @@ def canonical_json(value: Any) -> str:
 def dump(artifact: Artifact) -> str:
     """Canonical text of an artifact, schema included."""
     return canonical_json({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json")})
-
-
-def digest(text: str | bytes) -> str:
-    """SHA-256 in hex."""
-    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 in hex of a file's bytes; of a folder: of its sorted (relative name, file digest) pairs."""
-    if path.is_dir():
-        names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
-        return digest("".join(f"{name}\0{file_digest(path / name)}\n" for name in names))
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

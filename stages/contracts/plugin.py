@@ -17,6 +17,7 @@ What a corpus has stands in stages/train/corpus.py.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -68,6 +69,7 @@ def kinds(package: str) -> list[str]:
     return sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.ispkg and found.name not in _NOT_GATES)
 
 
+@functools.cache
 def load(package: str, kind: str) -> ModuleType:
     """The plug-in's module. Raises KeyError for an unknown kind; only names from `kinds` are ever imported."""
     if kind not in kinds(package):

@@ -55,7 +55,7 @@ def inside(root: Path) -> Iterator[pytest.MonkeyPatch]:
     """The working directory and the code that is hashed are the project's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for module in ("compiler.inputs", "compiler.plan"):
+        for module in ("compiler.inputs", "compiler.plan", "compiler.remembered"):
             patch.setattr(f"{module}.ROOT", root)
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)

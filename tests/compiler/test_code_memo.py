@@ -1,32 +1,47 @@
 """What is kept of our own code from one compile to the next never changes a card."""
 
+import importlib.util
 import json
+import sys
 
 import pytest
 
+from compiler import code_memo
 from compiler.__main__ import main
-from compiler.code_memo import MEMO, MOST, keep, load
+from compiler.code_memo import MOST, keep, load
 from compiler.inputs import Inputs
+from stages.contracts import code_hash
 from stages.contracts.code_hash import Code, Module, known
 
+_PLACE = code_memo.MEMO
 STAGES = ["stages.analyse.screen"]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known():
-    """`known` belongs to the process, and other tests of it fill it."""
+def memo(tmp_path_factory, monkeypatch):
+    """A place of its own. `known` belongs to the process, and other tests of it fill it."""
+    place = tmp_path_factory.mktemp("bytecode") / "code.modules.json"
+    monkeypatch.setattr(code_memo, "MEMO", place)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     before = dict(known)
     known.clear()
-    yield
+    yield place
     known.clear()
     known.update(before)
 
 
-def test_compile_keeps_it_and_the_others_write_nothing(work):
-    for command in (["check"], ["plan"], ["compile", "--check"]):
-        main(command)
-        assert not MEMO.exists(), command
-    assert main(["compile"]) == 0
+def test_it_lies_beside_the_bytecode_of_the_code_that_it_is_about():
+    assert str(_PLACE) == importlib.util.cache_from_source(code_hash.__file__).removesuffix(".pyc") + ".modules.json"
+
+
+def test_nothing_is_kept_where_python_keeps_no_bytecode(work, memo, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert main(["check"]) == 0
+    assert not memo.exists()
+
+
+def test_every_command_keeps_it(work):
+    assert main(["check"]) == 0
     fresh = Inputs().code(STAGES)
     known.clear()
     assert load() > 20
@@ -58,29 +73,28 @@ def test_an_edited_module_is_walked_again(work, tmp_path_factory):
         b'{"made_by": "x", "modules": {"a": ["b", "c"]}}',
     ],
 )
-def test_a_broken_or_foreign_memo_counts_for_nothing(work, broken):
-    MEMO.parent.mkdir(parents=True)
-    MEMO.write_bytes(broken)
+def test_a_broken_or_foreign_memo_counts_for_nothing(work, memo, broken):
+    memo.write_bytes(broken)
     assert load() == 0
     assert main(["compile"]) == 0
-    assert json.loads(MEMO.read_bytes())["modules"]
+    assert json.loads(memo.read_bytes())["modules"]
 
 
-def test_one_of_another_python_counts_for_nothing(work):
+def test_one_of_another_python_counts_for_nothing(work, memo):
     assert main(["compile"]) == 0
-    kept = json.loads(MEMO.read_bytes())
+    kept = json.loads(memo.read_bytes())
     known.clear()
     assert load() == len(kept["modules"])
     known.clear()
-    MEMO.write_text(json.dumps({**kept, "made_by": kept["made_by"] + "+"}))
+    memo.write_text(json.dumps({**kept, "made_by": kept["made_by"] + "+"}))
     assert load() == 0
 
 
-def test_a_place_that_cannot_be_written_costs_time_only(work):
-    MEMO.parent.parent.mkdir()
-    MEMO.parent.write_text("a file\n")
+def test_a_place_that_cannot_be_written_costs_time_only(work, memo):
+    memo.parent.rmdir()
+    memo.parent.write_text("a file\n")
     assert main(["compile"]) == 0
-    assert MEMO.parent.read_text() == "a file\n"
+    assert memo.parent.read_text() == "a file\n"
 
 
 def test_it_does_not_grow_without_end(work):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stages.train.imports.csv_columns import plain
 from stages.train.imports.log import Log, Unreadable, by_column
 
 _NULL = {"null", "none", "n/a"}
@@ -16,17 +17,19 @@ _NULL = {"null", "none", "n/a"}
 
 def read(path: Path, index: str = "step") -> Log:
     """Raises Unreadable for a repeated column, a row longer than the header, or a file that is no UTF-8."""
+    content = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"{path} is not UTF-8 (byte {error.start})") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+    delimiter = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         header = [name.strip() for name in next(reader, [])]
         repeated = [name for name, count in Counter(header).items() if count > 1]
         if repeated:
             raise Unreadable(f"{path} has the column `{repeated[0]}` {Counter(header)[repeated[0]]} times: they are merged or ambiguous")
-        return by_column(_rows(reader, header, path), index)
+        return plain(content, header, delimiter, index, cell) or by_column(_rows(reader, header, path), index)
     except csv.Error as error:
         raise Unreadable(f"line {reader.line_num} of {path} is not CSV: {error}") from None
 

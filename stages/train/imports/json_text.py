@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
-_NAN, _INFINITY = (re.compile(word + rb"(?=[ \t]*,?[ \t]*\r?\n)") for word in (b"NaN", b"Infinity"))
-"""At the end of a line. A JSON string holds no line break, so what a line ends with is outside of strings."""
+_END = re.compile(rb"[ \t]*,?[ \t]*\r?\n")
+"""What may follow a value at the end of a line. A JSON string holds no line break, so what a line ends with is outside of strings."""
+
+
+_MANY = 1_000
 
 
 def loads(text: bytes) -> Any:
@@ -18,13 +22,29 @@ def loads(text: bytes) -> Any:
     orjson is several times faster than Python's reader and refuses bare NaN. In indented files these stand at the end of a line,
     where they can be quoted safely; anything else is left to Python's reader.
     """
-    quoted = _NAN.sub(b'"NaN"', text) if b"NaN" in text else text
-    if b"Infinity" in text:
-        quoted = _INFINITY.sub(b'"Infinity"', quoted).replace(b'-"Infinity"', b'"-Infinity"')
-    try:
+    quoted = _quoted(text, b"NaN")
+    with suppress(orjson.JSONDecodeError):
         return orjson.loads(quoted)
-    except orjson.JSONDecodeError:
-        return _python(text)
+    with suppress(orjson.JSONDecodeError):  # Infinity is rare: looking for it in every log would cost more
+        return orjson.loads(_quoted(quoted, b"Infinity").replace(b'-"Infinity"', b'"-Infinity"'))
+    return _python(text)
+
+
+def _quoted(text: bytes, word: bytes) -> bytes:
+    """The word in quotes wherever it ends a line. A single letter is found fifty times faster than a word, while it is rare."""
+    view = memoryview(text)
+    parts: list[bytes | memoryview] = []
+    begun, others, at = 0, 0, text.find(word[:1])
+    while at >= 0:
+        end = at + len(word)
+        if not text.startswith(word, at):
+            end = at + 1
+            others += 1
+        elif _END.match(text, end):
+            parts += [view[begun:at], b'"', word, b'"']
+            begun = end
+        at = text.find(word if others > _MANY else word[:1], end)
+    return b"".join([*parts, view[begun:]]) if parts else text
 
 
 def _python(text: bytes) -> Any:

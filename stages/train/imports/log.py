@@ -47,7 +47,7 @@ def by_column(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
     found: list[Any] = []
     columns: dict[str, Column] = {}
     for names, block in _blocks(rows):
-        numbers = range(len(found), len(found) + len(block))
+        numbers = list(range(len(found), len(found) + len(block)))  # the same numbers in every column
         for name, cells in zip(names, zip(*block, strict=True), strict=True):
             column = columns.get(name)
             if column is None:

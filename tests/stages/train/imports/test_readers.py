@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.imports import csv_table, jsonl, summary, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
+from stages.train.imports import csv_columns, csv_table, jsonl, summary, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
 from stages.train.imports.cells import NoNumber, number, whole
 from stages.train.imports.json_text import loads
 from stages.train.imports.log import Log, Unreadable
@@ -244,3 +244,77 @@ def test_snapshot_must_be_whole_and_made_by_fetch(tmp_path):
     path.write_text(json.dumps(rows[0]) + "\n")
     with pytest.raises(Unreadable, match="no snapshot"):
         wandb_snapshot.read(path)
+
+
+CELLS = ["1", "2.5e-6", "-0.0", "", " ", "NaN", "nan", "-nan(ind)", "nan(ind)", "inf", "-Infinity", "1e400", "1e-400", "+3", "1_000", " 7 "]
+CELLS += ["null", "None", "n/a", "0x10", "text", "true", "123456789012345678901234567890", "0.1", "5e-324", "\u0663", "x" * 200]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_csv_read_by_columns_equals_the_one_read_by_rows(tmp_path, delimiter, end):
+    """Each kind of cell alone in a column of numbers, beside all others in one column, and in a column of its own."""
+    header = ["step", "all", *(f"with{number}" for number in range(len(CELLS))), *(f"only{number}" for number in range(len(CELLS))), "none"]
+    rows = [
+        [str(step), cell, *(other if step == number else str(step / 7) for number, other in enumerate(CELLS)), *CELLS, ""]
+        for step, cell in enumerate(CELLS)
+    ]
+    text = end.join(delimiter.join(row) for row in [header, *rows]) + end
+    (tmp_path / "log.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    content = (tmp_path / "log.csv").read_bytes()
+    by_columns = csv_columns.plain(content, header, delimiter, "step", csv_table.cell)
+    assert by_columns is not None
+    (tmp_path / "quoted.csv").write_bytes(content.replace(b"step", b'"step"', 1))  # quotes are for the reader by rows
+    assert csv_columns.plain((tmp_path / "quoted.csv").read_bytes(), header, delimiter, "step", csv_table.cell) is None
+    by_rows = csv_table.read(tmp_path / "quoted.csv")
+    assert repr(by_rows.index) == repr(by_columns.index) == repr(csv_table.read(tmp_path / "log.csv").index)
+    assert set(by_rows.columns) == set(by_columns.columns) and "none" not in by_columns.columns
+    for name, column in by_rows.columns.items():
+        assert repr(column) == repr(by_columns.columns[name]), name  # repr: NaN is no equal of itself
+
+
+@pytest.mark.parametrize("text", ["step,a\n", "step,a\n1,2\n\n3,4\n", "step,a\n1,2", "step,a\n,\n"])
+def test_empty_lines_and_ends_mean_the_same_by_columns(tmp_path, text):
+    (tmp_path / "quoted.csv").write_text(text.replace("step", '"step"', 1))
+    assert csv_columns.plain(text.encode(), ["step", "a"], ",", "step", csv_table.cell) == csv_table.read(tmp_path / "quoted.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "step,a\n1\n",
+        "step,a\n1,2,3\n",
+        "step,a\n1,2\r3,4\n",
+        'step,a\n1,"2"\n',
+        'step,a\n1,"2\n3"\n',
+        "step,a\n1,2\x00\n",
+        "step,a\n1," + "x" * 131073 + "\n",
+    ],
+)
+def test_any_other_csv_is_left_to_the_reader_by_rows(text):
+    header = text.partition("\n")[0].split(",") if text.strip() else []
+    assert csv_columns.plain(text.encode(), header, ",", "step", csv_table.cell) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n "a": NaN,\n "b": -Infinity,\n "c": [\n  Infinity\n ],\n "NaN": "NaN,"\n}\n',
+        '{"a": NaN, "b": 1}',
+        '{\n "a": "ends with NaN",\n "b": "-Infinity"\n}',
+        '{\r\n "N": NaN\r\n}',
+        '{\n "' + "N" * 3000 + '": NaN,\n "b": NaN\n}',
+        '["\\"\\nNaN\\n", NaN\n]',
+    ],
+)
+def test_bare_numbers_that_json_lacks_mean_the_same_as_to_python(text):
+    def numbers(value):
+        if isinstance(value, dict):
+            return {key: numbers(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [numbers(inner) for inner in value]
+        return repr(float(value)) if value in ("NaN", "Infinity", "-Infinity") or isinstance(value, float) else value
+
+    assert numbers(loads(text.encode())) == numbers(json.loads(text))
