@@ -13,7 +13,7 @@ from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, Model
 SITE = Path("site")
 TEMPLATES = Path("stages/publish/templates")
 """Templates are no Python, so no code hash covers them."""
-SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves")))
+SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves", "compare")))
 """The site stage has no card, so DVC watches its code."""
 
 

@@ -79,12 +79,20 @@ def family(found: list[Entry]) -> tuple[Member, ...]:
 def home(text: str, found: list[Entry]) -> str:
     """The home page with the list in place of its marker, or at its end."""
     made = render(
-        "home.html.j2", entries=found, newest=newest(found), family=family(found), words=WORDS, base="experiments/", level=3, most=_MOST
+        "home.html.j2",
+        entries=found,
+        newest=newest(found),
+        family=family(found),
+        compared={entry.summary.experiment for entry in found if not entry.summary.profile},
+        words=WORDS,
+        base="experiments/",
+        level=3,
+        most=_MOST,
     )
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
 def overview(found: list[Entry]) -> str:
     """The page that lists all experiments."""
-    made = render("home.html.j2", entries=found, newest=[], family=(), words=WORDS, base="", level=2, most=_MOST)
+    made = render("home.html.j2", entries=found, newest=[], family=(), compared=(), words=WORDS, base="", level=2, most=_MOST)
     return f"---\nhide:\n  - navigation\n  - toc\n---\n# Experiments\n\n{made}"

@@ -8,6 +8,7 @@ of them cost seconds, where MkDocs needs a minute and more (design: performance.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from stages.contracts.diagnostic import StageError
@@ -26,8 +27,9 @@ def put_frame(docs: Path) -> None:
     path.write_text(SOURCE, encoding="utf-8")
 
 
-def write_leaves(site: Path, pages: list[Path]) -> int:
-    """Set the leaves of every page folder into the frame that MkDocs built in `site`, and remove it. Returns how many there are.
+def write_leaves(site: Path, pages: list[Path], more: Mapping[str, str] | None = None) -> int:
+    """Set the leaves of every page folder, and `more` (place under `experiments/` -> HTML), into the frame that MkDocs built in `site`,
+    and remove it. Returns how many there are.
 
     Raises StageError S383 when the theme lost the frame's places.
     """
@@ -46,6 +48,9 @@ def write_leaves(site: Path, pages: list[Path]) -> int:
             target = site / "experiments" / page.parent.name / leaf.name
             target.write_text(framed(parts, leaf.read_text(encoding="utf-8")), encoding="utf-8")
             written += 1
+    for place, body in (more or {}).items():
+        (site / "experiments" / place).write_text(framed(parts, body), encoding="utf-8")
+        written += 1
     path.unlink()
     path.parent.rmdir()
     return written

@@ -20,6 +20,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import main
+from stages.publish import compare
 from stages.publish.home import Entry, entries, home, overview
 from stages.publish.leaves import FOLDER, put_frame, write_leaves
 from stages.publish.render import render
@@ -29,6 +30,7 @@ SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
 RULES = "conclude.card.json"
 """The card with the rules of claims, of expectations and of stops."""
+COMPARED = f'<p><a href="{compare.LEAF}">Side by side with its family</a>: what differed, what was gained, what was lost.</p>'
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "import-runs.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
@@ -44,7 +46,7 @@ def site(runs: Path) -> None:
     target, new = BUILD / "site", BUILD / "site.new"
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(BUILD / "mkdocs.yml")
-    write_leaves(new, pages)
+    write_leaves(new, pages, _compared(pages, found))
     old = BUILD / "site.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -58,16 +60,24 @@ def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
     """Everything MkDocs reads, in a folder of its own."""
     shutil.rmtree(docs, ignore_errors=True)
     shutil.copytree(SOURCE / "docs", docs)
+    compared = compare.comparisons(found)
     for page in pages:
         copied = docs / "experiments" / page.parent.name
         shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
-        text = (copied / "index.md").read_text(encoding="utf-8")
-        (copied / "index.md").write_text(text.replace(AGE, age(page)), encoding="utf-8")
+        text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, age(page))
+        link = COMPARED if page.parent.name in compared else ""
+        (copied / "index.md").write_text(text.replace(compare.MARKER, link), encoding="utf-8")
     put_frame(docs)
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", found), encoding="utf-8")
     (docs / "experiments").mkdir(exist_ok=True)
     (docs / "experiments" / "index.md").write_text(overview(found), encoding="utf-8")
+
+
+def _compared(pages: list[Path], found: list[Entry]) -> dict[str, str]:
+    """Place -> HTML of the pages on which experiments of a family stand side by side."""
+    folders, summaries = {page.parent.name: page for page in pages}, {entry.summary.experiment: entry.summary for entry in found}
+    return {f"{name}/{compare.LEAF}": compare.comparison(names, folders, summaries) for name, names in compare.comparisons(found).items()}
 
 
 def age(page: Path) -> str:
