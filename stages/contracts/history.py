@@ -69,6 +69,7 @@ METRICS: dict[str, Metric] = dict(
         _metric("skipped", "count", "1 when an optimizer step was skipped for a non-finite gradient, else 0"),
         _metric("invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling"),
         _metric("reward_seconds", "s", "Wall time of scoring the step's completions"),
+        _metric("generation_seconds", "s", "Wall time of sampling the step's completions; 0 in steps that use those of an earlier one"),
         _metric("step_seconds", "s", "Wall time of the step"),
         _metric(
             "objective.kl", "nats per completion", "KL to the reference model in the penalty, its estimator (k1 may be negative)", of=_PPO

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from transformers import TrainerCallback
@@ -13,10 +14,35 @@ from stages.train.progress import Progress
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.scoring import TrainingReward
 from stages.train.stopping import Stopping
+from stages.train.tracking import Tracked
 
 RENAMED = {"step_time": "step_seconds"}
 DROPPED = {"reward", "epoch", "num_tokens", "completions/mean_length", "completions/clipped_ratio", "total_flos"}
 """Logged by TRL under another meaning, or measured by ourselves in TrainingReward."""
+
+
+class Clock:
+    """Wall seconds inside of the functions that it wraps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, and its time counts. What it returns must be there when it returns: a GPU works on meanwhile."""
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.seconds += time.perf_counter() - begun
+
+        return timed
+
+    def taken(self) -> float:
+        """The seconds since the last time they were taken."""
+        found, self.seconds = self.seconds, 0.0
+        return found
 
 
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
@@ -31,9 +57,10 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         attempt: str,
         stopping: Stopping,
         logits: InvalidLogits | None = None,
+        generating: Clock | None = None,
     ) -> None:
         self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
-        self.stopping, self.logits = stopping, logits
+        self.stopping, self.logits, self.generating = stopping, logits, generating
         self.begun = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
@@ -48,6 +75,8 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         self.guard.skipped = False
         if self.logits is not None:
             cells["invalid_logits"] = float(self.logits.taken())
+        if self.generating is not None:
+            cells["generation_seconds"] = cell(self.generating.taken())
         tokens = logs.get("num_tokens")
         self.journal.step(
             attempt=self.attempt,
@@ -65,9 +94,10 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
 
 
 class Tracker(TrainerCallback):  # type: ignore[misc]
-    """Sends logged steps to the W&B run that is open, named as transformers names them. TRL's trainers have their own."""
+    """Sends logged steps to a W&B run. TRL's trainers have a callback of their own, in which an error of W&B ends training."""
+
+    def __init__(self, tracked: Tracked) -> None:
+        self.tracked = tracked
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
-        import wandb
-
-        wandb.log({f"train/{name}": value for name, value in (logs or {}).items()} | {"train/global_step": state.global_step})
+        self.tracked.log(state.global_step, logs or {})

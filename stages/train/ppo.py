@@ -40,7 +40,7 @@ def train(folder: Path) -> int:
 def _fit(work: Work[PpoSettings]) -> Path:
     from transformers import set_seed
 
-    from stages.train.callbacks import HistoryRecorder, Tracker
+    from stages.train.callbacks import Clock, HistoryRecorder, Tracker
     from stages.train.guards import InvalidLogits, NonfiniteGuard, adapter_change, adapter_state, policy_finite
     from stages.train.ppo_checkpoint import restore, save
     from stages.train.ppo_policy import Policy
@@ -66,8 +66,10 @@ def _fit(work: Work[PpoSettings]) -> Path:
     )
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
     progress = Progress(work.name, work.started.number, settings.max_steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits)
-    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
+    generating = Clock()
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits, generating)
+    policy.sample = generating.around(policy.sample)  # type: ignore[method-assign]
+    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
         trainer = PpoTrainer(
             settings,
             policy,
@@ -76,7 +78,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
             ends=ends,
             seed=card.seed,
             reward=reward,
-            callbacks=[guard, recorder, *([Tracker()] if report_to == "wandb" else [])],
+            callbacks=[guard, recorder, *([Tracker(sink)] if sink else [])],
         )
         start = adapter_state(policy.network)
         if work.checkpoint:

@@ -1,53 +1,156 @@
-"""One clear line about a training run: what trains, step, reward with its spread, zero-signal share, funnel, time left."""
+"""What people see of a run that trains: where it is, reward and spread, silent groups, funnel, what a step's time goes to, time left.
+
+On a terminal a few lines are written again and again, folded to its width. Elsewhere, and in CI, about ten lines a run are printed.
+`OCTAVO_PROGRESS=json` prints every step as one line of JSON, `lines` and `live` choose the other two, `off` shows nothing.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from stages.train.recorder import Cell
 
+VARIABLE = "OCTAVO_PROGRESS"
+MODES = ("live", "lines", "json", "off")
+_BAR = 24
+
 
 class Progress:
-    """Rewrites one line on a terminal; prints about ten lines a run elsewhere."""
+    """Shows each step of one attempt. Whatever becomes of the terminal, training goes on."""
 
     def __init__(self, name: str, attempt: int, steps: int, begin_at: int = 0) -> None:
-        self.name, self.attempt, self.steps, self.begin_at = name, attempt, steps, begin_at
-        self.live = sys.stdout.isatty()
-        self.begun = time.monotonic()
+        self.name, self.attempt, self.steps = name, attempt, steps
+        self.mode = _mode()
+        self._drawn = 0
+        self._skipped = 0
+        self._from = (begin_at, time.monotonic())
+        self._first = True
 
     def step(self, step: int, cells: Mapping[str, Cell]) -> None:
         """Show one finished step."""
+        pace = self._pace(step)
+        self._skipped += bool(cells.get("skipped"))
         last = step == self.steps
-        if not self.live and not last and step % max(1, self.steps // 10):
-            return
-        pace = (time.monotonic() - self.begun) / max(1, step - self.begin_at)
-        text = (
-            f"{self.name} (attempt {self.attempt})  step {step}/{self.steps}  reward {_number(cells.get('reward'))}"
-            f"{_signal(cells)}"
-            f"  truncated {_percent(cells.get('truncated'))}{_funnel(cells)}  {pace:.2f} s/step  {pace * (self.steps - step):.0f} s left"
-        )
-        if self.live:
-            print(f"\r\x1b[K{text}", end="\n" if last else "", flush=True)
+        if self.mode == "json":
+            self._say(json.dumps(self._record(step, cells, pace), ensure_ascii=True, allow_nan=False) + "\n")
+        elif self.mode == "live":
+            self._draw(self._fields(step, cells, pace, bar=True), last)
+        elif self.mode == "lines" and (last or step % max(1, self.steps // 10) == 0):
+            self._say("  ".join(chain.from_iterable(self._fields(step, cells, pace, bar=False))) + "\n")
+
+    def _pace(self, step: int) -> float:
+        """Seconds a step; the first one, which loads and compiles, counts only as long as there is no other."""
+        before, begun = self._from
+        pace = (time.monotonic() - begun) / max(1, step - before)
+        if self._first:
+            self._first, self._from = False, (step, time.monotonic())
+        return pace
+
+    def _fields(self, step: int, cells: Mapping[str, Cell], pace: float, *, bar: bool) -> tuple[list[str], list[str], list[str]]:
+        """Where it is, what it does, and what its time goes to."""
+        done = round(_BAR * step / self.steps)
+        place = [f"{self.name} (attempt {self.attempt})", *(["━" * done + "╌" * (_BAR - done)] if bar else [])]
+        place += [f"step {step}/{self.steps}", f"{_duration(pace * (self.steps - step))} left"]
+        does = [_reward(cells)]
+        if "zero_signal_share" in cells:
+            does.append(f"zero-signal {_percent(cells.get('zero_signal_share'))}")
+        if "objective.kl" in cells:
+            does.append(f"KL {_number(cells.get('objective.kl'))}")
+        does.append(f"truncated {_percent(cells.get('truncated'))}")
+        does += [f"{'→ ' if place else ''}{gate} {_percent(passed)}" for place, (gate, passed) in enumerate(_gates(cells).items())]
+        does += [f"non-finite {self._skipped}"] if self._skipped else []
+        split = _split(cells)
+        words = {"generation": "generation", "reward": "rewards", "update": "update"}
+        return place, does, [f"{pace:.2f} s/step", *(f"{word} {split[part]:.2f} s" for part, word in words.items() if part in split)]
+
+    def _record(self, step: int, cells: Mapping[str, Cell], pace: float) -> dict[str, object]:
+        names = ("reward", "group_range", "zero_signal_share", "unknown_share", "truncated", "objective.kl", "loss", "grad_norm")
+        return {
+            "progress": self.name,
+            "attempt": self.attempt,
+            "step": step,
+            "steps": self.steps,
+            **{name: _plain(cells[name]) for name in names if name in cells},
+            "gates": {gate: _plain(passed) for gate, passed in _gates(cells).items()},
+            "skipped": self._skipped,
+            "seconds": {part: round(found, 4) for part, found in _split(cells).items()},
+            "seconds_left": round(pace * (self.steps - step), 1),
+        }
+
+    def _draw(self, fields: Sequence[Sequence[str]], last: bool) -> None:
+        rows = [row for group in fields for row in folded(group, shutil.get_terminal_size().columns - 1)]
+        up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
+        rows[0] = rows[0] if os.environ.get("NO_COLOR") else f"\x1b[1m{rows[0]}\x1b[0m"
+        self._say(f"\r{up}\x1b[J" + "\n".join(rows) + ("\n" if last else ""))
+        self._drawn = len(rows)
+
+    def _say(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except UnicodeEncodeError:
+            sys.stdout.write(text.translate({0x2501: "#", 0x254C: ".", 0x2192: ">", 0x2013: "-"}).encode("ascii", "replace").decode())
+        except OSError:  # the terminal or the pipe has gone
+            self.mode = "off"
+
+
+def folded(fields: Sequence[str], width: int) -> list[str]:
+    """Fields in as few rows as the width allows, in order; one that is wider than a row is cut."""
+    rows: list[str] = []
+    for field in fields:
+        if rows and len(rows[-1]) + 2 + len(field) <= width:
+            rows[-1] += f"  {field}"
         else:
-            print(text, flush=True)
+            rows.append(field if len(field) <= width else field[: max(0, width - 1)] + "…")
+    return rows
 
 
-def _signal(cells: Mapping[str, Cell]) -> str:
-    if "zero_signal_share" in cells:
-        return f" ±{_number(cells.get('group_range'))}  zero-signal {_percent(cells.get('zero_signal_share'))}"
-    return f"  KL {_number(cells.get('objective.kl'))}" if "objective.kl" in cells else ""
+def _mode() -> str:
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted in MODES:
+        return wanted
+    return "live" if sys.stdout.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb" else "lines"
 
 
-def _funnel(cells: Mapping[str, Cell]) -> str:
-    gates = [name.split(".")[1] for name in cells if name.startswith("gate.") and name.endswith(".pass_share")]
-    return "".join(f"  {gate} {_percent(cells.get(f'gate.{gate}.pass_share'))}" for gate in gates)
+def _reward(cells: Mapping[str, Cell]) -> str:
+    spread = f" spread {_number(cells['group_range'])}" if "group_range" in cells else ""
+    return f"reward {_number(cells.get('reward'))}{spread}"
 
 
-def _number(cell: Cell | None) -> str:
+def _gates(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    """Gate -> share of completions that passed it, in the order of the funnel."""
+    return {name[5:-11]: cell for name, cell in cells.items() if name.startswith("gate.") and name.endswith(".pass_share")}
+
+
+def _split(cells: Mapping[str, Cell]) -> dict[str, float]:
+    """Seconds of a step by what they went to; `update` is what is left of the step."""
+    known = {part: _plain(cells.get(f"{part}_seconds")) for part in ("step", "generation", "reward")}
+    found = {part: seconds for part, seconds in known.items() if seconds is not None}
+    if len(found) == 3:
+        found["update"] = max(0.0, found["step"] - found["generation"] - found["reward"])
+    return found
+
+
+def _plain(cell: Cell) -> float | None:
+    return float(cell) if isinstance(cell, float | int) else None
+
+
+def _number(cell: Cell) -> str:
     return f"{cell:.2f}" if isinstance(cell, float | int) else "–"
 
 
-def _percent(cell: Cell | None) -> str:
+def _percent(cell: Cell) -> str:
     return f"{cell:.0%}" if isinstance(cell, float | int) else "–"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"

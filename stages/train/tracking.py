@@ -1,14 +1,20 @@
-"""Weights & Biases, when it is configured: WANDB_MODE=offline or an API key. Never required; a failure only prints a line."""
+"""Weights & Biases, when it is configured: WANDB_MODE=offline or an API key. Never required, never waited for
+long; a failure only prints a line."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from stages.contracts.artifact import Artifact
 from stages.contracts.layout import CHECKPOINTS
+
+_INIT_SECONDS = float(os.environ.get("WANDB_INIT_TIMEOUT", "30"))
+FINISH_SECONDS = 60.0
+"""Most that the end of a run waits for W&B."""
 
 
 def configured() -> bool:
@@ -18,39 +24,73 @@ def configured() -> bool:
     return os.environ.get("WANDB_MODE") == "offline" or bool(os.environ.get("WANDB_API_KEY"))
 
 
+class Tracked:
+    """An open W&B run. What goes wrong in it is said once and costs the training nothing."""
+
+    def __init__(self, run: Any) -> None:
+        self.run: Any = run
+
+    def log(self, step: int, logs: Mapping[str, Any]) -> None:
+        """One logged step, named as transformers names it. W&B's own process sends it; nobody waits."""
+        self._try(lambda: self.run.log({f"train/{name}": value for name, value in logs.items()} | {"train/global_step": step}))
+
+    def finish(self, code: int) -> None:
+        """Ends with the settings' limit on how long what is left may take; the rest stays on disk for `wandb sync`."""
+        self._try(lambda: self.run.finish(exit_code=code))
+
+    def _try(self, what: Callable[[], Any]) -> None:
+        if self.run is None:
+            return
+        try:
+            what()
+        except Exception as error:  # W&B raises many kinds; none of them may cost a run
+            print(f"W&B failed ({type(error).__name__}): training goes on without it", flush=True)
+            self.run = None
+
+
 @contextlib.contextmanager
-def tracked(card: Artifact, *, experiment: str, group: str, name: str, attempt: str) -> Iterator[str]:
-    """TRL's `report_to` value while a W&B run is open: group = condition, config = the card, id = the attempt."""
+def tracked(card: Artifact, *, experiment: str, group: str, name: str, attempt: str) -> Iterator[Tracked | None]:
+    """A W&B run while training: group = condition, job type = experiment, config = the card, id = the attempt. None: not asked for, or
+    W&B does not work here. A server that cannot be reached is no reason to lose the log: it is then written to disk."""
     if not configured():
-        yield "none"
+        yield None
         return
     if importlib.util.find_spec("wandb") is None:
         print("W&B is configured but not installed: training goes on without it (pip install 'octavo[wandb]')", flush=True)
-        yield "none"
+        yield None
         return
     import wandb
 
     folder = CHECKPOINTS.parent / "wandb"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("WANDB_SILENT", "true")
-    try:
-        run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "octavo"),
-            group=group,
-            job_type=experiment,
-            name=name,
-            id=attempt,
-            config=card.model_dump(mode="json"),
-            dir=str(folder),
-            settings=wandb.Settings(init_timeout=30, x_disable_stats=True),
-        )
-    except Exception as error:  # W&B raises many kinds; none of them may cost a run
-        print(f"W&B did not start ({type(error).__name__}): training goes on without it", flush=True)
-        yield "none"
+    limits = {"init_timeout": _INIT_SECONDS, "login_timeout": _INIT_SECONDS, "finish_timeout": FINISH_SECONDS, "x_graphql_retry_max": 1, "x_graphql_timeout_seconds": _INIT_SECONDS}
+    known = {key: limit for key, limit in limits.items() if key in wandb.Settings.model_fields}
+    run: Any = None
+    for mode in (None, "offline"):
+        try:
+            run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "octavo"),
+                group=group,
+                job_type=experiment,
+                name=name,
+                id=attempt,
+                config=card.model_dump(mode="json"),
+                dir=str(folder),
+                mode=mode,
+                settings=wandb.Settings(x_disable_stats=True, **known),
+            )
+            break
+        except Exception as error:
+            after = f"it logs to {folder}; send it later with `wandb sync`" if mode is None else "training goes on without it"
+            print(f"W&B did not start ({type(error).__name__}): {after}", flush=True)
+            wandb.teardown()  # else what it knows of the server would refuse the second try too
+    if run is None:
+        yield None
         return
-    code = 1
+    open_, code = Tracked(run), 1
     try:
-        yield "wandb"
+        yield open_
         code = 0
     finally:
-        run.finish(exit_code=code)
+        open_.finish(code)

@@ -31,7 +31,7 @@ G = TypeVar("G", bound=GroupedSettings)
 
 def fit(work: Work[G], trainer: Trainer) -> Path:
     """Train to the end and return the checkpoint that holds the adapter."""
-    from stages.train.callbacks import HistoryRecorder
+    from stages.train.callbacks import Clock, HistoryRecorder, Tracker
     from stages.train.guards import InvalidLogits, NonfiniteGuard, adapter_change, adapter_state, policy_finite
 
     card, steps = work.card, work.card.train.max_steps
@@ -51,16 +51,17 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
     )
     guard = NonfiniteGuard(card.train.guards, work.journal.in_a_row(work.steps_before))
     progress = Progress(work.name, work.started.number, steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits)
-    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as report_to:
-        training = built(
-            card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=[guard, recorder], output=work.output, report_to=report_to
-        )
+    generating = Clock()
+    recorder = HistoryRecorder(work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits, generating)
+    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
+        listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
+        training = built(card, trainer, model, tokenizer, work.rows, reward=reward, callbacks=listeners, output=work.output)
         if engine(card) == "compiled":
             from stages.train.rollouts import Rollouts
 
             rollouts = Rollouts(card.train.generation or GenerationSettings(), logits, work.said)
             rollouts.attach(training)
+        training._generate = generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
         start = adapter_state(training.model)
         try:
             training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
@@ -87,7 +88,6 @@ def built(
     reward: Callable[..., list[float | None]],
     callbacks: Sequence[Any],
     output: Path,
-    report_to: str = "none",
 ) -> Any:
     """A trainer that logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps are averaged."""
     import datasets
@@ -103,7 +103,7 @@ def built(
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
         "save_total_limit": 2,
-        "report_to": report_to,
+        "report_to": "none",
         "disable_tqdm": True,
         "dataloader_pin_memory": card.device != "cpu",
     }
