@@ -64,7 +64,13 @@ def tracked(card: Artifact, *, experiment: str, group: str, name: str, attempt: 
     folder = CHECKPOINTS.parent / "wandb"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("WANDB_SILENT", "true")
-    limits = {"init_timeout": _INIT_SECONDS, "login_timeout": _INIT_SECONDS, "finish_timeout": FINISH_SECONDS, "x_graphql_retry_max": 1, "x_graphql_timeout_seconds": _INIT_SECONDS}
+    limits = {
+        "init_timeout": _INIT_SECONDS,
+        "login_timeout": _INIT_SECONDS,
+        "finish_timeout": FINISH_SECONDS,
+        "x_graphql_retry_max": 1,
+        "x_graphql_timeout_seconds": _INIT_SECONDS,
+    }
     known = {key: limit for key, limit in limits.items() if key in wandb.Settings.model_fields}
     run: Any = None
     for mode in (None, "offline"):

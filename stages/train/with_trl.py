@@ -62,6 +62,7 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
             rollouts = Rollouts(card.train.generation or GenerationSettings(), logits, work.said)
             rollouts.attach(training)
         training._generate = generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
+        go_on_in_order(training, work.steps_before)
         start = adapter_state(training.model)
         try:
             training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
@@ -76,6 +77,24 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
     if saved is None or saved[1] != last:
         raise Stopped("bug", f"no complete checkpoint of step {last}")
     return saved[0]
+
+
+def go_on_in_order(training: Any, steps_before: int) -> None:
+    """TRL shuffles each round of the data with the next numbers of one generator, and begins with the first ones again in the round that
+    a resumed run is in. The rounds that lie behind are drawn here and thrown away, so that every prompt comes when it would have come."""
+    import torch
+
+    plain = training._get_train_sampler
+
+    def sampler(*arguments: Any, **named: Any) -> Any:
+        found, settings = plain(*arguments, **named), training.args
+        micro_steps = len(found) // settings.generation_batch_size
+        steps = max(1, -(-micro_steps // settings.gradient_accumulation_steps))
+        for _ in range(steps_before // steps):
+            torch.randperm(found.num_samples, generator=found.generator)
+        return found
+
+    training._get_train_sampler = sampler
 
 
 def built(

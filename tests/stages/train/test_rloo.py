@@ -1,5 +1,7 @@
 """RLOO through TRL: the same recorder, guards, gates and files as GRPO."""
 
+from types import SimpleNamespace
+
 import pyarrow.parquet as pq
 import pytest
 from random_model import random_model, run_folder, start
@@ -7,6 +9,7 @@ from random_model import random_model, run_folder, start
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
 from stages.contracts.rloo import RlooSettings
+from stages.train.with_trl import go_on_in_order
 
 
 @pytest.mark.e2e
@@ -26,3 +29,22 @@ def test_a_run(tmp_path):
         assert cells[step, "zero_signal_share"] is not None and cells[step, "grad_norm"] > 0 and cells[step, "skipped"] == 0.0
     assert cells[1, "kl"] == pytest.approx(0.0, abs=1e-6) and cells[3, "kl"] != 0.0, "beta is 0.05 by default"
     assert (run.adapter / "adapter_model.safetensors").stat().st_size > 0
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_resumed_run_sees_the_prompts_in_the_order_of_the_whole(accumulation):
+    """12 prompts, 2 a step: a round of 6 steps. TRL's own sampler, asked for three rounds, against one that begins in each of them."""
+    from trl.trainer.utils import RepeatSampler
+
+    settings = SimpleNamespace(generation_batch_size=8, steps_per_generation=accumulation, gradient_accumulation_steps=accumulation)
+
+    def sampler():
+        return RepeatSampler(list(range(12)), mini_repeat_count=4, batch_size=2, repeat_count=accumulation, seed=3)
+
+    whole = sampler()
+    rounds = [list(whole) for _ in range(3)]
+    assert rounds[0] != rounds[1] != rounds[2]
+    for step, expected in ((0, 0), (5, 0), (6, 1), (11, 1), (12, 2)):
+        training = SimpleNamespace(_get_train_sampler=sampler, args=settings)
+        go_on_in_order(training, step)
+        assert list(training._get_train_sampler()) == rounds[expected], step
