@@ -113,7 +113,7 @@ def _judge(
         "unknown": len(answers) - len(known),
     }
     atoms = tuple(Atom(reward=value, completions=count) for value, count in Counter(known).most_common(5))
-    step = _step_time(condition, len(answers), sampling_seconds, scored)
+    step = _step_time(condition, len(answers), sampling_seconds, seconds, scored)
     warnings: list[str] = []
     if not condition.null_control:
         refusals += reasons.bounds(card, condition, counts)
@@ -149,7 +149,7 @@ def _first_rows(made: Sequence[tuple[Row, Sampled]]) -> list[Row]:
     return list({row["id"]: row for row, _ in made}.values())
 
 
-def _step_time(condition: PreflightCondition, completions: int, sampling: float, scored: Scored) -> StepTime | None:
+def _step_time(condition: PreflightCondition, completions: int, sampling: float, scoring: float, scored: Scored) -> StepTime | None:
     """What a step of training will take, if every completion takes what it took here."""
     if not condition.completions_per_step or not completions or not scored.seconds:
         return None
@@ -157,7 +157,7 @@ def _step_time(condition: PreflightCondition, completions: int, sampling: float,
     return StepTime(
         completions=condition.completions_per_step,
         sampling=round(sampling * share, 3),
-        scoring=round(sum(scored.seconds.values()) * share, 3),
+        scoring=round(scoring * share, 3),  # not the sum of the gates: some judge at once
         slowest_gate=max(scored.seconds, key=lambda gate: scored.seconds[gate]),
     )
 

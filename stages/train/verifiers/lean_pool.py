@@ -13,7 +13,7 @@ from typing import Protocol
 from stages.train.verifiers import lean_text, proof_build, proofs, sandbox, seccomp, zygote_pool
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.lean_read import messages, read
+from stages.train.verifiers.lean_read import OVERFLOW, messages, read
 from stages.train.verifiers.lean_repl import LeanRepl, Stopped
 from stages.train.verifiers.lean_server import Server
 from stages.train.verifiers.lean_setup import Installation, installation
@@ -70,6 +70,8 @@ class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
             return _used("cpu", job)
         if answered.why:
             return _used(answered.why, job)
+        if killed in (signal.SIGSEGV, signal.SIGBUS) or (killed == signal.SIGABRT and OVERFLOW.encode() in answered.written):
+            return _used("stack", job)
         if killed:
             return proofs.unknown("Lean crashed" if killed != signal.SIGKILL else "the proof's process was killed from outside")
         try:
@@ -148,6 +150,8 @@ def _used(what: str, job: Job) -> Checked:
         return Checked("other", f"used more than {job.memory // 2**20} MiB of memory", keep=False)
     if what == "output":
         return Checked("other", "wrote too much", keep=False)
+    if what == "stack":
+        return Checked("other", "Lean ran out of stack", keep=False)
     return proofs.unknown("the verifier got too little CPU time")
 
 

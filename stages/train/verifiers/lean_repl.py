@@ -16,6 +16,7 @@ from typing import Any
 from stages.train.verifiers import family
 from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Tier
+from stages.train.verifiers.lean_read import OVERFLOW
 from stages.train.verifiers.lean_setup import Installation
 from stages.train.verifiers.proof_process import ENV, named
 from stages.train.verifiers.zygote_process import ZygoteProcess
@@ -28,7 +29,7 @@ ANSWER_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class Stopped(Exception):
-    """The job was ended: it used too much of `what` (`cpu`, `memory`, `output`), or got too little CPU time (`wall`)."""
+    """The job was ended: it used too much of `what` (`cpu`, `memory`, `output`, `stack`), or got too little CPU time (`wall`)."""
 
     what: str
 
@@ -93,6 +94,8 @@ class LeanRepl(ZygoteProcess):
                 continue
             chunk = os.read(self.process.stdout.fileno(), 65536)
             if not chunk:
+                if self.said().startswith(OVERFLOW):
+                    raise Stopped("stack")
                 raise VerifierFault("it died")
             content = (content + chunk).lstrip()
             if len(content) > ANSWER_BYTES:

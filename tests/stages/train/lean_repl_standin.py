@@ -24,6 +24,9 @@ def commands():
 def misbehave(text):
     if "standin_dies" in text:
         os._exit(1)
+    if "standin_overflows" in text:
+        print("\nStack overflow detected. Aborting.", file=sys.stderr, flush=True)
+        os.abort()
     if "standin_babbles" in text:
         print("Could not parse JSON\n", flush=True)
     if "standin_answers_twice" in text:

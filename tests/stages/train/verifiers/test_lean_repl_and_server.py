@@ -91,6 +91,11 @@ def test_a_crash_or_a_desync_is_unknown_and_the_next_job_is_fine(repl, word):
     assert outcomes(repl, [word, "⟨h.2, h.1⟩"]) == ["unknown", "proved"]
 
 
+def test_an_answer_that_overflows_the_stack_fails(repl):
+    found = repl.run([job("standin_overflows"), job("⟨h.2, h.1⟩")])
+    assert [(one.outcome, one.reason) for one in found] == [("other", "Lean ran out of stack"), ("proved", "")]
+
+
 def test_an_answer_too_many_never_becomes_the_verdict_of_another_job(repl):
     found = repl.run([job("standin_answers_twice"), job("⟨h.1, h.1⟩"), job("⟨h.2, h.1⟩")])
     assert found[0].outcome == "unknown" and [one.outcome for one in found[1:]] == ["type", "proved"]
