@@ -44,6 +44,9 @@ class Browser:
         self._events.clear()
         self._ask("Page.navigate", url=page.resolve().as_uri())
         self._until("Page.loadEventFired")
+        # the theme keeps the first choice for the whole folder, so asking the media query anew does not change it
+        self.run("document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}))")
+        self.run(f"document.body.setAttribute('data-md-color-scheme', '{'slate' if dark else 'default'}')")
 
     def run(self, script: str) -> Any:
         """The value of an expression, awaited."""
