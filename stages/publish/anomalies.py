@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 from stages.publish import numbers
-from stages.publish.causes import Explanation, explain
+from stages.publish.causes import Explanation, clipped_at, explain
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
 
@@ -53,11 +53,13 @@ class Anomaly:
     severity: str
     seen: tuple[Seen, ...]
     runs_of_condition: int
+    clip: float | None = None
+    """Norm to which the condition's gradients were clipped, where it is known."""
 
     @property
     def explained(self) -> Explanation | None:
         """What it means, in one sentence; None for mere information."""
-        return explain([seen.signal for seen in self.seen])
+        return explain([seen.signal for seen in self.seen], self.clip)
 
     @property
     def mark(self) -> str:
@@ -103,8 +105,9 @@ def anomalies(experiment: ExperimentFiles) -> tuple[Anomaly, ...]:
             for signal in detection.signals:
                 key = (signal.severity, run.ref.condition, signal.detector, signal.metric)
                 groups.setdefault(key, []).append(Seen(run.ref.name, signal, evidence_words(signal), evidence_texts(signal)))
+    clips = {name: clipped_at(experiment.train_card(name)) for _, name, _, _ in groups}
     found = [
-        Anomaly(detector, metric, condition, severity, tuple(seen), len(experiment.of_condition(condition)))
+        Anomaly(detector, metric, condition, severity, tuple(seen), len(experiment.of_condition(condition)), clips[condition])
         for (severity, condition, detector, metric), seen in groups.items()
     ]
     return tuple(sorted(found, key=lambda a: SEVERITIES.index(a.severity)))

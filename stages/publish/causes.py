@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 
@@ -167,8 +168,14 @@ _CAUSES: dict[tuple[str, str], _Cause] = {
 _SUMMARY = {"truncated": ("truncation", ""), "zero_signal_share": ("zero_signal", "zero_signal_share")}
 
 
-def explain(signals: Sequence[Signal]) -> Explanation | None:
-    """Of signals of one detector on one metric, the one with the largest value explained; None for mere information."""
+def clipped_at(card: AnyTrainCard | None) -> float | None:
+    """The norm to which a run's gradients were clipped; None when that is not known (an imported run)."""
+    return getattr(card.train, "max_grad_norm", None) if card else None
+
+
+def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation | None:
+    """Of signals of one detector on one metric, the one with the largest value explained; None for mere information. `clip` is the norm to
+    which gradients were clipped, where it is known."""
     told = [signal for signal in signals if signal.severity != "info"]
     if not told:
         return None
@@ -183,4 +190,9 @@ def explain(signals: Sequence[Signal]) -> Explanation | None:
         return None
     value = f"{signal.value or 0:.3g}"
     says = cause.means.format(measured=cause.measured(signal), value=value)
+    if key == ("spikes", "grad_norm"):
+        on = (
+            f"clipping to {clip:g} was on, so the update itself was bounded" if clip is not None else "whether clipping was on is not known"
+        )
+        says += f"; the norm is logged before clipping, and {on}"
     return Explanation(f"{says[0].upper()}{says[1:]}.", f"{cause.confirm[0].upper()}{cause.confirm[1:]}.")

@@ -13,6 +13,8 @@ SIGNED = ("change", "difference")
 """Statistics that are printed with their sign."""
 _MOST = 4
 _COUNTS = {"count", "steps", "attempts", "runs"}
+_RATE = "1"
+"""Unit of numbers without a scale of their own: learning rates."""
 _UNITS = {"s": "\u202fs", "tokens": " tokens", "nats per token": " nats per token"}
 
 
@@ -66,6 +68,8 @@ def number(value: float | None, unit: str = "", *, decimals: int | None = None, 
         return NONE
     if unit in _COUNTS and float(value).is_integer():
         return fixed(value, 0, signed=signed)
+    if unit == _RATE and value and abs(value) < 10**-_MOST:  # of a learning rate no fixed number of digits shows anything
+        return ("+" if signed and value > 0 else "") + scientific(value, digits=2)
     if decimals is None and value and abs(value) < 10**-_MOST:
         return scientific(value)
     return fixed(value, decimals_for(value) if decimals is None else decimals, signed=signed)
@@ -79,9 +83,9 @@ def interval(value: float | None, low: float | None, high: float | None, *, deci
     return f"{fixed(value, digits, signed=signed)} [{fixed(low, digits, signed=signed)}, {fixed(high, digits, signed=signed)}]"
 
 
-def scientific(value: float) -> str:
+def scientific(value: float, *, digits: int = 1) -> str:
     """`1.6 × 10⁻⁶`."""
-    mantissa, exponent = f"{value:.1e}".split("e")
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
     raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"{mantissa.replace('-', MINUS)} × 10{raised}"
 

@@ -14,7 +14,7 @@ from stages.contracts.metric_words import words
 from stages.publish import numbers
 from stages.publish.anomalies import evidence_texts, evidence_words
 from stages.publish.browser import browse
-from stages.publish.causes import explain
+from stages.publish.causes import clipped_at, explain
 from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
@@ -75,7 +75,8 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "pictures": curves_of(experiment, name),
         "gates": run.health.gates if run.health else (),
         "signals": [
-            (of.replace("_", " "), signal, evidence_words(signal), evidence_texts(signal), explain([signal])) for of, signal in signals
+            (of.replace("_", " "), signal, evidence_words(signal), evidence_texts(signal), explain([signal], clipped_at(run.card)))
+            for of, signal in signals
         ],
         "looked": sum(d.state == "looked" for d in detections),
         "attempts": [row for row in attempt_rows(experiment) if row.run == name],

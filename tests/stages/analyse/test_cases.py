@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from synthetic import write_history
 
-from stages.analyse.detectors import atoms, collapse, nonfinite, spikes, zero_signal
+from stages.analyse.detectors import atoms, collapse, gradient, nonfinite, spikes, zero_signal
 from stages.analyse.health_gates import judge
 from stages.analyse.tables import History, read_history
 from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.observed import Observed
+from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.series import CompletionsSummary, RewardCount, Series
 
 FIXTURES = Path(__file__).parents[3].parent / "shared" / "cases" / "fixtures"
@@ -172,3 +173,28 @@ def test_case_26_reward_atom_with_examples() -> None:
     assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
     assert signal.evidence["examples"] == ["let rec f x = "]
     assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says
+
+
+def test_case_9_a_reward_that_raised_at_step_4(tmp_path: Path) -> None:
+    history = fixture(tmp_path, "reward_exception_at_step4.jsonl")
+    assert history.last_step == 3
+    failed = Outcome(
+        card_id="c", attempt="a1", finished=False, steps_done=3, target_steps=6, failure="reward", error="ValueError at step 4"
+    )
+    gate, run = HealthGate(name="steps", rule="complete"), RunRef(name="r-s1", condition="r", seed=1, target_steps=6)
+    found = judge(gate, run=run, null_control=False, history=history, outcome=failed, detections=[], windows=Windows())
+    assert (found.passed, found.says) == (False, "3 of 6 steps done")
+
+
+def test_a_healthy_log_raises_no_warning(tmp_path: Path) -> None:
+    found = as_series(fixture(tmp_path, "healthy.jsonl"))
+    for kind in kinds(DETECTORS):
+        plugin = load(DETECTORS, kind)
+        warned = [signal for signal in plugin.detect(plugin.Settings(), found).signals if signal.severity != "info"]
+        # the tiny model rarely ends its answers and a third of its groups are equal: two warnings that are right, and no others
+        assert {signal.metric for signal in warned} <= {"truncated", "zero_signal_share"}, warned
+
+
+def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
+    found = gradient.detect(gradient.Settings(), as_series(fixture(tmp_path, "healthy.jsonl")))
+    assert (found.state, found.signals) == ("looked", ())

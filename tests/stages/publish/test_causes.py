@@ -53,3 +53,11 @@ def test_sentences_carry_the_measured_number(detector: str, metric: str, value: 
 def test_information_needs_no_explanation_and_unknown_kinds_have_none() -> None:
     assert explain([signal("truncation", severity="info")]) is None
     assert explain([signal("no-such-detector")]) is None
+
+
+def test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on() -> None:
+    spike = signal("spikes", "grad_norm", 54_648_652.0)
+    on, unknown = explain([spike], 1.0), explain([spike])
+    assert on and "logged before clipping, and clipping to 1 was on" in on.says
+    assert unknown and "whether clipping was on is not known" in unknown.says
+    assert explain([signal("spikes", "kl")], 1.0).says.count("clipping") == 0  # type: ignore[union-attr]

@@ -91,3 +91,19 @@ def test_settings_are_printed_as_a_spec_holds_them() -> None:
         "constant",
         "[q, v]",
     ]
+
+
+def test_case_15_in_a_table() -> None:
+    rows = [(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]
+    digits = agreed_column(rows)
+    printed = [tuple(number(value, "reward", decimals=digits, signed=value == row[2]) for value in row) for row in rows]
+    assert printed == [("0.0018", "0.0352", "+0.0334"), ("0.6200", "0.8700", "+0.2500")]
+
+
+def test_case_36_a_falling_rate_has_a_negative_change() -> None:
+    """Decay, not warm-up: the numbers say so, and the change follows from them."""
+    first, last = 3.58e-6, 3.55e-6
+    assert [number(first, "1", decimals=4), number(last, "1", decimals=4)] == ["3.58 × 10⁻⁶", "3.55 × 10⁻⁶"]
+    assert number(last - first, "1", decimals=4, signed=True) == f"{M}3.00 × 10⁻⁸"
+    assert number(first - last, "1", decimals=4, signed=True) == "+3.00 × 10⁻⁸"
+    assert number(0.001, "1", decimals=4) == "0.0010"

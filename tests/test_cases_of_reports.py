@@ -1,0 +1,116 @@
+"""Every row of ../shared/cases/README.md holds as a test: which ones hold it. A row without a test, or a test that is gone, fails here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+CASES = TESTS.parents[1] / "shared" / "cases" / "README.md"
+_CASES, _NEW = "stages/analyse/test_cases.py", "stages/analyse/test_observed_detectors.py"
+_MAPPING, _NUMBERS = "stages/train/imports/test_mapping.py", "stages/publish/test_numbers.py"
+_CONCLUDE, _STATISTICS = "stages/analyse/test_conclude.py", "stages/analyse/test_statistics.py"
+HELD: dict[int, tuple[str, ...]] = {
+    1: (
+        f"{_CASES}::test_case_1_persistent_nan_ends_the_valid_range",
+        f"{_MAPPING}::test_case_1_and_4_nan_and_sparse_rows",
+    ),
+    2: (f"{_CASES}::test_case_2_transient_nan_leaves_the_run_in",),
+    3: ("stages/train/imports/test_readers.py::test_case_3_bare_nan_and_infinity_of_a_real_trainer_state",),
+    4: (f"{_CASES}::test_case_4_sparse_rows_are_absent_not_missing",),
+    5: (f"{_CASES}::test_case_5_no_reward_is_never_healthy_diversity",),
+    6: (f"{_CASES}::test_case_6_batch_spread_does_not_hide_constant_groups",),
+    7: (f"{_MAPPING}::test_case_7_merged_names_are_flagged_and_honest_ones_are_not",),
+    8: (f"{_CASES}::test_case_8_null_control",),
+    9: (f"{_CASES}::test_case_9_a_reward_that_raised_at_step_4",),
+    10: (f"{_CASES}::test_case_10_stride_patience_counts_steps", f"{_MAPPING}::test_case_10_stride_and_gaps"),
+    11: (f"{_CASES}::test_cases_11_12_20_steps_done",),
+    12: (f"{_CASES}::test_cases_11_12_20_steps_done", f"{_MAPPING}::test_case_12_step_301_is_contamination"),
+    13: (f"{_CASES}::test_case_13_spikes_in_a_signed_series_near_zero",),
+    14: (f"{_CASES}::test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable",),
+    15: (
+        f"{_CONCLUDE}::test_case_15_and_16_changes_are_absolute",
+        f"{_NUMBERS}::test_case_15_in_a_table",
+    ),
+    16: (f"{_CONCLUDE}::test_case_15_and_16_changes_are_absolute",),
+    17: ("stages/analyse/test_screen.py::test_case_17_a_duplicate_seed_drops_n_loudly",),
+    18: ("stages/analyse/test_tables.py::test_case_18_a_later_attempt_wins_and_the_overlap_is_noted",),
+    19: ("stages/train/test_run.py::test_a_manifest_refuses_what_would_make_a_mixture",),
+    20: (f"{_CASES}::test_cases_11_12_20_steps_done", "e2e/test_command_runs.py::test_case_20_exit_code_0_is_no_success"),
+    21: (f"{_STATISTICS}::test_case_21_wilson_intervals_of_attempts",),
+    22: (f"{_NEW}::test_case_22_a_negative_estimate_is_a_mismatch_of_sampling_and_scoring",),
+    23: (f"{_NEW}::test_case_23_a_slightly_negative_start_is_no_finding",),
+    24: (f"{_NEW}::test_case_24_no_gradient_although_rewards_differ_is_a_disconnected_adapter",),
+    25: (
+        "stages/analyse/test_detectors.py::test_a_huge_gradient_is_one_spike_with_its_step",
+        "stages/publish/test_causes.py::test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on",
+    ),
+    26: (f"{_CASES}::test_case_26_reward_atom_with_examples",),
+    27: (f"{_NEW}::test_case_27_a_length_reward_at_its_maximum_with_one_word_answers",),
+    28: ("stages/train/rewards/test_compose.py::test_inversion_turns_numbers_and_leaves_unknown",),
+    29: (
+        "stages/train/verifiers/test_python_pool.py::test_candidates_that_are_at_fault",
+        "stages/train/verifiers/test_python_pool.py::test_a_killed_zygote_is_replaced",
+    ),
+    30: ("stages/train/rewards/test_ocaml_gates.py::test_a_syntax_error_is_not_a_type_error",),
+    31: (
+        "stages/train/rewards/test_lean_gates.py::test_cheats_are_forbidden",
+        "stages/train/rewards/test_lean_gates.py::test_axioms_must_be_allowed",
+    ),
+    32: (
+        "stages/train/imports/test_wandb_api.py::test_a_snapshot_holds_every_row_and_reads_back",
+        f"{_MAPPING}::test_an_uneven_log_looks_sampled",
+    ),
+    33: ("stages/train/imports/test_wandb_api.py::test_case_33_no_rows_is_an_error_and_never_a_run_of_no_steps",),
+    34: ("stages/train/imports/test_readers.py::test_case_34_a_cut_wandb_file_is_read_up_to_the_torn_record",),
+    35: (
+        "stages/train/imports/test_readers.py::test_case_35_lines_of_a_text_log_also_with_a_wrong_encoding",
+        f"{_MAPPING}::test_case_35_an_epoch_is_no_step",
+    ),
+    36: (f"{_NUMBERS}::test_case_36_a_falling_rate_has_a_negative_change",),
+    37: ("golden_errors/E304",),
+    38: ("golden_errors/E352-case-38", "golden_errors/E362-case-38"),
+    39: (
+        "golden_errors/E201-case-39",
+        "golden_errors/E203-case-39",
+        "compiler/test_source.py::test_duplicate_keys_are_all_reported",
+        "compiler/test_source.py::test_alias_bomb_is_refused_at_once",
+        "compiler/test_source.py::test_any_bytes_are_a_document_or_a_diagnostic",
+        "compiler/test_source.py::test_too_large",
+    ),
+    40: (
+        *(f"golden_errors/E206-case-40-{name}" for name in ("path", "space", "shell", "long")),
+        "golden_errors/E207-case-40-device",
+    ),
+    41: ("golden_errors/E339-case-41", "compiler/test_shared_and_parents.py::test_each_undeclared_difference_is_refused"),
+    42: ("stages/publish/test_page.py::test_hostile_text_is_only_ever_text",),
+    43: (
+        f"{_CONCLUDE}::test_case_43_a_single_seed_is_void",
+        f"{_STATISTICS}::test_case_43_one_seed_has_a_value_and_no_interval",
+    ),
+    44: (f"{_CONCLUDE}::test_case_44_arms_with_different_rewards_are_never_ranked_by_reward",),
+    45: ("e2e/test_imported_runs.py::test_case_45_summaries_of_a_real_study",),
+}
+
+
+@pytest.mark.parametrize("row", sorted(HELD))
+def test_the_tests_of_a_row_are_there(row: int) -> None:
+    assert HELD[row]
+    for place in HELD[row]:
+        file, _, name = place.partition("::")
+        path = TESTS / file
+        if not name:
+            assert path.is_dir() and (path / "expected.txt").read_text(encoding="utf-8"), place
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, place
+
+
+def test_no_row_is_without_a_test() -> None:
+    if not CASES.is_file():
+        pytest.skip("the shared cases are not beside this checkout")
+    rows = {int(found) for found in re.findall(r"^\| (\d+) \|", CASES.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert rows == set(HELD)
