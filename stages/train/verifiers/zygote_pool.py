@@ -135,11 +135,11 @@ class Pool(ABC, Generic[J, R, Z]):
         """Run distinct jobs on as many lanes as pay, then those that the verifier failed once more, alone."""
         most = min(len(self._lanes), -(-len(jobs) // self.jobs_a_lane), max(1, cores.memory() // max(job.memory for job in jobs)))
         batch: Batch[J, R] = Batch(jobs)
-        helpers = [threading.Thread(target=self._work, args=(lane, batch), daemon=True) for lane in self._lanes[1:most]]
+        helpers = [threading.Thread(target=self._work, args=(lane, batch, batch.next()), daemon=True) for lane in self._lanes[1:most]]
         for helper in helpers:
             helper.start()
         try:
-            self._work(self._lanes[0], batch)
+            self._work(self._lanes[0], batch, batch.next())
             for helper in helpers:
                 helper.join()
         except BaseException:  # an interrupt: nobody waits for the rest
@@ -156,9 +156,9 @@ class Pool(ABC, Generic[J, R, Z]):
                 batch.found[job] = self._alone(job, batch)
         return batch.found
 
-    def _work(self, lane: Lane[Z], batch: Batch[J, R]) -> None:
-        """Run jobs of a batch until there are none, or no zygote starts here."""
-        while (job := batch.next()) is not None:
+    def _work(self, lane: Lane[Z], batch: Batch[J, R], job: J | None) -> None:
+        """Run a first job and then others of the batch until there are none, or no zygote starts here."""
+        while job is not None:
             try:
                 zygote = self._ready(lane)
             except Exception as error:
@@ -166,6 +166,7 @@ class Pool(ABC, Generic[J, R, Z]):
                 batch.broken[lane.number] = error.what if isinstance(error, VerifierUnavailable) else str(error)
                 return
             self._one(lane, zygote, job, batch)
+            job = batch.next()
 
     def _one(self, lane: Lane[Z], zygote: Z, job: J, batch: Batch[J, R]) -> None:
         try:
@@ -184,8 +185,7 @@ class Pool(ABC, Generic[J, R, Z]):
         lane = self._lanes[0]
         if job not in batch.failed and lane.number in batch.broken:
             return self.unknown(batch.broken[lane.number])
-        batch.waiting.append(job)
-        self._work(lane, batch)
+        self._work(lane, batch, job)
         batch.waiting.clear()
         found = batch.found.pop(job, None)
         return found or self.unknown(batch.failed.get(job) or batch.broken.get(lane.number, ""))

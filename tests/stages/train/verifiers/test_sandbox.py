@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -182,3 +183,36 @@ def test_launch_drops_root_and_opens_only_what_is_needed(tmp_path):
     uid = str(isolation.UID)
     assert done.stdout.split() == ["needed", "deep", uid, uid, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
     assert (closed / "secret").read_text() == "secret", "the real folder is as it was"
+
+
+CHECKERS_AS_USER = """
+import json, os, sys, tempfile
+sys.path.insert(0, {root!r})
+folder = tempfile.TemporaryDirectory()
+os.chdir(folder.name)  # where the verifiers build their programs
+from stages.train.verifiers import coq_pool, coq_text, ocaml_pool
+coq = coq_pool.Pool("")
+ocaml = ocaml_pool.Pool()
+proofs = ["Proof. auto. Qed.", "Proof. exact foo. Qed."]
+answers = ["let f x = x + 1", "let f x = x"]
+said = [
+    [one.outcome for one in coq.run([coq_text.Job("Theorem t : 1 + 1 = 2.", proof, (), 20.0, 2**31) for proof in proofs])],
+    [one.cases for one in ocaml.run([ocaml_pool.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
+]
+coq.close()
+ocaml.close()
+print(json.dumps([os.getuid(), *said]))
+"""
+
+
+def test_compilers_and_proof_checkers_as_an_ordinary_user():
+    if os.environ.get("CI") != "true" and (sandbox.tier() != "bubblewrap" or not all(map(shutil.which, ("coqtop", "ocamlc", "gcc")))):
+        pytest.skip("needs bubblewrap, Coq, OCaml and a C compiler")
+    argv = [sys.executable, "-c", CHECKERS_AS_USER.format(root=str(ROOT))]
+    if os.geteuid() == 0:
+        needs = [os.path.realpath(sys.base_prefix), sys.prefix, str(ROOT)]
+        argv = [sys.executable, launch.__file__, json.dumps({"uid": 65534, "needs": needs, "argv": argv})]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stderr
+    uid, proofs, cases = json.loads(done.stdout)
+    assert uid != 0 and proofs == ["proved", "type"] and cases == [[True], [False]]
