@@ -151,6 +151,8 @@ class Pool(ABC, Generic[J, R, Z]):
             for lane in self._lanes[1:most]:
                 lane.close()
             raise
+        if batch.failed:  # a zygote that was just killed may have answered once more, and nobody has noticed yet
+            self._lanes[0].close()
         for job in jobs:
             if job not in batch.found:
                 batch.found[job] = self._alone(job, batch)

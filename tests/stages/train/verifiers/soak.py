@@ -51,6 +51,8 @@ class Soaked:
     memory: tuple[int, int] = (0, 0)
     """Bytes of this process and its descendants, after the first tenth and at the end."""
     outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Of what is unknown."""
 
 
 def python_job(kind: str, number: int) -> python_pool.Job:
@@ -122,6 +124,7 @@ def soak(what: str, jobs: int, tier: Any = None, seed: int = 7) -> Soaked:
             found.outcomes[ran.outcome] += 1
             if ran.outcome == "unknown":
                 found.unknown += 1
+                found.reasons[ran.reason] += 1
             elif not right(kind, number, ran):
                 found.wrong.append((kind, number, ran))
         if timer is not None:
@@ -173,7 +176,7 @@ def main() -> None:
     found = soak(what, jobs)
     verdicts = f"{len(found.wrong)} wrong, {found.unknown} unknown"
     print(f"{what}: {found.jobs} jobs in {found.seconds:.0f} s, {found.killed} zygotes killed: {verdicts}")
-    print(f"outcomes: {dict(found.outcomes.most_common())}")
+    print(f"outcomes: {dict(found.outcomes.most_common())} {dict(found.reasons)}")
     early, late = (size / MIB for size in found.memory)
     print(f"descriptors {found.descriptors[0]} -> {found.descriptors[1]}, zombies {found.zombies}, memory {early:.0f} -> {late:.0f} MiB")
     for one in found.wrong[:10]:

@@ -95,6 +95,26 @@ def test_a_lane_that_does_not_start_leaves_its_jobs_to_the_others(tier):
     pool.close()
 
 
+class Dying(Pool):
+    """Its first zygote dies with the first job, and answers once more while it does."""
+
+    died = False
+
+    def ask(self, zygote, one):
+        found = super().ask(zygote, one)
+        if self.died or not one.code.startswith("x"):  # a canary
+            return found
+        self.died = True
+        os.kill(zygote.pid, signal.SIGKILL)
+        return self.unknown("killed from outside")
+
+
+def test_a_zygote_that_answers_while_it_dies_costs_no_result(tier):
+    pool = Dying(tier, lanes=1)
+    assert values(pool.run([job(1)])) == [10]
+    pool.close()
+
+
 def test_when_none_starts_all_is_unknown(tier):
     pool = Lame(tier, lanes=2)
     pool.lame = frozenset({0, 1})
