@@ -5,6 +5,7 @@ Every threshold stands in its detector's Settings with its unit and source; a pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from stages.contracts.analysis_card import DetectorCard
@@ -36,11 +37,17 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def detectors(profile: str) -> tuple[DetectorCard, ...]:
-    """Detector cards of a profile, in its order, with every setting written out."""
-    known = kinds(DETECTORS)
+def detectors(profile: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[DetectorCard, ...]:
+    """Detector cards of a profile, in its order, with every setting written out; then those that only the spec's `changes` name."""
+    known, own = kinds(DETECTORS), changes or {}
+    wanted = {**PROFILES[profile], **{kind: {**PROFILES[profile].get(kind, {}), **settings} for kind, settings in own.items()}}
     return tuple(
-        DetectorCard(kind=kind, settings=load(DETECTORS, kind).Settings.model_validate(changes).model_dump(mode="json"))
-        for kind, changes in PROFILES[profile].items()
+        DetectorCard(kind=kind, settings=load(DETECTORS, kind).Settings.model_validate(settings).model_dump(mode="json"))
+        for kind, settings in wanted.items()
         if kind in known
     )
+
+
+def named(profile: str, changes: Mapping[str, Mapping[str, Any]]) -> str:
+    """The profile as a page names it: `grpo-default, changed: collapse`."""
+    return f"{profile}, changed: {', '.join(changes)}" if changes else profile

@@ -14,7 +14,7 @@ from compiler.changed import parent_changes
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
-from compiler.health_profiles import detectors
+from compiler.health_profiles import detectors, named
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.intentions import intentions
 from compiler.logged import logs_kl
@@ -201,7 +201,7 @@ class Resolver:
         )
 
     def screen(self) -> ScreenCard:
-        selected = detectors(self.spec.health.profile)
+        selected = detectors(self.spec.health.profile, self.spec.health.detectors)
         return ScreenCard(
             experiment=self.of.name,
             profile=self.spec.health.profile,
@@ -264,7 +264,7 @@ class Resolver:
             spec=self.of.document.file,
             prose=prose.as_posix() if disk.is_file(prose) else None,
             profile=self.of.profile,
-            health_profile=self.spec.health.profile,
+            health_profile=named(self.spec.health.profile, self.spec.health.detectors),
             conditions=self.conditions,
             runs=self.runs,
             claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),

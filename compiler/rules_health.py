@@ -11,9 +11,11 @@ from compiler.health_profiles import PROFILES
 from compiler.inputs import Inputs
 from compiler.logged import logged_by_any
 from compiler.nodes import Node
+from compiler.parse import validated
 from compiler.spec import Bound
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import metric
+from stages.contracts.plugin import DETECTORS, kinds, load
 
 
 def evaluation_has_data(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -40,6 +42,8 @@ def health_can_be_decided(of: Experiment, expansion: Expansion, inputs: Inputs) 
             fix=f"write `{meant or next(iter(PROFILES))}`",
             place=of.node("health", "profile").place,
         )
+    for kind in of.spec.health.detectors:
+        yield from _settings(kind, of.node("health", "detectors", kind))
     words = {"not persistent": "nonfinite", "complete": "steps"}
     for name, rule in of.spec.health.gates.items():
         node = of.node("health", "gates", name)
@@ -53,6 +57,21 @@ def health_can_be_decided(of: Experiment, expansion: Expansion, inputs: Inputs) 
                 fix=f"write `{words[rule]}: {rule}`",
                 place=node.place,
             )
+
+
+def _settings(kind: str, node: Node) -> Iterator[Diagnostic]:
+    known = kinds(DETECTORS)
+    if kind in known:
+        yield from validated(load(DETECTORS, kind).Settings, node, f"health.detectors.{kind}")[1]
+        return
+    meant = nearest(kind, known)
+    yield Diagnostic(
+        "E218",
+        f"no detector `{kind}`" + (f", did you mean `{meant}`?" if meant else ""),
+        why=f"a detector is a file in stages/analyse/detectors/; known: {', '.join(known)}",
+        fix=f"write `{meant or known[0]}`",
+        place=node.key or node.place,
+    )
 
 
 def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Diagnostic]:

@@ -41,6 +41,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "Claim.metric": ["evaluation.tests.pass_share", "zero_signal_share", "reward"],
     "Claim.contrast": [{"condition": "shaped", "against": "zero"}],
     "Claim.above": [0.05],
+    "Health.detectors": [{"collapse": {"patience": 30}, "entropy_change": {"lowest": 0.1}}],
     "Claim.needs": [{"seeds": 3, "health": "included"}],
     "Preflight.zero_signal_share": [{"below": 0.6}],
     "EarlyStop.when": ["zero_signal_share == 1.0"],

@@ -166,6 +166,9 @@ class Health(Part):
     """When a run counts."""
 
     profile: str = Field("grpo-default", description="Detectors with their thresholds, by name.")
+    detectors: dict[str, dict[str, Any]] = Field(
+        {}, max_length=100, description="Settings of detectors that differ from the profile's, by detector; a detector it lacks is added."
+    )
     gates: dict[str, HealthRule] = Field(
         {}, max_length=200, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}."
     )

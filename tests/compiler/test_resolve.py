@@ -49,3 +49,15 @@ def test_the_longest_completion_of_the_evaluation(compiled, spec):
     evaluate = "analysis/evaluate.card.json"
     assert compiled(text).cards.single[evaluate].max_completion_length == 20
     assert compiled(text.replace("samples: 2", "samples: 2\n  max_completion_length: 9")).cards.single[evaluate].max_completion_length == 9
+
+
+def test_a_spec_changes_the_settings_of_detectors_and_adds_detectors(compiled, spec):
+    text = spec.replace("health:\n", "health:\n  detectors: {collapse: {patience: 30}, kl_sign: {}}\n", 1)
+    assert text != spec
+    found = compiled(text).cards.single
+    cards = {card.kind: card.settings for card in found["analysis/screen.card.json"].detectors}
+    assert list(cards) == [*PROFILES["grpo-default"], "kl_sign"]
+    assert (cards["collapse"]["patience"], cards["collapse"]["at_least"]) == (30, 1.0)
+    assert found["page.card.json"].health_profile == "grpo-default, changed: collapse, kl_sign"
+    same = compiled(spec).cards.single
+    assert same["page.card.json"].health_profile == "grpo-default"

@@ -1,6 +1,6 @@
 """Throughput: seconds a step, the part that scoring takes, tokens a second, steps that grow slow, and rewards that no verifier knew.
 
-Always reports what it measured. Times of generation and update are said where they were logged apart (`generate_seconds`,
+Always reports what it measured. Times of generation and update are said where they were logged apart (`generation_seconds`,
 `update_seconds`); what remains of a step is called the rest, not guessed. Wall times depend on the machine and its neighbours: no
 threshold on them is severe.
 """
@@ -17,7 +17,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
 
 NAME = "throughput"
-PARTS = {"generate_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
+PARTS = {"generation_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
 
 
 class Settings(Frozen):

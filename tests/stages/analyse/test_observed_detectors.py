@@ -311,7 +311,7 @@ def speed(completions: CompletionsSummary | None = None, **metrics: Any) -> Dete
 
 def test_throughput_is_measured_not_judged() -> None:
     made = CompletionsSummary(480, 0, truncated=tuple(Share(step, 0, 8) for step in STEPS))
-    (signal,) = speed(made, step_seconds=2.0, reward_seconds=0.5, generate_seconds=1.0, completion_tokens=30.0).signals
+    (signal,) = speed(made, step_seconds=2.0, reward_seconds=0.5, generation_seconds=1.0, completion_tokens=30.0).signals
     assert (signal.severity, signal.value) == ("info", 2.0)
     assert (
         signal.says
