@@ -30,8 +30,8 @@ signal is expected: it is reported as information and says so.
 A profile (`health: {profile: grpo-default}`) names detectors and the settings in which they differ from the defaults below. Each number has
 a unit and a source; sources disagree, so a page prints the name of its profile.
 
-A spec changes settings, or adds a detector, below `health: detectors`: `{collapse: {patience: 30}, entropy_change: {lowest: 0.1}}`. The page then
-names the profile as changed, with the detectors.
+A spec changes settings, or adds a detector, below `health: detectors`: `{collapse: {patience: 30}, entropy_change: {lowest: 0.1}}`.
+The page then names the profile as changed, with the detectors.
 """
 ALARMS = {  # benchmarks/false_alarms.py 1000, of 2026-11-28: healthy runs with a warning, of those that the detector looked at
     **dict.fromkeys(("atoms", "degenerate", "duplicates", "entropy_change", "gradient", "kl_reference", "nonfinite"), (0, 2000)),
