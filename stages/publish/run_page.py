@@ -68,9 +68,9 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "done": steps_done(facts, run),
         "moved": _moved(experiment, facts, name),
         "evaluated": [
-            (score, found)
+            (score, facts.interval(found))
             for score in experiment.card.evaluation
-            if (found := facts.interval(facts.find(name, f"evaluation.{score}.pass_share", "final", "share")))
+            if (found := facts.find(name, f"evaluation.{score}.pass_share", "final", "share"))
         ],
         "pictures": curves_of(experiment, name),
         "gates": run.health.gates if run.health else (),

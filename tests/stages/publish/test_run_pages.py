@@ -8,6 +8,7 @@ import pytest
 from example_experiment import FAILED, GATED, HOSTILE, build, copy_site
 
 from stages.contracts.artifact import read, write, write_text
+from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.browser import spread
@@ -105,6 +106,10 @@ def test_a_missing_run_has_a_page_with_its_card(project: Path) -> None:
     said = words(leaf(folder.page, "zero-s3"))
     assert "This run is missing" in said and "No completion was recorded." in said and "No attempt has begun." in said
     assert "No curve was drawn." in said
+    findings = read(Findings, folder.findings)
+    write(folder.findings, findings.model_copy(update={"findings": (), "verdicts": ()}))
+    page(folder.root)
+    assert "No number was computed of this run." in words(leaf(folder.page, "zero-s3"))
     assert "train Name Value Written in" in said and "learning_rate " in said
 
 
