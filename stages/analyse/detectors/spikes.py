@@ -7,6 +7,7 @@ the rows would be flagged, the series is not one with spikes in it, and the rule
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 
 from pydantic import Field
@@ -91,14 +92,25 @@ def _flagged(settings: Settings, rows: list[tuple[int, float]]) -> list[tuple[in
     values = [value for _, value in rows]
     if _mad(values)[1] == 0.0:
         return None
-    around = [_mad(values[index - settings.window : index]) for index in range(settings.window, len(rows))]
-    distances = [abs(value - middle) for value, (middle, _) in zip(values[settings.window :], around, strict=True)]
-    usual = _median(distances)
-    return [
-        (*row, middle)
-        for row, distance, (middle, spread) in zip(rows[settings.window :], distances, around, strict=True)
-        if distance > settings.k * max(spread, usual)
-    ]
+    w, middles = settings.window, _rolling_medians(values, settings.window)
+    distances = [abs(value - middle) for value, middle in zip(values[w:], middles, strict=True)]
+    least = settings.k * _median(distances)
+    found = []
+    for index, (row, distance) in enumerate(zip(rows[w:], distances, strict=True)):
+        if distance > least and distance > settings.k * _mad(values[index : index + w])[1]:  # the MAD of few rows is asked for
+            found.append((*row, middles[index]))
+    return found
+
+
+def _rolling_medians(values: Sequence[float], window: int) -> list[float]:
+    """Medians of the `window` values before each value from the window's end on."""
+    ordered, half, odd = sorted(values[:window]), window // 2, window % 2
+    found = []
+    for old, new in zip(values, values[window:], strict=False):
+        found.append(ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2)
+        del ordered[bisect_left(ordered, old)]
+        insort(ordered, new)
+    return found
 
 
 def _signal(metric: str, flagged: list[tuple[int, float, float]], rows: int) -> Signal:
