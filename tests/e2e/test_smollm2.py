@@ -1,4 +1,4 @@
-"""The length study on a real pretrained model with its own tokenizer and chat template: `pytest -m pretrained`, some minutes."""
+"""The length study on a real pretrained model with its own tokenizer and chat template: `pytest -m pretrained`, about ten minutes."""
 
 import importlib.util
 
