@@ -101,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("specs", nargs="*", metavar="experiment", help="only these experiments; default: all of specs/pipeline.yaml")
     verify.add_argument("--json", action="store_true", help="print every difference as JSON")
 
+    export = commands.add_parser("export", help="an experiment for other tools: as an RO-Crate (Provenance Run Crate)")
+    export.add_argument("form", choices=["crate"], help="crate: files, stages and attempts as linked data")
+    export.add_argument("experiment", help="such as quickstart")
+    export.add_argument("-o", "--output", required=True, metavar="target", help="a new folder, or a new file that ends with .zip")
+
     waive = commands.add_parser("waive", help="record that a code change is judged to change no result: nothing trains again for it")
     waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
     waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")

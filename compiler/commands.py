@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         "schema": schema,
         "trace": trace,
         "verify": verify,
+        "export": export,
         "waive": waive,
         "rescore": rescore,
     }
@@ -198,6 +199,14 @@ def verify(options: argparse.Namespace, inputs: Inputs) -> int:
         print(verify_text.text(found), end="", flush=True)
         print(verify_text.diagnostics(found, sys.stderr.isatty()), file=sys.stderr, end="")
     return 1 if found.differences else 0
+
+
+def export(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Write an experiment as an RO-Crate into a new folder or archive."""
+    from compiler import export as exporting
+
+    print(exporting.crate(options.experiment, Path(options.output)))
+    return 0
 
 
 def waive(options: argparse.Namespace, inputs: Inputs) -> int:

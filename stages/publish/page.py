@@ -32,6 +32,7 @@ from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.pictures import pictures
 from stages.publish.plots import plot_script
 from stages.publish.prose import render_prose
+from stages.publish.prov import prov
 from stages.publish.render import render
 from stages.publish.run_page import run_pages
 from stages.publish.text import shown
@@ -91,12 +92,14 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "settings": settings.setting_groups(experiment),
         "prose": prose(experiment, facts),
         "methods": methods(experiment),
+        "citation": cited,
         "lineage": picture(experiment, len(facts.used)),
     }
     used = facts.used
     passports, shared = [passport(experiment, finding) for finding in used.values()], records(experiment, used.values())
     values["passports"], values["records"] = passports, shared
     values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
+    graph = lineage(experiment, list(used))
     warnings = len(banners) + sum(anomaly.severity != "info" for anomaly in seen)
     files = {
         "index.md": render("experiment.md.j2", **values),
@@ -105,7 +108,10 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "numbers.js": script(passports, shared),
         "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
         "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
-        "lineage.json": dump(lineage(experiment, list(used))),
+        "lineage.json": dump(graph),
+        "prov.json": prov(graph),
+        "citation.bib": cited.bibtex,
+        "CITATION.cff": cited.cff,
     }
     made = {name: text.encode() for name, text in files.items()}
     for drawing in experiment.drawings:
