@@ -73,8 +73,8 @@ class _Crate:
         self.crate.datePublished = datetime.fromisoformat(max(ends)) if ends else datetime.fromisoformat("1970-01-01T00:00:00+00:00")
         for path in sorted(path for path in folder.root.rglob("*") if path.is_file() and not path.name.startswith(".")):
             self._file(path.as_posix())
-        for path in filter(None, (card.spec, card.prose)):
-            self._file(path)
+        for written in filter(None, (card.spec, card.prose)):
+            self._file(written)
         controls = [self._step(workflow, number, name, record) for number, (name, record) in enumerate(self.stages.items(), start=1)]
         outcome = self._action("#run", workflow, f"dvc repro {folder.pipeline}")
         outcome["object"] = [self.known[card.spec]] if card.spec in self.known else []

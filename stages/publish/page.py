@@ -20,6 +20,7 @@ from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, imported, intentions, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage, picture
 from stages.publish.answers import answers
+from stages.publish.citation import citation
 from stages.publish.claims import claim_views
 from stages.publish.examples import examples
 from stages.publish.expectations import expectation_views, rule_views
@@ -54,6 +55,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
     bullets = summary.bullets(experiment, facts, claims, seen, rates)
     banners = summary.banners(experiment, claims)
+    cited = citation(experiment)
     values = {
         "card": experiment.card,
         "front_title": Markup(json.dumps(shown(experiment.card.title))),  # themes write a page's title as it is

@@ -24,15 +24,13 @@ def prov(lineage: Lineage) -> str:
     for edge in lineage.edges:
         kind, said = _relation(edge, activities)
         relations[kind][f"_:{kind}-{len(relations[kind]) + 1}"] = said
+    by = {f"_:by-{n}": {"prov:activity": _name(id_), "prov:agent": "octavo:octavo"} for n, id_ in enumerate(sorted(activities), 1)}
     document = {
         "prefix": PREFIX,
         "entity": {_name(id_): _described(node) for id_, node in nodes.items() if id_ not in activities},
         "activity": {_name(id_): _described(nodes[id_]) for id_ in activities},
         "agent": {"octavo:octavo": {"prov:type": {"$": "prov:SoftwareAgent", "type": "xsd:QName"}}},
-        "wasAssociatedWith": {
-            f"_:by-{number}": {"prov:activity": _name(id_), "prov:agent": "octavo:octavo"}
-            for number, id_ in enumerate(sorted(activities), 1)
-        },
+        "wasAssociatedWith": by,
         **relations,
     }
     return canonical_json({name: content for name, content in document.items() if content})
