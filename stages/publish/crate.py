@@ -112,8 +112,10 @@ class _Crate:
         actions = actions or [self._action(f"#action-{name}", self.tools[module], str(record["cmd"]))]
         inputs, results = ([self._reference(entry) for entry in record.get(side) or ()] for side in ("deps", "outs"))
         made = run.outcome.attempt if run and run.outcome else None
+        others = {f"#attempt-{a.started.attempt}" for a in attempts if run and run.outcome and a.started.card_id != run.outcome.card_id}
         for action in actions:
-            action["object"] = inputs
+            if action.id not in others:  # an attempt of an earlier card read other files than the lock names now
+                action["object"] = inputs
             if made is None or action.id == f"#attempt-{made}":
                 action["result"] = results
         return self._add(f"#control-{name}", "ControlAction", name=name, instrument=step, object=actions)

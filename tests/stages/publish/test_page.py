@@ -203,7 +203,8 @@ def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -
     folder = build(project)
     page(folder)
     names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
-    text = {"index.md", "leaves/numbers.html", "numbers.js", "summary.json", "passports.json", "lineage.json"}
+    text = {"index.md", "leaves/numbers.html", "numbers.js", "summary.json", "passports.json", "lineage.json", "prov.json"}
+    text |= {"citation.bib", "CITATION.cff"}
     assert names == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
     summary = read(PageSummary, folder / "page" / "summary.json")
     assert (summary.runs, summary.included, summary.finished, summary.data_until) == (12, 10, 11, "2026-11-27T11:59:48Z")
