@@ -44,8 +44,6 @@ class Memory:
 
     def keep(self, files: Mapping[str, str], once: Iterable[str], said: Mapping[str, str]) -> None:
         """Remember a compile that has written, or found in place, all its files. A disk that refuses only costs time."""
-        from stages.contracts.artifact import write_text
-
         known = {
             "made_by": self.made_by,
             "asked": [[question, path, answer] for (question, path), answer in disk.answers.items()],
@@ -54,8 +52,9 @@ class Memory:
             "said": dict(said),
         }
         content = json.dumps(known, separators=(",", ":"))
-        with suppress(OSError, ValueError):
-            write_text(MEMORY, f"{digest(content)}\n{content}")
+        with suppress(OSError, ValueError):  # half a file counts for nothing, so it need not be written with more care
+            MEMORY.parent.mkdir(parents=True, exist_ok=True)
+            MEMORY.write_text(f"{digest(content)}\n{content}", encoding="utf-8")
 
 
 def _made_by() -> str:
