@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
     trace = commands.add_parser("trace", help="the way back from a number on a page")
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
-    trace.add_argument("what", help="id of a finding or claim, name of a run, or `page`")
+    trace.add_argument("what", help="id of a finding or claim, name of a run or figure, an experiment, or `page`")
 
     verify = commands.add_parser("verify", help="hold cards, locks, files, findings, pages and the site against each other")
     verify.add_argument("specs", nargs="*", metavar="experiment", help="only these experiments; default: all of specs/pipeline.yaml")

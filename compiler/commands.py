@@ -157,17 +157,21 @@ def new(options: argparse.Namespace, inputs: Inputs) -> int:
 
 
 def trace(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Print the way back from a finding, a run or a page."""
+    """Print the way back from a finding, a figure, a run or a page."""
     from stages.publish.trace import trace as way_back
 
-    folders = [RUNS / options.experiment.removeprefix("runs/")] if options.experiment else [RUNS / found.name for found in live(inputs)]
+    experiment, what = options.experiment, options.what.removeprefix(f"{RUNS}/").rstrip("/")
+    if experiment is None and (RUNS / what).is_dir():  # an experiment alone is its page, `quickstart/shaped-s1` a run of it
+        experiment, _, what = what.partition("/")
+    what = what or "page"
+    folders = [RUNS / experiment.removeprefix(f"{RUNS}/").rstrip("/")] if experiment else [RUNS / found.name for found in live(inputs)]
     said: list[str] = []
     for folder in folders:
         try:
-            print(way_back(folder, options.what), end="")
+            print(way_back(folder, what), end="")
             return 0
         except KeyError as unknown:
-            said.append(str(unknown.args[0]) if unknown.args else options.what)
+            said.append(str(unknown.args[0]) if unknown.args else what)
         except ArtifactError as error:
             said.append(f"{error.what}: {error.path}")
     raise Rejected(
@@ -175,7 +179,7 @@ def trace(options: argparse.Namespace, inputs: Inputs) -> int:
             Diagnostic(
                 "E332",
                 f"{folder}: {text}",
-                why="a finding, claim, run or `page` of an experiment that has been concluded can be traced",
+                why="a finding, claim, run, figure or `page` of an experiment that has been concluded can be traced",
                 fix="dvc repro, then octavo trace [experiment] <finding>",
             )
             for folder, text in zip(folders, said, strict=True)

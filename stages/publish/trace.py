@@ -1,4 +1,4 @@
-"""The way back from a number, a run or a page: to seeds, attempts, files, cards, code, the line of the spec, and data."""
+"""The way back from a number, a figure, a run or a page: to seeds, attempts, files, cards, code, the line of the spec, and data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.contracts.finding import Finding
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id
 from stages.publish import carried, numbers
-from stages.publish.experiment import ExperimentFiles, RunFiles, load
+from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
 from stages.publish.ledger import changes
 from stages.publish.numbers import setting
@@ -21,7 +21,7 @@ from stages.publish.text import visible
 
 
 def trace(folder: Path, what: str) -> str:
-    """Text for a terminal about a finding id, a claim id, a run, or `page`, of the experiment in `folder`.
+    """Text for a terminal about a finding id, a claim id, a run, a figure, or `page`, of the experiment in `folder`.
 
     Raises KeyError with the nearest known names when `what` is none of them, ArtifactError when the experiment has no files.
     """
@@ -34,8 +34,10 @@ def trace(folder: Path, what: str) -> str:
         lines = _finding(experiment, experiment.findings[what])
     elif what in experiment.verdicts:
         lines = _claim(experiment, what)
+    elif what in (figures := {drawing.figure.name: drawing for drawing in experiment.drawings}):
+        lines = _figure(experiment, figures[what])
     else:
-        raise KeyError(did_you_mean(what, ["page", *experiment.by_name, *experiment.verdicts, *experiment.findings]))
+        raise KeyError(did_you_mean(what, ["page", *experiment.by_name, *experiment.verdicts, *figures, *experiment.findings]))
     return visible("\n".join(lines)) + "\n"
 
 
@@ -100,6 +102,22 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
     yield from _table("spec", [(str(place), f"condition {run.ref.condition}")] if place else [])
     yield from _data((run,))
     yield from ("", "train again", f"  dvc repro {experiment.folder.pipeline}:train-{run.ref.name}")
+
+
+def _figure(experiment: ExperimentFiles, drawing: Drawing) -> Iterator[str]:
+    figure = drawing.figure
+    yield f"figure {figure.name}   {figure.title}"
+    yield f"  {figure.alternative}"
+    numbers_drawn = [(interval_text(found), found.id) for id_ in figure.findings if (found := experiment.findings.get(id_))]
+    yield from _table("findings that it draws", numbers_drawn)
+    yield from _table("its files", [_file(path.as_posix(), file_digest(path)) for path in (drawing.svg, drawing.csv) if path.exists()])
+    yield from _table("made from, against what is on disk now", [_file(source.path, source.sha256) for source in figure.sources])
+    runs = tuple(run for run in experiment.runs if any(source.path.startswith(f"{run.folder.root}/") for source in figure.sources))
+    for run in runs:
+        yield from ("", run.ref.name)
+        yield from _attempts(run)
+    yield from _behind(experiment, runs)
+    yield from ("", "draw again", f"  dvc repro --force --single-item {experiment.folder.pipeline}:draw")
 
 
 def _page(experiment: ExperimentFiles) -> Iterator[str]:

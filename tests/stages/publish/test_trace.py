@@ -1,8 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 from example_experiment import FAILED, build
 
+from compiler.__main__ import main
 from stages.publish.page import page
 from stages.publish.trace import trace
 
@@ -63,3 +65,39 @@ def test_a_run_can_be_traced_before_anything_was_analysed(project: Path) -> None
 def test_an_unknown_name_is_met_with_a_suggestion(project: Path) -> None:
     with pytest.raises(KeyError, match="unknown id 'shaped/reward/finl'; did you mean 'shaped/reward/final'"):
         trace(build(project), "shaped/reward/finl")
+
+
+def test_a_figure_leads_to_its_numbers_files_and_runs(project: Path) -> None:
+    folder = build(project)
+    said = trace(folder, "reward")
+    assert said.startswith("figure reward   ")
+    assert "  same   runs/quickstart/analysis/figures/reward.csv   sha256 " in said
+    assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:draw" in said
+
+
+def test_trace_and_passport_say_the_same(project: Path) -> None:
+    """Value, files with hashes, attempts, cards, code, places in the spec and command of the JSON twin stand in the terminal too."""
+    folder = build(project)
+    page(folder)
+    twin, said = json.loads((folder / "page/passports.json").read_text())[ID], trace(folder, ID)
+    assert twin["printed"] in said and twin["finding"]["says"] in said and twin["command"] in said and twin["analysis_card"] in said
+    for source in twin["finding"]["sources"]:
+        assert f"{source['path']}   sha256 {source['sha256'][:16]}" in said
+    for run in twin["runs"].values():
+        assert run["card_id"] in said and run["code_hash"] in said
+        assert all(attempt["attempt"] in said for attempt in run["attempts"])
+    for place in twin["spec"]:
+        assert place.split(" ", 1)[0] in said
+
+
+@pytest.mark.parametrize("words", [["quickstart"], ["runs/quickstart/"], ["quickstart", "page"]])
+def test_an_experiment_alone_is_its_page(project: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    page(build(project))
+    assert main(["trace", *words]) == 0
+    assert capsys.readouterr().out.startswith("runs/quickstart/page/index.md   Does a verifiable reward")
+
+
+def test_a_run_by_its_path(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(project)
+    assert main(["trace", "runs/quickstart/zero-s1"]) == 0
+    assert capsys.readouterr().out.startswith("zero-s1   condition zero, seed 1\n")
