@@ -154,15 +154,10 @@ _CAUSES: dict[tuple[str, str], _Cause] = {
         "two seeds hold the same numbers, so they are one run: the number of seeds is one lower; give each run its own seed and folder",
         "their completions are the same text by text",
     ),
-    ("throughput", "unknown_share"): _Cause(
+    ("throughput", ""): _Cause(
         "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",
         "the gates' unknown shares name the gate, its reasons say time-out or crash",
         _share("completions"),
-    ),
-    ("throughput", ""): _Cause(
-        "steps take {measured} or scoring takes most of them; give verifiers more processes, or look for longer completions",
-        "completion_tokens grows with the time of a step; a busy machine slows all runs of the same hour",
-        lambda signal: f"{signal.value or 0:.3g} s",
     ),
 }
 _SUMMARY = {"truncated": ("truncation", ""), "zero_signal_share": ("zero_signal", "zero_signal_share")}

@@ -1,8 +1,8 @@
 """Throughput: seconds a step, the part that scoring takes, tokens a second, steps that grow slow, and rewards that no verifier knew.
 
 Always reports what it measured. Times of generation and update are said where they were logged apart (`generation_seconds`,
-`update_seconds`); what remains of a step is called the rest, not guessed. Wall times depend on the machine and its neighbours: no
-threshold on them is severe.
+`update_seconds`); what remains of a step is called the rest, not guessed. Wall times depend on the machine and its neighbours: what they
+say is said as information, and only rewards that nobody knew are a warning.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Settings(Frozen):
     slower: float = Field(
         3.0,
         gt=1,
-        description="A median step of the last window so many times that of the first is a warning.",
+        description="A median step of the last window more than so many times that of the first is said.",
         json_schema_extra={"unit": "ratio", "source": "octavo's own choice; longer completions alone make steps slower"},
     )
     scoring: float = Field(
         0.5,
         gt=0,
         lt=1,
-        description="A larger share of the time of all steps that goes into scoring is a warning.",
+        description="A larger share of the time of all steps that goes into scoring is said.",
         json_schema_extra={"unit": "share of time", "source": "octavo's own choice"},
     )
     unknown: float = Field(
@@ -66,12 +66,13 @@ def _time(settings: Settings, series: Observed, times: list[tuple[int, float]]) 
     says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
     slow = ratio is not None and ratio > settings.slower
     costly = (shares["reward_seconds"] or 0.0) > settings.scoring
+    says += f"; more than {settings.scoring:.0%} of the time goes into scoring" if costly else ""
     says += f"; the last {series.window()} steps are {ratio:.2g} times as slow as the first" if slow else ""
     known = {"last_to_first": ratio, "scoring_share": shares["reward_seconds"], "tokens_per_second": rate}
     yield Signal(
         detector=NAME,
         metric="step_seconds",
-        severity="warning" if slow or costly else "info",
+        severity="info",
         says=says,
         last=times[-1][0],
         value=typical,

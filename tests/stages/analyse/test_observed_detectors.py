@@ -320,11 +320,15 @@ def test_throughput_is_measured_not_judged() -> None:
     assert signal.evidence == {"last_to_first": 1.0, "scoring_share": 0.25, "tokens_per_second": 120.0, "steps": 60}
 
 
-@pytest.mark.parametrize(
-    ("last", "scoring", "severity"), [(3.0, 0.0, "info"), (3.1, 0.0, "warning"), (1.0, 0.5, "info"), (1.0, 0.51, "warning")]
-)
-def test_throughput_thresholds(last: float, scoring: float, severity: str) -> None:
-    assert looked(speed(step_seconds=ramp(1.0, last), reward_seconds=scoring), ("step_seconds", severity))
+SPEEDS = [(3.0, 0.0, False, False), (3.1, 0.0, True, False), (1.0, 0.5, False, False), (1.0, 0.51, False, True)]
+
+
+@pytest.mark.parametrize(("last", "scoring", "slow", "costly"), SPEEDS)
+def test_throughput_says_what_is_slow_and_never_warns_of_a_busy_machine(last: float, scoring: float, slow: bool, costly: bool) -> None:
+    found = speed(step_seconds=ramp(1.0, last), reward_seconds=scoring)
+    assert looked(found, ("step_seconds", "info"))
+    assert ("times as slow as the first" in found.signals[0].says) == slow
+    assert ("more than 50% of the time goes into scoring" in found.signals[0].says) == costly
 
 
 @pytest.mark.parametrize(("share", "signals"), [(0.05, 0), (0.06, 1)])
