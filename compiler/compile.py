@@ -127,6 +127,6 @@ def _wanted(one: Compiled) -> graph.Wanted:
         train_data={setup.name: setup.data.path for setup in one.expansion.setups},
         evaluates=evaluation is not None,
         evaluation_data=evaluation.path if evaluation else None,
-        algorithm=one.expansion.setups[0].train.algorithm,
+        algorithms={setup.name: setup.train.algorithm for setup in one.expansion.setups},
         runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
     )

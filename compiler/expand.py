@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
-from compiler.algorithms import algorithm, train_settings
+from compiler.algorithms import SECTIONS, algorithm, train_settings
 from compiler.experiment import Experiment
 from compiler.gates import GateUse
 from compiler.layers import overlay
 from compiler.nodes import Node
 from compiler.parse import validated
-from compiler.rewards import Declared, Penalties, RewardUse, combined_scores, composed, declared_gates, penalty_cards, scores
+from compiler.rewards import Declared, Penalties, RewardUse, combined_scores, composed, declared_gates, penalty_cards, scores, unrewarded
 from compiler.spec import Adapter, Condition, TrainData
+from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.evaluate_card import CombinedCard
 from stages.contracts.train_settings import TrainSettings
@@ -76,10 +77,13 @@ def expand(of: Experiment) -> Expansion:
     sections = _Sections(of, problems)
     for name, condition in of.spec.conditions.items():
         node = of.node("conditions", name)
-        train = None if _other_algorithm(of, name, node.get("train"), problems) else sections.train.under(node.get("train"))
+        train = None if _other_algorithm(of, name, node.get("train"), problems) else sections.train_of(node.get("train"))
         data = sections.data.under(node.get("data", "train"))
         adapter = sections.adapter.under(node.get("model", "adapter"))
-        reward = composed(of, name, condition, rewards, penalties, problems)
+        if (algorithm(node.get("train")) if node.get("train", "algorithm") else algorithm(of.root.get("train"))) == SFT:
+            reward: RewardUse | None = unrewarded(of, name)
+        else:
+            reward = composed(of, name, condition, rewards, penalties, problems)
         if train and data and adapter and reward:
             setups.append(Setup(name, condition, node, *train, *data, *adapter, reward))
     seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
@@ -103,10 +107,13 @@ def too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
 
 
 def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: list[Diagnostic]) -> bool:
-    """E358 when a condition changes the algorithm: settings, metrics and health differ, so there is nothing to compare."""
+    """E358 when a condition changes the algorithm: settings, metrics and health differ, so there is nothing to compare. Gold answers
+    may stand beside rewards: what both lead to is compared on the shared evaluation."""
     written = over.get("algorithm") if over is not None else None
     base, shared = algorithm(of.root.get("train")), of.root.get("train", "algorithm")
-    if written is None or base is None or written.value == base:
+    if written is None or base is None or written.value in (base, None):
+        return False
+    if written.value in ALGORITHMS and SFT in (base, written.value):
         return False
     problems.append(
         Diagnostic(
@@ -129,8 +136,27 @@ class _Sections:
         model, root = of.node("model"), of.root
         self.train = _Section(train_settings, root.get("train"), problems)
         self.data = _Section(partial(validated, TrainData, where="data.train"), root.get("data", "train"), problems)
+        self.other = {
+            name: _Section(train_settings, _shared(root.get("train"), name), problems)
+            for name in ALGORITHMS
+            if root.get("train") is not None and name != algorithm(root.get("train"))
+        }
         adapter = root.get("model", "adapter") or Node({}, model.place, model.key)
         self.adapter = _Section(partial(validated, Adapter, where="model.adapter"), adapter, problems)
+
+    def train_of(self, over: Node | None) -> tuple[TrainSettings, Node] | None:
+        """Settings of training under a condition's; of another algorithm those that both have."""
+        named = over.get("algorithm") if over is not None else None
+        section = self.other.get(named.value, self.train) if named is not None and isinstance(named.value, str) else self.train
+        return section.under(over)
+
+
+def _shared(train: Node | None, name: str) -> Node | None:
+    """A `train` section without the keys that another algorithm does not have, and without its stop rule, which is about its metrics."""
+    if train is None or not isinstance(train.value, dict):
+        return train
+    known = set(SECTIONS[name].model_fields) - {"early_stop"}
+    return Node({key: node for key, node in train.value.items() if key in known}, train.place, train.key, train.layer)
 
 
 class _Section(Generic[M]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stages.contracts.algorithms import stage_of
+from stages.contracts.algorithms import SFT, stage_of
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
 SITE = Path("site")
@@ -55,8 +55,8 @@ class Wanted:
     """Condition -> path of its prompts; None for rows of a hub dataset."""
     evaluates: bool
     evaluation_data: str | None
-    algorithm: str
-    """Of every run: a condition cannot change it."""
+    algorithms: dict[str, str]
+    """Condition -> algorithm."""
     runs: tuple[tuple[str, str, int], ...]
 
 
@@ -91,20 +91,19 @@ def experiment(of: Wanted) -> Pipeline:
     healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
     evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluates else []
     prose = [of.prose] if of.prose else []
-    facts: list[Path | str] = [folder.findings, folder.figures, folder.preflight, folder.preflight_card, folder.conclude_card]
+    sampled = {name: path for name, path in of.train_data.items() if of.algorithms[name] != SFT}
+    before = [folder.preflight] if sampled else []
+    facts: list[Path | str] = [
+        folder.findings,
+        folder.figures,
+        *before,
+        *([folder.preflight_card] if sampled else []),
+        folder.conclude_card,
+    ]
     facts += of_runs(_RUN.card, _RUN.outcome, _RUN.completions, _RUN.health)
     facts += [folder.evaluate_card, *evaluations] if of.evaluates else []
-    stages = [
-        Stage(
-            "preflight",
-            "stages.train.preflight",
-            argument,
-            paths(folder.preflight_card, of.model_path, *sorted({path for path in of.train_data.values() if path})),
-            paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in of.train_data)),
-            "each condition's reward on completions of the untrained model",
-        ),
-        *_train(folder, of),
-    ]
+    stages = [_preflight(folder, of, sampled)] if sampled else []
+    stages += _train(folder, of)
     if of.evaluates:
         stages.append(
             Stage(
@@ -129,7 +128,7 @@ def experiment(of: Wanted) -> Pipeline:
             "conclude",
             "stages.analyse.conclude",
             argument,
-            paths(folder.conclude_card, folder.preflight, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
+            paths(folder.conclude_card, *before, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
             paths(folder.findings),
             "findings and verdicts",
         ),
@@ -137,7 +136,7 @@ def experiment(of: Wanted) -> Pipeline:
             "draw",
             "stages.analyse.draw",
             argument,
-            paths(folder.draw_card, folder.findings, folder.preflight, *histories, *healths),
+            paths(folder.draw_card, folder.findings, *before, *histories, *healths),
             paths(folder.figures),
             "figures",
         ),
@@ -235,15 +234,29 @@ def _no_cycle(waiting: dict[str, set[str]]) -> None:
         raise GraphError(f"stages wait for each other: {', '.join(sorted(name for name, count in missing.items() if count))}")
 
 
+def _preflight(folder: ExperimentFolder, of: Wanted, sampled: dict[str, str | None]) -> Stage:
+    """Only of conditions that are rewarded: gold answers have nothing to refuse."""
+    return Stage(
+        "preflight",
+        "stages.train.preflight",
+        (folder.root.as_posix(),),
+        paths(folder.preflight_card, of.model_path, *sorted({path for path in sampled.values() if path})),
+        paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in sampled)),
+        "each condition's reward on completions of the untrained model",
+    )
+
+
 def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
     given, made = paths(_RUN.card, _RUN.retry), paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
-    module = stage_of(of.algorithm)
-    shared = {name: paths(folder.permission(name), of.model_path, data) for name, data in of.train_data.items()}
+    shared = {
+        name: paths(None if of.algorithms[name] == SFT else folder.permission(name), of.model_path, data)
+        for name, data in of.train_data.items()
+    }
     for name, condition, seed in of.runs:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
             f"train-{name}",
-            module,
+            stage_of(of.algorithms[condition]),
             (root,),
             (*(f"{root}/{file}" for file in given), *shared[condition]),
             tuple([f"{root}/{file}" for file in made]),

@@ -34,7 +34,22 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
         "true_objective": {},
         **_EVERY,
     },
+    "sft-default": {
+        "nonfinite": {},
+        "spikes": {"metrics": ("grad_norm", "loss")},
+        "gradient": {},
+        "resume_faults": {},
+        "throughput": {},
+        "duplicates": {},
+    },
 }
+DEFAULT = "grpo-default"
+_OF = {"ppo": "ppo-default", "sft": "sft-default"}
+
+
+def profile_of(named: str | None, algorithm: str) -> str:
+    """The profile of runs that an algorithm trains: the one that the spec names, else the algorithm's own."""
+    return named or _OF.get(algorithm, DEFAULT)
 
 
 def detectors(profile: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[DetectorCard, ...]:

@@ -13,7 +13,7 @@ from stages.contracts.train_settings import TrainSettings
 
 def logs_kl(train: TrainSettings) -> bool:
     """Whether the trainer measures the KL to the reference model: TRL does not load one when nothing uses it."""
-    return not isinstance(train, GroupedSettings) or train.beta > 0
+    return "kl" in logged_by(train.algorithm) and (not isinstance(train, GroupedSettings) or train.beta > 0)
 
 
 def logged_by(algorithm: str) -> list[str]:
@@ -32,7 +32,8 @@ def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     shared = sorted(set.intersection(*gates)) if gates else []
     held = sorted(set.intersection(*penalties)) if penalties else []
     without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}
-    own = logged_by(setups[0].train.algorithm) if setups else list(METRICS)  # a condition cannot change the algorithm
+    of_all = [set(logged_by(setup.train.algorithm)) for setup in setups]
+    own = [name for name in METRICS if all(name in of_one for of_one in of_all)]
     return [
         *(name for name in own if name not in without),
         *(f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS),
@@ -43,10 +44,11 @@ def logged_by_all(sides: Iterable[Setup]) -> list[str]:
 def logged_by_any(setups: Iterable[Setup]) -> list[str]:
     """Metrics that at least one of the setups logs."""
     found: dict[str, None] = {}
-    seen: set[tuple[tuple[str, ...], tuple[str, ...], bool]] = set()
+    seen: set[tuple[str, tuple[str, ...], tuple[str, ...], bool]] = set()
     for setup in setups:
         its = setup.reward
-        key = (tuple(use.card.name for use in its.gates), tuple(penalty.name for penalty in its.penalties), logs_kl(setup.train))
+        names = tuple(use.card.name for use in its.gates), tuple(penalty.name for penalty in its.penalties)
+        key = (setup.train.algorithm, *names, logs_kl(setup.train))
         if key not in seen:
             seen.add(key)
             found |= dict.fromkeys(logged_by_all([setup]))

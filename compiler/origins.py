@@ -8,6 +8,7 @@ from typing import Any
 from compiler.expand import Setup
 from compiler.gates import OWN_KEYS, GateUse
 from compiler.nodes import Node
+from compiler.rewards import RewardUse
 from stages.contracts.origin import Origin
 from stages.contracts.reward_card import GateCard
 
@@ -86,8 +87,19 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
         found["/model/apply_chat_template"] = origin(base.get("apply_chat_template"))
     found |= {f"/data/{key}": origin(setup.data_node.get(key)) for key in ("prompt", "rows")}
     found |= of_data("/data", setup.data_node)
+    if train["data"].get("answer") is not None:
+        found["/data/answer"] = origin(setup.data_node.get("answer"))
     found |= leaves("/train", train["train"], setup.train_node)
-    reward = setup.reward
+    if train.get("reward") is not None:
+        found |= _of_reward(setup.reward)
+    found |= {f"/stop{pointer}": place for pointer, place in stop.items()}
+    found["/device"] = origin(resources.get("gpus") if resources else None)
+    found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
+    return found
+
+
+def _of_reward(reward: RewardUse) -> Origins:
+    found: Origins = {}
     found |= {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}
     source = reward.source
     found["/reward/combine"] = origin(source.get("combine") if source else None)
@@ -100,7 +112,4 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
         found["/reward/cap"] = origin(source.get("cap") if source else None)
     if reward.scale is not None:
         found["/reward/scale"] = origin(source.get("scale") if source else None)
-    found |= {f"/stop{pointer}": place for pointer, place in stop.items()}
-    found["/device"] = origin(resources.get("gpus") if resources else None)
-    found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
     return found

@@ -13,6 +13,7 @@ from compiler.diagnostics import Rejected, listed, nearest
 from compiler.explain import find
 from compiler.inputs import Inputs
 from compiler.pipeline import named
+from stages.contracts.algorithms import SFT
 from stages.contracts.artifact import ArtifactError, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
@@ -75,6 +76,8 @@ def _declared(run: RunFolder, inputs: Inputs) -> ScoredCard:
     """What the spec says now of the run's condition."""
     one, found = find(compile_all([named(run.root.parent.name)], inputs), f"{run.root.parent.name}/{run.name}")
     card = one.cards.train.get(found.setup.name)
+    if card is not None and card.reward is None:
+        raise _learned(found.setup.name)
     if card is None:
         raise _no_reward(
             f"the spec trains nothing in the condition `{found.setup.name}`", f"name a reward in conditions.{found.setup.name}"
@@ -86,10 +89,17 @@ def _no_reward(what: str, fix: str) -> StageError:
     return StageError("S299", f"no reward to score with: {what}", why="completions are scored by the gates of a reward", fix=fix)
 
 
+def _learned(condition: str) -> StageError:
+    return _no_reward(f"`{condition[:64]}` learned gold answers", "look at its shared evaluation; training sampled no completions")
+
+
 def _card(run: RunFolder) -> ScoredCard:
     if not run.card.is_file() and run.root.joinpath("import.card.json").is_file():
         raise _no_reward("the run was imported, and its card holds none", f"octavo rescore {run.root.parent.name}/{run.name} --spec")
     content = load_json(run.card)
+    train = content.get("train") if isinstance(content, dict) and "reward" not in content else None
+    if isinstance(train, dict) and train.get("algorithm") == SFT:
+        raise _learned(str(content["condition"]))
     try:
         return ScoredCard.model_validate(content)
     except ValidationError as error:

@@ -14,20 +14,21 @@ from compiler.changed import parent_changes
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
-from compiler.health_profiles import detectors, named
+from compiler.health_profiles import detectors, named, profile_of
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
 from compiler.intentions import intentions
 from compiler.logged import logs_kl
 from compiler.origins_single import of_single_stages
 from compiler.questions import asked, asked_metrics, metrics, question_words
 from compiler.revisions import Reference
-from compiler.spec import TrainData
+from compiler.spec import PromptData, TrainData
 from compiler.stops import expect_cards, stop_card, stop_origins
-from stages.contracts.algorithms import AnyTrainCard, stage_of
+from stages.contracts.algorithms import SFT, AnyTrainCard, stage_of
 from stages.contracts.analysis_card import (
     ClaimCard,
     ConcludeCard,
     ConditionCard,
+    ConditionProfile,
     Contrast,
     DrawCard,
     HealthGate,
@@ -63,6 +64,9 @@ PPO_CURVES = (
     "completion_tokens",
     "grad_norm",
 )
+SFT_CURVES = ("loss", "mean_token_accuracy", "entropy", "grad_norm")
+ANSWER = "answer"
+"""Key of gold answers in a row, where the spec names none."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,9 @@ def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
     work = Resolver(of, expansion, inputs)
     train = {setup.name: work.train(setup) for setup in expansion.setups}
     page = work.page()
-    single: dict[str, Artifact] = {
-        "preflight/preflight.card.json": work.preflight(),
+    rewarded = any(isinstance(setup.train, SampledSettings) for setup in expansion.setups)
+    single: dict[str, Artifact] = {"preflight/preflight.card.json": work.preflight()} if rewarded else {}
+    single |= {
         "analysis/screen.card.json": work.screen(),
         "analysis/conclude.card.json": work.conclude(),
         "analysis/draw.card.json": work.draw(),
@@ -104,7 +109,8 @@ def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
     if of.spec.evaluation is not None:
         single["analysis/evaluate.card.json"] = work.evaluate()
     train_origins = {setup.name: work.train_origins(setup, train[setup.name]) for setup in expansion.setups}
-    return Cards(work.model, train, train_origins, page, single, of_single_stages(of, expansion))
+    origins = {path: found for path, found in of_single_stages(of, expansion).items() if path in single}
+    return Cards(work.model, train, train_origins, page, single, origins)
 
 
 class Resolver:
@@ -120,6 +126,7 @@ class Resolver:
                 role=setup.condition.role,
                 reward=setup.reward.name,
                 gates=tuple(use.card.name for use in setup.reward.gates),
+                supervised=setup.train.algorithm == SFT,
             )
             for setup in expansion.setups
         )
@@ -141,8 +148,8 @@ class Resolver:
             seed=self.spec.seeds[0],
             null_control=setup.condition.role == "null_control",
             model=self._model(setup),
-            data=self._data(setup.data),
-            reward=setup.reward.card(),
+            data=self._data(setup.data, setup.data.answer or ANSWER if setup.train.algorithm == SFT else None),
+            reward=None if setup.train.algorithm == SFT else setup.reward.card(),
             train=card_settings(setup.train),
             stop=stop_card(self.of, setup),
             device=self.device,
@@ -155,7 +162,7 @@ class Resolver:
         return PreflightCard(
             experiment=self.of.name,
             model=self._model(None),
-            conditions=tuple(self._preflight_condition(setup) for setup in self.expansion.setups),
+            conditions=tuple(self._preflight_condition(setup) for setup in self.expansion.setups if setup.train.algorithm != SFT),
             completions=settings.completions,
             zero_signal_below=settings.zero_signal_share.below,
             truncated_below=settings.truncated.below,
@@ -168,7 +175,7 @@ class Resolver:
 
     def _preflight_condition(self, setup: Setup) -> PreflightCondition:
         sampling = setup.train
-        assert isinstance(sampling, SampledSettings)  # every algorithm so far learns from completions that it samples
+        assert isinstance(sampling, SampledSettings)  # all algorithms with a reward learn from completions that they sample
         return PreflightCondition(
             name=setup.name,
             null_control=setup.condition.role == "null_control",
@@ -201,17 +208,30 @@ class Resolver:
         )
 
     def screen(self) -> ScreenCard:
-        selected = detectors(self.spec.health.profile, self.spec.health.detectors)
+        first, others = self.profiles()
+        changes = self.spec.health.detectors
+        selected = detectors(first, changes)
+        kinds = [detector.kind for profile in (first, *others.values()) for detector in detectors(profile, changes)]
         return ScreenCard(
             experiment=self.of.name,
-            profile=self.spec.health.profile,
+            profile=first,
             conditions=self.conditions,
             runs=self.runs,
             detectors=selected,
+            others=tuple(
+                ConditionProfile(condition=name, profile=profile, detectors=detectors(profile, changes)) for name, profile in others.items()
+            ),
             gates=tuple(_health_gate(name, self.spec.health.gates[name]) for name in sorted(self.spec.health.gates)),
             windows=Windows(),
-            code_hash=self._code("stages.analyse.screen", DETECTORS, (detector.kind for detector in selected)),
+            code_hash=self._code("stages.analyse.screen", DETECTORS, kinds),
         )
+
+    def profiles(self) -> tuple[str, dict[str, str]]:
+        """The health profile of the experiment's first condition with a reward, and conditions that have another one."""
+        rewarded = [setup for setup in self.expansion.setups if setup.train.algorithm != SFT] or self.expansion.setups
+        first = profile_of(self.spec.health.profile, rewarded[0].train.algorithm)
+        each = {setup.name: profile_of(self.spec.health.profile, setup.train.algorithm) for setup in self.expansion.setups}
+        return first, {name: profile for name, profile in each.items() if profile != first}
 
     def conclude(self) -> ConcludeCard:
         return ConcludeCard(
@@ -264,7 +284,7 @@ class Resolver:
             spec=self.of.document.file,
             prose=prose.as_posix() if disk.is_file(prose) else None,
             profile=self.of.profile,
-            health_profile=named(self.spec.health.profile, self.spec.health.detectors),
+            health_profile=self._profile_words(),
             conditions=self.conditions,
             runs=self.runs,
             claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
@@ -278,6 +298,11 @@ class Resolver:
             run_pages=self.spec.page.runs,
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
+
+    def _profile_words(self) -> str:
+        first, others = self.profiles()
+        words = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
+        return named(words, self.spec.health.detectors)
 
     def train_origins(self, setup: Setup, card: AnyTrainCard) -> places.Origins:
         pins = {
@@ -307,13 +332,13 @@ class Resolver:
         more = () if self.spec.model.quantization == "none" else ("bitsandbytes",)
         return self.inputs.versions((*names, *more))
 
-    def _data(self, data: TrainData) -> DataCard:
+    def _data(self, data: PromptData, answer: str | None = None) -> DataCard:
         if data.hub is not None:
             commit = self.inputs.commit(Reference("datasets", data.hub))
             rows = HubSplit(revision=commit, split=data.split or "train", config=data.config, id=data.id)
-            return DataCard(path=data.hub, hub=rows, prompt=data.prompt, rows=data.rows)
+            return DataCard(path=data.hub, hub=rows, prompt=data.prompt, answer=answer, rows=data.rows)
         assert data.path is not None  # the model of a spec asks for one of the two
-        return DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, rows=data.rows)
+        return DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, answer=answer, rows=data.rows)
 
     def _examples(self, setup: Setup) -> tuple[ExampleCard, ...]:
         """Examples go to preflight, which decides whether a condition trains; on a train card each new example would retrain."""
@@ -327,10 +352,16 @@ class Resolver:
     def curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
-        if self.expansion.setups[0].train.algorithm == "ppo":
-            return (*PPO_CURVES, *pass_shares)
-        kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
-        return (*CURVES, *kl, *pass_shares)
+        algorithms = {setup.train.algorithm for setup in self.expansion.setups}
+        supervised = SFT_CURVES if SFT in algorithms else ()
+        if algorithms == {SFT}:
+            return supervised
+        if "ppo" in algorithms:
+            rewarded: tuple[str, ...] = (*PPO_CURVES, *pass_shares)
+        else:
+            kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
+            rewarded = (*CURVES, *kl, *pass_shares)
+        return tuple(dict.fromkeys([*rewarded, *supervised]))
 
     def _code(self, stage: str, package: str, kinds: Any) -> str:
         return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])

@@ -70,11 +70,32 @@ def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> t
     return tuple(uses)
 
 
+SUPERVISED = "none: gold answers"
+
+
+def unrewarded(of: Experiment, condition_name: str) -> RewardUse:
+    """What stands for the reward of a condition that is trained on gold answers."""
+    node = of.node("conditions", condition_name)
+    return RewardUse(SUPERVISED, None, (), False, 0.0, node.get("reward") or node, None)
+
+
 def composed(
     of: Experiment, condition_name: str, its: Condition, rewards: Declared, penalties: Penalties, problems: list[Diagnostic]
 ) -> RewardUse | None:
-    node = of.node("conditions", condition_name, "reward")
     use = its.reward
+    if use is None:
+        block = of.node("conditions", condition_name)
+        problems.append(
+            Diagnostic(
+                "E202",
+                f"`reward` is missing in `conditions.{condition_name}`",
+                why="all algorithms but `sft` learn from a reward",
+                fix="write `reward: ...`",
+                place=block.key or block.place,
+            )
+        )
+        return None
+    node = of.node("conditions", condition_name, "reward")
     if isinstance(use, ConstantReward):
         gate = shorthand("constant", {"score": use.constant}, node)
         return RewardUse(f"constant({use.constant:g})", None, (gate,), False, 0.05, node, None)

@@ -13,6 +13,7 @@ from compiler.inputs import Inputs
 from compiler.logged import logged_by_all
 from compiler.nodes import Node
 from compiler.spec import Claim
+from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
 from stages.contracts.history import EVALUATION_MEASURES, metric
 
@@ -94,6 +95,8 @@ def _comparable(claim: Claim, node: Node, sides: list[Setup]) -> Iterator[Diagno
     if meaning is None or meaning.unit != "reward" or len(sides) < 2 or sides[0].reward.name == sides[1].reward.name:
         return
     if claim.statistic == "change" and sides[1].condition.role == "null_control":
+        return
+    if any(side.train.algorithm == SFT for side in sides):  # it has no reward at all, and E305 says so
         return
     written = node.get("metric")
     yield Diagnostic(

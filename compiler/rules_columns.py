@@ -10,6 +10,7 @@ from compiler.experiment import Experiment
 from compiler.gates import GateUse
 from compiler.inputs import DataFile, Fault, Inputs
 from compiler.parse import key_place
+from compiler.spec import PromptData
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import columns
 
@@ -18,7 +19,7 @@ def gates_find_their_columns(of: Experiment, expansion: Expansion, inputs: Input
     """E378 when no row of a file has a column that a gate reads, W378 when some have none. Rows of hub datasets are not read here."""
     seen: set[tuple[str | None, int | None, str, str, str]] = set()
     evaluation = of.spec.data.evaluation
-    uses = [(setup.data, use) for setup in expansion.setups for use in setup.reward.gates]
+    uses: list[tuple[PromptData, GateUse]] = [(setup.data, use) for setup in expansion.setups for use in setup.reward.gates]
     uses += [(evaluation, use) for use in expansion.scores] if evaluation is not None and of.spec.evaluation is not None else []
     for data, use in uses:
         for key, column in _read(use):

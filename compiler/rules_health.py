@@ -33,7 +33,7 @@ def evaluation_has_data(of: Experiment, expansion: Expansion, inputs: Inputs) ->
 def health_can_be_decided(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """A known profile; each gate's rule can pass and can fail."""
     profile = of.spec.health.profile
-    if profile not in PROFILES:
+    if profile is not None and profile not in PROFILES:
         meant = nearest(profile, PROFILES)
         yield Diagnostic(
             "E328",

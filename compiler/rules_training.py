@@ -11,7 +11,7 @@ from compiler.inputs import Inputs
 from compiler.parse import key_place
 from stages.contracts.diagnostic import Diagnostic, Note
 from stages.contracts.grouped import GroupedSettings
-from stages.contracts.sampled import SampledSettings
+from stages.contracts.optimized import OptimizedSettings
 
 
 def groups_are_whole(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -64,7 +64,7 @@ def _whole_groups(per_step: int, accumulation: int, group: int) -> str:
 def save_steps_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """A run that never saves starts from nothing after a crash."""
     for setup in expansion.setups:
-        if isinstance(setup.train, SampledSettings) and setup.train.save_steps > setup.train.max_steps:
+        if isinstance(setup.train, OptimizedSettings) and setup.train.save_steps > setup.train.max_steps:
             written = setup.train_node.get("save_steps")
             yield Diagnostic(
                 "W303",
@@ -80,7 +80,7 @@ def warm_up_is_used_and_ends(of: Experiment, expansion: Expansion, inputs: Input
     """E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
     for setup in expansion.setups:
         train, written = setup.train, setup.train_node.get("warmup_steps")
-        if written is None or not isinstance(train, SampledSettings) or train.warmup_steps == 0:
+        if written is None or not isinstance(train, OptimizedSettings) or train.warmup_steps == 0:
             continue
         if train.lr_scheduler_type == "constant":
             schedule = setup.train_node.get("lr_scheduler_type")

@@ -20,7 +20,9 @@ MAX_PROFILES = 100
 class Adapter(Part):
     """LoRA adapter; names are those of PEFT's LoraConfig."""
 
-    kind: Literal["lora"] = Field("lora", description="Kind of adapter.")
+    kind: Literal["lora", "full"] = Field(
+        "lora", description="lora: a LoRA adapter. full: all weights of the model, with `algorithm: sft` only; the other keys mean nothing."
+    )
     r: int = Field(16, ge=1, le=4096, description="Rank.")
     lora_alpha: int = Field(32, ge=1, description="Scale of the update: lora_alpha / r.")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
@@ -47,8 +49,8 @@ class Model(Part):
     adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
 
 
-class TrainData(Part):
-    """Prompts to train on: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
+class PromptData(Part):
+    """Prompts: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
 
     path: ProjectPath | None = Field(None, description="JSONL file; this or `hub`.")
     hub: HubId | None = Field(
@@ -65,7 +67,7 @@ class TrainData(Part):
     rows: int | None = Field(None, ge=1, description="Use only the first so many rows.")
 
     @model_validator(mode="after")
-    def _one_source(self) -> TrainData:
+    def _one_source(self) -> PromptData:
         if (self.path is None) == (self.hub is None):
             both = self.path is not None
             raise fault(
@@ -85,7 +87,15 @@ class TrainData(Part):
         return self
 
 
-class EvaluationData(TrainData):
+class TrainData(PromptData):
+    """Prompts to train on: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
+
+    answer: str | None = Field(
+        None, min_length=1, description="Key of the gold answer's text in a row, for `algorithm: sft`; not given: `answer`."
+    )
+
+
+class EvaluationData(PromptData):
     """Held-out prompts of the shared evaluation."""
 
 
@@ -111,11 +121,16 @@ class ConditionData(Part):
 class Condition(Part):
     """A named set of settings that is compared with others."""
 
-    reward: RewardUse = Field(description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}.")
+    reward: RewardUse | None = Field(
+        None,
+        description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}; with `algorithm: sft` none.",
+    )
     role: Literal["treatment", "control", "null_control"] = Field(
         description="null_control: trained without a signal; its movement is the noise floor."
     )
-    train: dict[str, Any] = Field({}, description="Keys of `train` that differ in this condition.")
+    train: dict[str, Any] = Field(
+        {}, description="Keys of `train` that differ in this condition. `algorithm` may change to or from `sft`; keys of both stay."
+    )
     data: ConditionData = Field(default_factory=ConditionData, description="Training prompts that differ in this condition.")
     model: ConditionModel = Field(default_factory=ConditionModel, description="Adapter settings that differ in this condition.")
 
@@ -165,7 +180,9 @@ HealthRule = Annotated[
 class Health(Part):
     """When a run counts."""
 
-    profile: str = Field("grpo-default", description="Detectors with their thresholds, by name.")
+    profile: str | None = Field(
+        None, description="Detectors with their thresholds, by name; not given: that of the algorithm, such as `grpo-default`."
+    )
     detectors: dict[str, dict[str, Any]] = Field(
         {}, max_length=100, description="Settings of detectors that differ from the profile's, by detector; a detector it lacks is added."
     )

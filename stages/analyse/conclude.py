@@ -40,9 +40,10 @@ from stages.analyse.expectations import expected
 from stages.analyse.firings import ruled, stopped_count
 from stages.analyse.onsets import answers
 from stages.analyse.verdicts import decide, finding_id, refusal
-from stages.contracts.analysis_card import ClaimCard, ConcludeCard
+from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
 from stages.contracts.finding import Expected, Finding, Findings, Ruled
+from stages.contracts.history import of_completions
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card
 
@@ -108,18 +109,23 @@ def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
         yield untrained_finding(evidence, name, card.level)
     for condition in evidence.conditions:
         gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
-        for name in dict.fromkeys([*metrics, *gates]):
+        for name in dict.fromkeys([*_of(condition, metrics), *gates]):
             yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("initial", "final", "change"))
         for name in scores:
             yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("final", "change"))
     for run in evidence.runs:
-        for name in metrics:
+        for name in _of(run.condition, metrics):
             yield from (run_finding(evidence, run, name, s, card.level) for s in ("initial", "final", "change"))
         for name in scores:
             yield from (run_finding(evidence, run, name, s, card.level) for s in ("final", "change"))
     yield from _contrasts(card, evidence)
     yield from count_findings(evidence, card.level)
     yield from answers(card.asked, evidence)
+
+
+def _of(condition: ConditionCard, metrics: list[str]) -> list[str]:
+    """Metrics that a condition can have: gold answers have no completions, and so no rewards."""
+    return [name for name in metrics if not (condition.supervised and of_completions(name))]
 
 
 def _contrasts(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from stages.analyse.windows import Window, final_window
 from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult
+from stages.contracts.history import of_completions
 from stages.contracts.import_card import Imported
 
 
@@ -23,14 +24,17 @@ def judge(
     detections: Sequence[Detection],
     windows: Windows,
     imported: Imported | None = None,
+    supervised: bool = False,
 ) -> GateResult:
-    """Whether the run passes. `passed` is null when it cannot be decided."""
+    """Whether the run passes. `passed` is null when it cannot be decided. `supervised`: the run was trained on gold answers."""
     if imported is not None and imported.summary and gate.rule != "complete":
         rule, passed, says = summaries.judged(gate, imported)
     else:
         rule, passed, says = _RULES[gate.rule](gate, run, history, outcome, detections, final_window(run.target_steps, windows.final))
     if gate.except_null_controls and null_control and not passed:
         passed, says = True, f"not applied to null controls ({says})"
+    if supervised and passed is None and of_completions(gate.metric or ""):
+        passed, says = True, f"not applied to supervised fine-tuning, which samples nothing ({says})"
     return GateResult(gate=gate.name, rule=rule, passed=passed, says=says)
 
 

@@ -39,7 +39,8 @@ NOT_DUE = {"refused"}
 
 def plugins(card: ScreenCard) -> list[str]:
     """Detector modules that the card names: part of its code hash."""
-    return [f"{DETECTORS}.{detector.kind}" for detector in card.detectors]
+    every = [*card.detectors, *(detector for own in card.others for detector in own.detectors)]
+    return [f"{DETECTORS}.{kind}" for kind in dict.fromkeys(detector.kind for detector in every)]
 
 
 def screen(folder: Path) -> None:
@@ -98,11 +99,15 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
     history, imported = read_history(place.history), read(Imported, place.imported) if place.imported.exists() else None
     only_summary = imported is not None and bool(imported.summary)
     print_ = fingerprint(history.columns)
+    condition = known.condition(run)
     around = known.around(run, print_) | {"adapter": adapter.state(place.adapter)}
-    measured = series(run, known.condition(run), history, read_completions(place.completions, texts=True), **around)
+    measured = series(run, condition, history, read_completions(place.completions, texts=True), **around)
+    detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
     detections = tuple(
-        summaries.unobservable(detector.kind) if only_summary else _detect(detector.kind, detector.settings, measured)
-        for detector in card.detectors
+        summaries.unobservable(detector.kind)
+        if only_summary
+        else _detect(detector.kind, detector.settings, measured, supervised=condition.supervised)
+        for detector in detectors
     )
     if imported is not None and only_summary:
         detections += (summaries.look(imported, card.detectors, measured.null_control),)
@@ -118,6 +123,7 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
             detections=detections,
             windows=card.windows,
             imported=imported,
+            supervised=condition.supervised,
         )
         for gate in card.gates
     )
@@ -158,11 +164,14 @@ def _outcome(place: RunFolder) -> Outcome | None:
     return read(Outcome, place.outcome) if place.outcome.exists() else None
 
 
-def _detect(kind: str, settings: dict[str, object], measured: Observed) -> Detection:
+def _detect(kind: str, settings: dict[str, object], measured: Observed, *, supervised: bool) -> Detection:
     try:
         plugin = load(DETECTORS, kind)
     except KeyError:
         raise ArtifactError("screen.card.json", f"no detector {kind!r}", why="it was removed or renamed", fix="octavo compile") from None
+    if supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
+        reason = "supervised fine-tuning samples no completions and has no rewards"
+        return Detection(detector=kind, state="not_applicable", reason=reason)
     found: Detection = plugin.detect(plugin.Settings.model_validate(settings), measured)
     return found
 

@@ -10,16 +10,19 @@ from stages.contracts.grpo import GrpoSettings
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.rloo import RlooSettings
 from stages.contracts.run_card import TrainCard
+from stages.contracts.sft import SftSettings
 from stages.contracts.train_settings import TrainSettings
 
 DEFAULT = "grpo"
-ALGORITHMS: dict[str, type[TrainSettings]] = {"grpo": GrpoSettings, "rloo": RlooSettings, "ppo": PpoSettings}
-"""Algorithm -> its settings, in the order of the reference. The stage of an algorithm is the module of its name."""
+SFT = "sft"
+"""The one algorithm without a reward: it imitates gold answers."""
+ALGORITHMS: dict[str, type[TrainSettings]] = {"grpo": GrpoSettings, "rloo": RlooSettings, "ppo": PpoSettings, SFT: SftSettings}
+"""Algorithm -> its settings, in the order of the reference."""
 
-Settings = GrpoSettings | RlooSettings | PpoSettings
+Settings = GrpoSettings | RlooSettings | PpoSettings | SftSettings
 AnyTrainCard = TrainCard[Annotated[Settings, Discriminator("algorithm")]]
 
 
 def stage_of(algorithm: str) -> str:
-    """Module of the stage that trains with an algorithm."""
-    return f"stages.train.{algorithm}"
+    """Module of the stage that trains with an algorithm. The one named `sft` makes base models, and their cards hold its name."""
+    return "stages.train.supervised" if algorithm == SFT else f"stages.train.{algorithm}"

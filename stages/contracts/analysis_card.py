@@ -27,6 +27,8 @@ class ConditionCard(Frozen):
     reward: str
     gates: tuple[str, ...]
     """Gates of its reward, in order: the funnel."""
+    supervised: bool = Field(False, exclude_if=_empty)
+    """Trained on gold answers: nothing was sampled, and nothing rewarded."""
 
 
 class RunRef(Frozen):
@@ -41,6 +43,14 @@ class RunRef(Frozen):
 class DetectorCard(Frozen):
     kind: str
     settings: dict[str, Any]
+
+
+class ConditionProfile(Frozen):
+    """The health profile of one condition, where it is not that of the others."""
+
+    condition: str
+    profile: str
+    detectors: tuple[DetectorCard, ...]
 
 
 class HealthGate(Frozen):
@@ -71,6 +81,8 @@ class ScreenCard(Artifact):
     conditions: tuple[ConditionCard, ...]
     runs: tuple[RunRef, ...]
     detectors: tuple[DetectorCard, ...]
+    others: tuple[ConditionProfile, ...] = Field((), exclude_if=_empty)
+    """Conditions that another algorithm trains have a profile of their own."""
     gates: tuple[HealthGate, ...]
     windows: Windows
     code_hash: str

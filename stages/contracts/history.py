@@ -49,27 +49,50 @@ def _metric(name: str, unit: str, says: str, share: bool = False, of: tuple[str,
     return name, Metric(name=name, unit=unit, says=says, share=share, algorithms=of)
 
 
-_GROUPED, _PPO = ("grpo", "rloo"), ("ppo",)
+_GROUPED, _PPO, _SFT = ("grpo", "rloo"), ("ppo",), ("sft",)
+_SAMPLED = (*_GROUPED, *_PPO)
+"""Those that learn from completions that the policy samples."""
 
 
 METRICS: dict[str, Metric] = dict(
     [
-        _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out"),
+        _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out", of=_SAMPLED),
         _metric("group_range", "reward", "Mean over groups of (highest - lowest reward): what GRPO can compare", of=_GROUPED),
         _metric("zero_signal_share", "share", "Share of groups whose known rewards are all equal", share=True, of=_GROUPED),
-        _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True),
-        _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True),
-        _metric("completion_tokens", "tokens", "Mean length of completions"),
-        _metric("loss", "loss", "Logged loss; on-policy it is not progress (minus advantage-length covariance + beta x KL)"),
+        _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True, of=_SAMPLED),
+        _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True, of=_SAMPLED),
+        _metric("completion_tokens", "tokens", "Mean length of completions", of=_SAMPLED),
+        _metric(
+            "loss",
+            "loss",
+            "Logged loss; of SFT: mean negative log-probability of a gold token, in nats; on-policy it is not progress "
+            "(minus advantage-length covariance + beta x KL)",
+        ),
         _metric("grad_norm", "norm", "Gradient norm before clipping"),
         _metric("learning_rate", "1", "Learning rate of the step"),
-        _metric("entropy", "nats per token", "Mean token entropy of the policy"),
-        _metric("kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0"),
+        _metric("entropy", "nats per token", "Mean token entropy of the policy; SFT: at the tokens of gold answers"),
+        _metric(
+            "kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0", of=_SAMPLED
+        ),
         _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)", of=_GROUPED),
         _metric("skipped", "count", "1 when an optimizer step was skipped for a non-finite gradient, else 0"),
-        _metric("invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling"),
-        _metric("reward_seconds", "s", "Wall time of scoring the step's completions"),
-        _metric("generation_seconds", "s", "Wall time of sampling the step's completions; 0 in steps that use those of an earlier one"),
+        _metric(
+            "invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling", of=_SAMPLED
+        ),
+        _metric("reward_seconds", "s", "Wall time of scoring the step's completions", of=_SAMPLED),
+        _metric(
+            "generation_seconds",
+            "s",
+            "Wall time of sampling the step's completions; 0 in steps that use those of an earlier one",
+            of=_SAMPLED,
+        ),
+        _metric(
+            "mean_token_accuracy",
+            "share",
+            "Share of gold tokens that the model would have chosen itself, given those before",
+            share=True,
+            of=_SFT,
+        ),
         _metric("step_seconds", "s", "Wall time of the step"),
         _metric(
             "objective.kl", "nats per completion", "KL to the reference model in the penalty, its estimator (k1 may be negative)", of=_PPO
@@ -100,6 +123,13 @@ METRICS: dict[str, Metric] = dict(
         _metric("optimizer_steps", "count", "Optimizer steps of the update; fewer than planned when target_kl ended it", of=_PPO),
     ]
 )
+
+
+def of_completions(name: str) -> bool:
+    """Whether a metric is measured on completions that a policy samples while it trains: of gold answers it is never logged."""
+    found = METRICS.get(name)
+    return name.startswith(("gate.", "penalty.")) or (found is not None and found.algorithms != () and "sft" not in found.algorithms)
+
 
 GATE_METRICS: dict[str, Metric] = dict(
     [

@@ -11,6 +11,7 @@ _WORDS = {
     "unknown_share": "share of unknown rewards",
     "truncated": "truncated share",
     "completion_tokens": "completion length",
+    "mean_token_accuracy": "share of gold tokens predicted",
     "grad_norm": "gradient norm",
     "learning_rate": "learning rate",
     "kl": "KL to the reference model",

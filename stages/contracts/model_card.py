@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stages.contracts.artifact import Frozen
 
@@ -15,13 +15,17 @@ def _unset(value: object) -> bool:
 
 
 class AdapterCard(Frozen):
-    """LoRA adapter; field names are PEFT's."""
+    """What training changes; field names are PEFT's. `full`: all weights of the model, and the other fields mean nothing."""
 
-    kind: Literal["lora"] = "lora"
+    kind: Literal["lora", "full"] = "lora"
     r: int = 16
     lora_alpha: int = 32
     lora_dropout: float = 0.0
     target_modules: str | tuple[str, ...] = "all-linear"
+
+    @model_serializer(mode="wrap")
+    def _without_lora_when_full(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"kind": self.kind} if self.kind == "full" else dumped(self)
 
 
 class ModelCard(Frozen):
@@ -60,6 +64,8 @@ class DataCard(Frozen):
     """Of the file; null for hub rows, which their commit pins."""
     hub: HubSplit | None = Field(None, exclude_if=_unset)
     prompt: str = "prompt"
+    answer: str | None = Field(None, exclude_if=_unset)
+    """Key of the gold answer, a text, of rows that supervised fine-tuning trains on; null where nothing reads one."""
     rows: int | None = None
     """Only the first so many rows; null: all."""
 

@@ -12,6 +12,8 @@ then judge in a thread beside others. A detector module has `Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
 
+and says `NEEDS_COMPLETIONS = True` when it looks at completions or rewards: of supervised fine-tuning it is then not asked.
+
 What a corpus has stands in stages/train/corpus.py.
 """
 

@@ -28,7 +28,8 @@ class TrainCard(Artifact, Generic[S]):
     """A null control is trained without a signal on purpose: preflight never refuses it."""
     model: ModelCard
     data: DataCard
-    reward: RewardCard
+    reward: RewardCard | None = Field(None, exclude_if=lambda value: value is None)
+    """Null for supervised fine-tuning, which has none."""
     train: S
     stop: StopCard | None = Field(None, exclude_if=lambda value: value is None)
     """When the run is stopped before its end; null: never."""

@@ -130,12 +130,16 @@ class _Answering:
     def loss(self) -> Answer:
         """The logged loss, and why it decides nothing; what can decide stands beside it."""
         cards = [card for name in self.names if (card := self.experiment.train_card(name)) is not None]
-        algorithm = cards[0].train.algorithm if cards else "imported"
+        algorithms: list[str] = list(dict.fromkeys(card.train.algorithm for card in cards)) or ["imported"]
         changes = [(name, self.facts.find(name, "loss", "change")) for name in self.names]
         moved = [(name, found) for name, found in changes if found and found.value is not None]
         parts = Markup("; ").join(Markup("{} {}").format(shown(name), self.facts.interval(found)) for name, found in moved)
         said = Markup(" {} {}.").format(shown("Its absolute change:"), parts) if moved else shown(" No history has a value that counts.")
-        asked = "The loss does not answer that." if algorithm in SURROGATES else "By itself it decides nothing."
+        asked = (
+            "The loss does not answer that."
+            if any(algorithm in SURROGATES for algorithm in algorithms)
+            else "By itself it decides nothing."
+        )
         better = [
             Markup("{} {}").format(shown(f"{name}:"), self.facts.interval(found))
             for name in self.names
@@ -149,7 +153,9 @@ class _Answering:
             instead = Markup("{}.").format(shown("Look at each condition's reward and at the claims instead"))
         made = self.metric("loss", Markup("{}{} {}").format(shown(asked), said, instead), section=("Claims", "claims"))
         note = "No percentages are given: a loss near zero changes its sign, and a share of it says nothing."
-        return Answer(made.short, made.header, made.rows, (shown(loss_words(algorithm)), shown(note)), made.section)
+        return Answer(
+            made.short, made.header, made.rows, (*(shown(loss_words(algorithm)) for algorithm in algorithms), shown(note)), made.section
+        )
 
     def anomalies(self) -> Answer:
         """What every detector saw, and what none could see."""

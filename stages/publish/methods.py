@@ -94,11 +94,21 @@ def _codes(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
 def _statistics(card: ConcludeCard | None) -> tuple[str, ...]:
     if card is None:
         return ()
+    gold = [condition.name for condition in card.conditions if condition.supervised]
+    rewarded = len(gold) < len(card.conditions)
+    learnt = (
+        f"{numbers.listed(gold)} learned gold answers: no completions and no reward in training, the same shared evaluation afterwards."
+    )
     initial, final = (numbers.percent(share) for share in (card.windows.initial, card.windows.final))
     level = numbers.percent(card.level)
     return (
         f"Windows: initial is the first {initial} of a run's target steps, final the last {final}.",
         f"Intervals are {level} intervals; the seed is the unit, and each number's passport names its method.",
-        "Conditions with different rewards are never ranked by reward; they are compared on the shared evaluation.",
-        "GRPO's logged loss is not progress and decides nothing here.",
+        *(
+            ["Conditions with different rewards are never ranked by reward; they are compared on the shared evaluation."]
+            if rewarded
+            else []
+        ),
+        *(["GRPO's logged loss is not progress and decides nothing here."] if rewarded else []),
+        *([learnt] if gold else []),
     )

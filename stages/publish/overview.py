@@ -31,7 +31,8 @@ class Movement:
 class ConditionRow:
     name: str
     role: str
-    reward: str
+    taught: str
+    """What it was trained with, in words."""
     place: str
     colour: int
     runs: int
@@ -86,7 +87,7 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
             ConditionRow(
                 name=condition.name,
                 role=ROLES[condition.role],
-                reward=condition.reward,
+                taught="gold answers" if condition.supervised else f"reward {condition.reward}",
                 place=str(experiment.origins.conditions.get(condition.name, "")),
                 colour=colour,
                 runs=len(runs),

@@ -72,6 +72,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "seeds": overview.seed_rows(experiment, facts),
         "drawn": pictures(experiment),
         "rewards": reward.reward_views(experiment, facts),
+        "only_gold": all(condition.supervised for condition in experiment.card.conditions),
         "sandbox": experiment.preflight.sandbox if experiment.preflight else "",
         "examples": examples(experiment),
         "anomalies": seen,

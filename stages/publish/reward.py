@@ -76,11 +76,11 @@ class RewardView:
 
 
 def reward_views(experiment: ExperimentFiles, facts: Facts) -> tuple[RewardView, ...]:
-    """One view a condition that has a train card."""
+    """One view a condition that is trained with a reward."""
     views = []
     for colour, condition in enumerate(experiment.card.conditions):
         card = experiment.train_card(condition.name)
-        if card is None:
+        if card is None or card.reward is None:
             continue
         before, declared = experiment.preflight_of(condition.name), experiment.reward_examples(condition.name)
         views.append(

@@ -46,28 +46,36 @@ class Clock:
 
 
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
-    """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look."""
+    """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look.
+
+    Without a reward (supervised fine-tuning) the time of a step is measured here. `tokens_before`: those of the steps before a resume,
+    for a trainer that counts from its own start.
+    """
 
     def __init__(
         self,
         journal: Journal,
-        reward: TrainingReward,
+        reward: TrainingReward | None,
         guard: NonfiniteGuard,
         progress: Progress,
         attempt: str,
         stopping: Stopping,
         logits: InvalidLogits | None = None,
         generating: Clock | None = None,
+        tokens_before: int = 0,
     ) -> None:
         self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
-        self.stopping, self.logits, self.generating = stopping, logits, generating
-        self.begun = time.monotonic()
+        self.stopping, self.logits, self.generating, self.tokens_before = stopping, logits, generating, tokens_before
+        self.begun = self.step_begun = time.monotonic()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        self.step_begun = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
             return
         step = state.global_step
-        cells: dict[str, Cell] = self.reward.pending.pop(step, {})
+        cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {"step_seconds": time.monotonic() - self.step_begun}
         for name, value in logs.items():
             if name not in DROPPED and not name.startswith("rewards/"):
                 cells[RENAMED.get(name, name)] = cell(value)
@@ -81,7 +89,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         self.journal.step(
             attempt=self.attempt,
             step=step,
-            tokens=int(tokens) if tokens is not None else None,
+            tokens=self.tokens_before + int(tokens) if tokens is not None else None,
             seconds=time.monotonic() - self.begun,
             cells=cells,
             in_a_row=self.guard.in_a_row,

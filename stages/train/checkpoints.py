@@ -10,6 +10,13 @@ from pathlib import Path
 from stages.contracts.artifact import write_text
 from stages.contracts.attempt import FailureClass
 
+WEIGHTS = {"lora": ("adapter_model.safetensors", "adapter_config.json"), "full": ("model.safetensors", "config.json")}
+
+
+def weights(kind: str) -> tuple[str, ...]:
+    """Files of a checkpoint that hold what an adapter of this kind has learnt, the weights first."""
+    return WEIGHTS[kind]
+
 
 def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
     """(folder, step) of the newest checkpoint under the trainer's output folder that holds all `needed` files; others are removed."""
@@ -38,7 +45,7 @@ def _finite(checkpoint: Path) -> bool:
     import torch
     from safetensors.torch import load_file
 
-    states: list[object] = [load_file(checkpoint / "adapter_model.safetensors")]
+    states: list[object] = [load_file(path) for kind in WEIGHTS if (path := checkpoint / WEIGHTS[kind][0]).exists()]
     if (checkpoint / "optimizer.pt").exists():
         states.append(torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True))
     while states:
@@ -58,11 +65,12 @@ def fault(checkpoint: Path, moved: bool) -> tuple[FailureClass, str] | None:
     import torch
     from safetensors.torch import load_file
 
-    weights = load_file(checkpoint / "adapter_model.safetensors")
-    broken = next((name for name, weight in weights.items() if not torch.isfinite(weight).all()), None)
+    kind = next(kind for kind, files in WEIGHTS.items() if (checkpoint / files[0]).exists())
+    found = load_file(checkpoint / WEIGHTS[kind][0])
+    broken = next((name for name, weight in found.items() if not torch.isfinite(weight).all()), None)
     if broken is not None:
-        return "nonfinite", f"the adapter holds non-finite weights, first in {broken}"
-    second = [weight for name, weight in weights.items() if "lora_B" in name]
+        return "nonfinite", f"the {'adapter' if kind == 'lora' else 'model'} holds non-finite weights, first in {broken}"
+    second = [weight for name, weight in found.items() if "lora_B" in name]
     if moved and second and not any(bool(weight.any()) for weight in second):
         return "bug", "gradients were not zero and the adapter is as it was at its start: it is not connected"
     return None
@@ -87,7 +95,8 @@ def _step(path: Path, needed: Sequence[str]) -> int | None:
 
 
 def copy_adapter(checkpoint: Path, adapter: Path) -> None:
-    """The adapter's own files of a checkpoint, without optimizer and trainer state."""
+    """What was trained, of a checkpoint, without optimizer and trainer state: the files of an adapter, or those of a whole model."""
     adapter.mkdir(parents=True, exist_ok=True)
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        shutil.copy2(checkpoint / name, adapter / name)
+    for name in (*WEIGHTS["lora"], *WEIGHTS["full"], "generation_config.json"):
+        if (checkpoint / name).is_file():
+            shutil.copy2(checkpoint / name, adapter / name)

@@ -23,7 +23,7 @@ from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
-from stages.train.model import load_base, prompt_texts, sample
+from stages.train.model import load_base, load_weights, prompt_texts, sample
 from stages.train.recorder import write_evaluation
 from stages.train.rewards.combine.penalties import holds
 from stages.train.rewards.compose import score_each
@@ -64,7 +64,7 @@ def evaluate(folder: Path) -> None:
 
 
 class _Model:
-    """The base model, loaded once when first needed; adapters are put on and taken off."""
+    """The base model, loaded once when first needed; adapters are put on and taken off. A run that trained all weights is its own model."""
 
     def __init__(self, card: EvaluateCard) -> None:
         self.card = card
@@ -76,6 +76,9 @@ class _Model:
             self.base, self.tokenizer = load_base(self.card.model, self.card.device)
         if adapter is None:
             return self.base, self.tokenizer
+        if not (adapter / "adapter_config.json").exists():  # all weights were trained; two whole models may not fit
+            self.base = None
+            return load_weights(adapter, self.card.device), self.tokenizer
         from peft import PeftModel
 
         return PeftModel.from_pretrained(self.base, str(adapter)).to(self.card.device), self.tokenizer
@@ -93,7 +96,7 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         top_p=card.top_p,
         seed=_sampling_seed(card, run),
     )
-    if adapter is not None:
+    if adapter is not None and model.base is not None:
         model.base = network.unload()
     flat = [(row, number, found) for row, several in zip(rows, sampled, strict=True) for number, found in enumerate(several)]
     answers = [

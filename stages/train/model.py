@@ -61,6 +61,14 @@ def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = Fals
     return plain(model) if quantized else model.to(device), tokenizer
 
 
+def load_weights(folder: Path, device: Literal["cpu", "cuda"]) -> Any:
+    """A model of which training changed all weights, from the folder of its run; the tokenizer is that of the base model."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
+
+
 def prompt_texts(card: ModelCard, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
     """Prompts as the model sees them: as they are, or each as the one message of a user in the chat template.
 

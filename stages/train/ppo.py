@@ -46,7 +46,8 @@ def _fit(work: Work[PpoSettings]) -> Path:
     from stages.train.ppo_policy import Policy
     from stages.train.ppo_trainer import PpoTrainer
 
-    card, settings = work.card, work.card.train
+    card, settings, gates = work.card, work.card.train, work.card.reward
+    assert gates is not None  # the compiler gives every sampled algorithm one
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
     model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
     logits = InvalidLogits() if settings.guards.remove_invalid_logits else None
@@ -56,7 +57,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
     policy = Policy(model, card.model.adapter, settings.gradient_checkpointing)
     ends = end_tokens(model, tokenizer)
     reward = TrainingReward(
-        card.reward,
+        gates,
         rows={row["id"]: row for row in work.rows},
         seed=card.seed,
         group=1,

@@ -57,12 +57,12 @@ class Progress:
         done = round(_BAR * step / self.steps)
         place = [f"{self.name} (attempt {self.attempt})", *(["━" * done + "╌" * (_BAR - done)] if bar else [])]
         place += [f"step {step}/{self.steps}", f"{_duration(pace * (self.steps - step))} left"]
-        does = [_reward(cells)]
+        does = [_taught(cells)] if "mean_token_accuracy" in cells else [_reward(cells)]
         if "zero_signal_share" in cells:
             does.append(f"zero-signal {_percent(cells.get('zero_signal_share'))}")
         if "objective.kl" in cells:
             does.append(f"KL {_number(cells.get('objective.kl'))}")
-        does.append(f"truncated {_percent(cells.get('truncated'))}")
+        does += [f"truncated {_percent(cells.get('truncated'))}"] if "mean_token_accuracy" not in cells else []
         does += [f"{'→ ' if place else ''}{gate} {_percent(passed)}" for place, (gate, passed) in enumerate(_gates(cells).items())]
         does += [f"non-finite {self._skipped}"] if self._skipped else []
         split = _split(cells)
@@ -70,7 +70,17 @@ class Progress:
         return place, does, [f"{pace:.2f} s/step", *(f"{word} {split[part]:.2f} s" for part, word in words.items() if part in split)]
 
     def _record(self, step: int, cells: Mapping[str, Cell], pace: float) -> dict[str, object]:
-        names = ("reward", "group_range", "zero_signal_share", "unknown_share", "truncated", "objective.kl", "loss", "grad_norm")
+        names = (
+            "reward",
+            "group_range",
+            "zero_signal_share",
+            "unknown_share",
+            "truncated",
+            "objective.kl",
+            "loss",
+            "grad_norm",
+            "mean_token_accuracy",
+        )
         return {
             "progress": self.name,
             "attempt": self.attempt,
@@ -116,6 +126,11 @@ def _mode() -> str:
     if wanted in MODES:
         return wanted
     return "live" if sys.stdout.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb" else "lines"
+
+
+def _taught(cells: Mapping[str, Cell]) -> str:
+    """Of supervised fine-tuning."""
+    return f"loss {_number(cells.get('loss'))}  gold tokens {_percent(cells.get('mean_token_accuracy'))}"
 
 
 def _reward(cells: Mapping[str, Cell]) -> str:

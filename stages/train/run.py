@@ -23,12 +23,13 @@ from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Attempt, Changed, FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
+from stages.contracts.reward_card import GateCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
 from stages.train import interrupts, memory_kills, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
-from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, with_batch_size
+from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, weights, with_batch_size
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare, versions
 from stages.train.failures import classify
@@ -73,15 +74,18 @@ Fit = Callable[[Work[S]], Path]
 
 def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], checkpoint_files: Sequence[str]) -> int:
     """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
-    one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
+    the weights or one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
     run = RunFolder(folder)
-    card = open_card(kind, run.card, [module], lambda card: gate_modules(card.reward.gates))
+    card = open_card(kind, run.card, [module], lambda card: gate_modules(_gates(card)))
     prepare(card.device)
     interrupts.heed()
     with interrupts.held(), lock(run):
         with interrupts.let_in():
             rows = read_rows(card.data, "/data")
-        permission = read(Permission, ExperimentFolder(folder.parent).permission(card.condition))
+        asked = card.reward is not None  # preflight looks at rewards: without one there is nothing to refuse
+        place = ExperimentFolder(folder.parent).permission(card.condition)
+        permission = read(Permission, place) if asked else Permission(condition=card.condition, train=True)
+        checkpoint_files = (*checkpoint_files, *weights(card.model.adapter.kind))
         return _locked(run, card, rows, permission, fit, checkpoint_files, module)
 
 
@@ -109,7 +113,7 @@ def _locked(
         run,
         identity,
         devices=_devices(card),
-        sandbox=sandbox(card.reward.gates),
+        sandbox=sandbox(_gates(card)),
         resumed_from=checkpoint[1] if checkpoint else None,
         changed=changed,
     )
@@ -220,7 +224,7 @@ def _trained(work: Work[S], fit: Fit[S]) -> Path:
         folder = work.checkpoint[0]  # resuming would train one step too many
     else:
         resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
-        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, reward {work.card.reward.name}{resumed}", flush=True)
+        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, {_teacher(work.card)}{resumed}", flush=True)
         folder = fit(work)
     found = fault(folder, work.journal.moved())
     if found:
@@ -229,7 +233,7 @@ def _trained(work: Work[S], fit: Fit[S]) -> Path:
 
 
 def _write(run: RunFolder, card: TrainCard[S], journal: Journal, adapter: Path | None, outcome: Outcome) -> None:
-    names = [gate.name for gate in card.reward.gates]
+    names = [gate.name for gate in _gates(card)]
     identity = {"card_id": outcome.card_id, "attempt": outcome.attempt}
     write_history(run.history, journal.history_rows(), **identity)
     write_completions(run.completions, journal.completion_rows(), names, **identity)
@@ -238,6 +242,14 @@ def _write(run: RunFolder, card: TrainCard[S], journal: Journal, adapter: Path |
     if adapter:
         copy_adapter(adapter, run.adapter)
     write(run.outcome, outcome)
+
+
+def _gates(card: TrainCard[S]) -> tuple[GateCard, ...]:
+    return card.reward.gates if card.reward is not None else ()
+
+
+def _teacher(card: TrainCard[S]) -> str:
+    return f"reward {card.reward.name}" if card.reward is not None else f"gold answers under `{card.data.answer}`"
 
 
 def _devices(card: TrainCard[S]) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Training with one of TRL's trainers for grouped completions (GRPO, RLOO): what the two share. TRL costs seconds to load."""
+"""Training with TRL's trainers: what all share (`to_the_end`, `settings`), and what those for grouped completions do (GRPO, RLOO).
+TRL costs seconds to load."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from typing import Any, TypeVar
 
 from stages.contracts.generation import GenerationSettings
 from stages.contracts.grouped import GroupedSettings
+from stages.contracts.optimized import OptimizedSettings
 from stages.contracts.run_card import TrainCard
 from stages.train.attempts import Stopped
-from stages.train.checkpoints import newest
+from stages.train.checkpoints import newest, weights
 from stages.train.data import Row
 from stages.train.engines import engine, trl_settings
 from stages.train.model import load_base, lora, prompt_texts
@@ -20,28 +22,31 @@ from stages.train.run import Work
 from stages.train.scoring import TrainingReward
 from stages.train.tracking import tracked
 
-CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors", "adapter_config.json")
-"""Files of a complete checkpoint. Without one of them transformers would silently restart the optimizer or the random numbers."""
+CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+"""Files of a complete checkpoint beside the weights. Without one of them transformers silently restarts the optimizer or the random
+numbers."""
 
 Trainer = Callable[..., Any]
 """`(settings, **parts)`: settings are the keyword arguments of the algorithm's configuration, parts those of its trainer."""
 
+T = TypeVar("T", bound=OptimizedSettings)
 G = TypeVar("G", bound=GroupedSettings)
 
 
 def fit(work: Work[G], trainer: Trainer) -> Path:
     """Train to the end and return the checkpoint that holds the adapter."""
     from stages.train.callbacks import Clock, HistoryRecorder, Tracker
-    from stages.train.guards import InvalidLogits, NonfiniteGuard, adapter_change, adapter_state, policy_finite
+    from stages.train.guards import InvalidLogits, NonfiniteGuard
 
-    card, steps = work.card, work.card.train.max_steps
+    card, steps, gates = work.card, work.card.train.max_steps, work.card.reward
+    assert gates is not None  # the compiler gives every sampled algorithm one
     model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
     model = for_training(card.model, model, gradient_checkpointing=card.train.gradient_checkpointing)
     logits = InvalidLogits() if card.train.guards.remove_invalid_logits else None
     if logits is not None:
         logits.attach(model)
     reward = TrainingReward(
-        card.reward,
+        gates,
         rows={row["id"]: row for row in work.rows},
         seed=card.seed,
         group=card.train.num_generations,
@@ -63,17 +68,27 @@ def fit(work: Work[G], trainer: Trainer) -> Path:
             rollouts.attach(training)
         training._generate = generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
         go_on_in_order(training, work.steps_before)
-        start = adapter_state(training.model)
-        try:
-            training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
-        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself tells whether that is what happened
-            adapter_change(start, training.model)
-            if not policy_finite(training.model, tokenizer, work.rows[0][card.data.prompt]):
-                raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
-            raise
-    adapter_change(start, training.model)
-    saved = newest(work.output, CHECKPOINT)
-    last = work.stopping.stopped.step if work.stopping.stopped else steps
+        return to_the_end(work, training, tokenizer)
+
+
+def to_the_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
+    """Let a trainer train, from the checkpoint where there is one, and return the checkpoint that holds what was trained. Raises
+    Stopped when the weights are not finite, or did not move although there were gradients."""
+    from stages.train.guards import adapter_change, adapter_state, policy_finite
+
+    card = work.card
+    start = adapter_state(training.model)
+    try:
+        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+    except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself tells whether that is what happened
+        adapter_change(start, training.model)
+        if not policy_finite(training.model, tokenizer, work.rows[0][card.data.prompt]):
+            raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
+        raise
+    if adapter_change(start, training.model) == 0.0 and work.journal.moved():
+        raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
+    saved = newest(work.output, (*CHECKPOINT, *weights(card.model.adapter.kind)))
+    last = work.stopping.stopped.step if work.stopping.stopped else card.train.max_steps
     if saved is None or saved[1] != last:
         raise Stopped("bug", f"no complete checkpoint of step {last}")
     return saved[0]
@@ -108,13 +123,29 @@ def built(
     callbacks: Sequence[Any],
     output: Path,
 ) -> Any:
-    """A trainer that logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps are averaged."""
+    """A trainer of grouped completions."""
     import datasets
     from transformers import PrinterCallback
 
-    settings = {
+    prompts = prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows])
+    training = trainer(
+        {**settings(card, output), **trl_settings(card)},
+        model=model,
+        train_dataset=datasets.Dataset.from_list([{"prompt": text, "id": row["id"]} for text, row in zip(prompts, rows, strict=True)]),
+        processing_class=tokenizer,
+        reward_funcs=[reward],
+        peft_config=lora(card.model.adapter),
+        callbacks=list(callbacks),
+    )
+    training.remove_callback(PrinterCallback)
+    return training
+
+
+def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
+    """Settings of any trainer, so that it logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps are
+    averaged."""
+    return {
         **card.train.model_dump(exclude={"algorithm", "guards", "generation"}),
-        **trl_settings(card),
         "output_dir": str(output),
         "seed": card.seed,
         "use_cpu": card.device == "cpu",
@@ -126,15 +157,3 @@ def built(
         "disable_tqdm": True,
         "dataloader_pin_memory": card.device != "cpu",
     }
-    prompts = prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows])
-    training = trainer(
-        settings,
-        model=model,
-        train_dataset=datasets.Dataset.from_list([{"prompt": text, "id": row["id"]} for text, row in zip(prompts, rows, strict=True)]),
-        processing_class=tokenizer,
-        reward_funcs=[reward],
-        peft_config=lora(card.model.adapter),
-        callbacks=list(callbacks),
-    )
-    training.remove_callback(PrinterCallback)
-    return training

@@ -15,6 +15,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.series import CompletionsSummary, Series, Share, Span, first_above, pooled
 
 NAME = "atoms"
+NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):

@@ -13,6 +13,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.series import Series, stride
 
 NAME = "collapse"
+NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):

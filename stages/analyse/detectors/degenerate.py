@@ -15,6 +15,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
 
 NAME = "degenerate"
+NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):

@@ -15,6 +15,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
 
 NAME = "true_objective"
+NEEDS_COMPLETIONS = True
 SCORE, PENALTY, OBJECTIVE = "objective.scores", "objective.non_score_reward", "objective.rlhf_reward"
 
 

@@ -12,6 +12,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.series import Series, Share, first_above, pooled
 
 NAME = "truncation"
+NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):

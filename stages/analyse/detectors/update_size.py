@@ -15,6 +15,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
 
 NAME = "update_size"
+NEEDS_COMPLETIONS = True
 CLIPPED = ("policy.clipfrac", "clip_ratio/region_mean")
 RATIO, FIRST, UPDATE_KL = "policy.ratio", "policy.first_ratio", "policy.approxkl"
 

@@ -13,6 +13,7 @@ from stages.contracts.health import Detection, Signal
 from stages.contracts.series import Series, Share, first_above, pooled
 
 NAME = "zero_signal"
+NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):

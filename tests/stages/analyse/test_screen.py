@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 from synthetic import Run, complete, runs, write_cards, write_run
@@ -14,7 +17,7 @@ from stages.analyse import adapter
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.screen import screen
 from stages.analyse.tables import Column
-from stages.contracts.analysis_card import HealthGate
+from stages.contracts.analysis_card import ConditionProfile, HealthGate, ScreenCard
 from stages.contracts.artifact import read, write
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
@@ -212,3 +215,37 @@ def test_a_stale_card_is_refused(folder: ExperimentFolder) -> None:
     assert "S101" in done.stderr
     assert "octavo compile && dvc repro" in done.stderr
     assert not folder.run("shaped-s1").health.exists()
+
+
+def test_what_needs_completions_does_not_apply_to_gold_answers(folder: ExperimentFolder) -> None:
+    """The detectors of another profile are asked of the other conditions only; a gate on completions leaves gold answers alone, one on
+    another metric that nobody logged still cannot be decided."""
+    card = read(ScreenCard, folder.screen_card)
+    shaped = next(condition for condition in card.conditions if condition.name == "shaped")
+    gates = (HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5),)
+    gates += (HealthGate(name="speed", rule="below", metric="mean_token_accuracy", bound=1.0),)
+    conditions = tuple(one.model_copy(update={"supervised": one == shaped}) for one in card.conditions)
+    write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": gates}))
+    run = next(run.name for run in card.runs if run.condition == "shaped")
+    history = folder.run(run).history
+    table = pq.read_table(history)
+    kept = table.filter(pc.is_in(table["metric"], pa.array(["loss", "grad_norm", "entropy"])))
+    pq.write_table(kept, history)
+    folder.run(run).completions.unlink()
+    screen(folder.root)
+    found = health(folder, run)
+    answers = {detection.detector: detection for detection in found.detections}
+    for kind in ("zero_signal", "collapse", "truncation", "atoms"):
+        assert answers[kind].state == "not_applicable"
+        assert answers[kind].reason == "supervised fine-tuning samples no completions and has no rewards"
+    assert answers["nonfinite"].state == "looked"
+    said = {gate.gate: (gate.passed, gate.says) for gate in found.gates}
+    assert said["truncated"][0] is True and said["truncated"][1].startswith("not applied to supervised fine-tuning, which samples nothing")
+    assert said["speed"][0] is None and not found.included
+
+    own = ConditionProfile(condition="shaped", profile="sft-default", detectors=card.detectors[:1])
+    write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": (), "others": (own,)}))
+    screen(folder.root)
+    assert [detection.detector for detection in health(folder, run).detections] == [card.detectors[0].kind]
+    other = next(run.name for run in card.runs if run.condition != "shaped")
+    assert len(health(folder, other).detections) >= len(card.detectors)

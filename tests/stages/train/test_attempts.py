@@ -7,8 +7,10 @@ from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
 from stages.train.attempts import begin, end, lock, under
-from stages.train.checkpoints import newest
+from stages.train.checkpoints import newest, weights
 from stages.train.with_trl import CHECKPOINT
+
+FILES = (*CHECKPOINT, *weights("lora"))
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_a_second_process_cannot_hold_the_run(run):
 def checkpoint(folder, step, missing=None, state=None):
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
-    for name in CHECKPOINT:
+    for name in FILES:
         if name != missing:
             (path / name).write_text(state or f'{{"global_step": {step}}}')
     return path
@@ -78,6 +80,6 @@ def test_the_newest_complete_checkpoint_counts_and_torn_ones_go(tmp_path):
     whole = checkpoint(tmp_path, 100)
     torn = checkpoint(tmp_path, 120, missing="optimizer.pt")
     broken = checkpoint(tmp_path, 140, state="{")
-    assert newest(tmp_path, CHECKPOINT) == (whole, 100)
+    assert newest(tmp_path, FILES) == (whole, 100)
     assert not torn.exists() and not broken.exists()
-    assert newest(tmp_path / "nowhere", CHECKPOINT) is None
+    assert newest(tmp_path / "nowhere", FILES) is None

@@ -1,0 +1,43 @@
+"""Pairs of prompt and gold answer as the tokens that supervised fine-tuning trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stages.contracts.model_card import DataCard, ModelCard
+from stages.train.attempts import Stopped
+from stages.train.data import Row
+from stages.train.model import prompt_texts
+
+
+def gold_pairs(model: ModelCard, data: DataCard, tokenizer: Any, rows: Sequence[Row], max_length: int) -> list[dict[str, list[int]]]:
+    """Token ids of each row, and a mask that is 1 on the answer and the end of text behind it. The prompt has the tokens that it has
+    when the model is sampled. Raises Stopped (data) for a row without an answer, or with a pair longer than `max_length`: a cut answer
+    would teach never to end."""
+    key = data.answer or "answer"
+    lacking = [row["id"] for row in rows if not isinstance(row.get(key), str) or not row[key].strip()]
+    if lacking:
+        raise Stopped("data", f"{len(lacking)} of {len(rows)} rows have no text under `{key}`, the gold answer; first `{lacking[0]}`")
+    prompts = prompt_texts(model, tokenizer, [row[data.prompt] for row in rows])
+    pairs = [_pair(tokenizer, prompt, row[key]) for prompt, row in zip(prompts, rows, strict=True)]
+    long = [(len(pair["input_ids"]), row["id"]) for pair, row in zip(pairs, rows, strict=True) if len(pair["input_ids"]) > max_length]
+    if long:
+        size, name = max(long)
+        raise Stopped(
+            "data",
+            f"{len(long)} of {len(rows)} pairs of prompt and answer are longer than `max_length: {max_length}`; `{name}` has {size} tokens",
+        )
+    return pairs
+
+
+def _pair(tokenizer: Any, prompt: str, answer: str) -> dict[str, list[int]]:
+    """The answer continues the prompt's own tokens: where the tokenizer would merge across the border, it is read by itself."""
+    before, whole = tokenizer(prompt)["input_ids"], tokenizer(prompt + answer)["input_ids"]
+    end = tokenizer.eos_token_id
+    if before[-1:] == whole[-1:] == [end]:  # a tokenizer that closes every text
+        before, whole = before[:-1], whole[:-1]
+    own = whole[: len(before)] == before and len(whole) > len(before)
+    after = whole[len(before) :] if own else tokenizer(answer, add_special_tokens=False)["input_ids"]
+    after = [*after, end]
+    return {"input_ids": [*before, *after], "completion_mask": [0] * len(before) + [1] * len(after)}

@@ -1,0 +1,207 @@
+"""Supervised fine-tuning through TRL: real training of a tiny random model, a LoRA adapter and all weights, with resume after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from random_model import random_model, start
+from transformers import AutoTokenizer
+
+from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.attempt import Outcome, read_attempts
+from stages.contracts.code_hash import code_hash
+from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.layout import RunFolder
+from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.reward_card import GateCard
+from stages.contracts.run_card import TrainCard
+from stages.contracts.sft import SftSettings
+from stages.contracts.stage import ROOT
+from stages.train.attempts import Stopped
+from stages.train.gold import gold_pairs
+
+PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
+ROWS = [{"id": f"row-{number}", "prompt": f"{number} is\n", "gold": "odd" if number % 2 else "even"} for number in range(10)]
+LORA, FULL = AdapterCard(r=4), AdapterCard(kind="full")
+
+
+def folder_of(folder: Path, base: Path, adapter: AdapterCard = LORA, rows: list[dict[str, str]] = ROWS, **settings: object) -> RunFolder:
+    """`runs/small/short-s1` of a project, trained on gold answers; there is no permission, because nothing is asked before."""
+    run = RunFolder(folder / "runs/small/short-s1")
+    run.root.mkdir(parents=True)
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    card = TrainCard[SftSettings](
+        experiment="small",
+        condition="short",
+        seed=1,
+        null_control=False,
+        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=adapter),
+        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold"),
+        train=SftSettings.model_validate(PLAIN | settings),
+        device="cpu",
+        versions={},
+        code_hash=code_hash(ROOT, ["stages.train.supervised"]),
+    )
+    write(run.card, card)
+    return run
+
+
+def trained(folder: Path) -> str:
+    stage = start("supervised", folder)
+    said, _ = stage.communicate(timeout=600)
+    assert stage.returncode == 0, said
+    return said
+
+
+def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
+    """Of each step what the last attempt that made it logged, times aside."""
+    rows = pq.read_table(run.history).to_pylist()
+    found = {(row["step"], row["metric"]): row["value"] for row in rows if not row["metric"].endswith("seconds")}
+    return found | {(row["step"], "tokens"): row["tokens"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_model(tmp_path_factory.mktemp("base"))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("adapter", [LORA, FULL], ids=["lora", "full"])
+def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: AdapterCard) -> None:
+    """An undisturbed run, and one that is killed after step 6 and goes on from its checkpoint, in another
+    round of its ten rows: the same numbers and weights."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run, again = folder_of(whole, base, adapter), folder_of(cut, base, adapter)
+    said = trained(whole)
+    assert "SFT, 24 steps, gold answers under `gold`" in said and "gold tokens" in said
+    assert read(Outcome, run.outcome).finished
+    found = cells(run)
+    steps = range(1, 25)
+    assert found[24, "loss"] < found[1, "loss"] and all(found[step, "grad_norm"] > 0 and found[step, "skipped"] == 0 for step in steps)
+    assert all(0 <= found[step, "mean_token_accuracy"] <= 1 and found[step, "learning_rate"] == 3e-2 for step in steps)
+    assert {metric for _, metric in found} == {
+        "loss", "grad_norm", "learning_rate", "entropy", "mean_token_accuracy", "skipped", "tokens"
+    }  # fmt: skip
+    counted = [found[step, "tokens"] for step in steps]
+    assert counted == sorted(counted) and 4 * 8 <= counted[0] <= 4 * 10, "4 pairs of 5 bytes, 3 or 4 more, and the end"
+    assert pq.read_table(run.completions).num_rows == 0
+
+    stage = start("supervised", cut)
+    assert stage.stdout is not None
+    for line in stage.stdout:
+        if "step 6/24" in line:
+            os.kill(stage.pid, signal.SIGKILL)
+            break
+    stage.communicate()
+    assert "resumed from step" in trained(cut)
+    first, second = read_attempts(again.attempts)
+    assert first.state == "killed" and second.state == "finished" and (second.started.resumed_from or 0) >= 4
+    assert cells(again) == pytest.approx(found)
+    for name in os.listdir(run.adapter):
+        if name.endswith(".safetensors"):
+            assert (run.adapter / name).read_bytes() == (again.adapter / name).read_bytes()
+    expected = {"adapter_config.json", "adapter_model.safetensors"} if adapter == LORA else {"config.json", "model.safetensors"}
+    assert expected <= set(os.listdir(run.adapter)) <= expected | {"generation_config.json"}
+    _evaluated(whole, base, run, adapter)
+
+
+def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: AdapterCard) -> None:
+    """The shared evaluation loads what was trained: other samples than the untrained model's, of the same seed."""
+    gate = GateCard(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
+    card = EvaluateCard(
+        experiment="small",
+        runs=(run.name,),
+        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard()),
+        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
+        scores=(gate,),
+        samples=8,
+        temperature=1.0,
+        top_p=1.0,
+        max_completion_length=6,
+        device="cpu",
+        versions={},
+        code_hash=code_hash(ROOT, ["stages.train.evaluate", "stages.train.rewards.exact_match"]),
+    )
+    write(folder / "runs/small/analysis/evaluate.card.json", card)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "stages.train.evaluate", "runs/small"]
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    tables = [pq.read_table(path / "evaluation.parquet").to_pylist() for path in (run.root, run.root.parent / "untrained")]
+    assert [len(table) for table in tables] == [80, 80]
+    written = ["".join(row["text"] for row in table) for table in tables]
+    share = [sum(letter in "odevn" for letter in text) / max(1, len(text)) for text in written]
+    assert share[0] > 0.3 > 0.1 > share[1], "a model that learns two words writes their letters"
+
+
+@pytest.mark.e2e
+def test_a_row_without_a_gold_answer_is_recorded(tmp_path: Path, base: Path) -> None:
+    run = folder_of(tmp_path, base, rows=[*ROWS[:3], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
+    trained(tmp_path)
+    outcome = read(Outcome, run.outcome)
+    assert not outcome.finished and outcome.failure == "data"
+    assert outcome.error == "1 of 4 rows have no text under `gold`, the gold answer; first `row-x`"
+    assert list(run.adapter.iterdir()) == []
+
+
+def pairs(base: Path, rows: list[dict[str, str]], max_length: int = 24) -> list[dict[str, list[int]]]:
+    model = ModelCard(base="tiny", path=str(base), revision="0", adapter=LORA)
+    return gold_pairs(model, DataCard(path="x", answer="gold"), AutoTokenizer.from_pretrained(base), rows, max_length)
+
+
+def test_the_loss_is_on_the_answer_and_its_end(base: Path) -> None:
+    """Tokens are bytes: 5 of the prompt, 4 of the answer, then the end of text, number 1."""
+    (pair,) = pairs(base, ROWS[:1])
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    assert tokenizer.decode(pair["input_ids"][:-1]) == "0 is\neven" and pair["input_ids"][-1] == tokenizer.eos_token_id == 1
+    assert pair["completion_mask"] == [0] * 5 + [1] * 5
+
+
+def test_a_pair_is_never_cut(base: Path) -> None:
+    assert len(pairs(base, ROWS[:1], max_length=10)[0]["input_ids"]) == 10
+    with pytest.raises(
+        Stopped, match=r"1 of 2 pairs of prompt and answer are longer than `max_length: 9`; `row-0` has 10 tokens"
+    ) as caught:
+        pairs(base, ROWS[:2], max_length=9)
+    assert caught.value.failure == "data"
+
+
+def test_an_answer_is_read_as_the_model_would_write_it() -> None:
+    """A tokenizer that merges across the border of prompt and answer (`b` and `c` are one token): the prompt keeps its own tokens, as in
+    sampling, and the answer is read by itself. Where nothing is merged, the whole decides; a closing token is not doubled."""
+
+    class Merging:
+        eos_token_id, bos_token, chat_template = 9, None, None
+
+        def __init__(self, closes: bool) -> None:
+            self.closes = closes
+
+        def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+            ids, rest = [], text
+            while rest:
+                size = 2 if rest.startswith("bc") else 1
+                ids.append({"a": 1, "b": 2, "c": 3, "bc": 4}[rest[:size]])
+                rest = rest[size:]
+            return {"input_ids": [*ids, 9] if self.closes and add_special_tokens else ids}
+
+    model = ModelCard(base="tiny", path="x", revision="0", adapter=LORA)
+    for closes in (False, True):
+        rows = [{"id": "1", "prompt": "ab", "answer": "c"}, {"id": "2", "prompt": "ab", "answer": "a"}]
+        first, second = gold_pairs(model, DataCard(path="x"), Merging(closes), rows, 9)
+        assert first == {"input_ids": [1, 2, 3, 9], "completion_mask": [0, 0, 1, 1]}, closes
+        assert second == {"input_ids": [1, 2, 1, 9], "completion_mask": [0, 0, 1, 1]}, closes
+
+
+def test_a_chat_template_frames_the_prompt_alone(base: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}: {% endif %}"
+    model = ModelCard(base="tiny", path=str(base), revision="0", adapter=LORA, apply_chat_template=True)
+    (pair,) = gold_pairs(model, DataCard(path="x", answer="gold"), tokenizer, ROWS[:1], 24)
+    assert tokenizer.decode(pair["input_ids"][:-1]) == "<0 is\n>: even" and sum(pair["completion_mask"]) == 5
