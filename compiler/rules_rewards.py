@@ -63,6 +63,23 @@ def readers_stand_after_what_they_read(of: Experiment, expansion: Expansion, inp
                 )
 
 
+def readers_see_failures(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """W326: a gate that grades the failures of another, and is reached only where that one passes."""
+    for reward, uses in expansion.rewards.items():
+        kinds = {use.card.name: use.card.kind for use in uses}
+        for use in uses:
+            needs = use.node.get("needs")
+            if needs is not None and kinds.get(str(use.card.needs)) in reads(use.card.kind):
+                yield Diagnostic(
+                    "W326",
+                    f"`{use.card.name}` grades what `{use.card.needs}` found, and is reached only where that passes",
+                    why=f"`{use.card.kind}` tells failures apart; with `needs` every failure counts as 0 and none is graded (reward `{reward}`)",
+                    fix="delete `needs`",
+                    place=needs.place,
+                    severity="warning",
+                )
+
+
 def rewards_have_examples(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """W301 none at all, W302 the empty answer earns the most, W307 used by nobody."""
     used = {setup.reward.declared for setup in expansion.setups}
@@ -107,4 +124,4 @@ def _some_row(of: Experiment, inputs: Inputs) -> str:
         return "row-1"
 
 
-RULES = (gates_have_own_names, gates_are_reached, readers_stand_after_what_they_read, rewards_have_examples)
+RULES = (gates_have_own_names, gates_are_reached, readers_stand_after_what_they_read, readers_see_failures, rewards_have_examples)
