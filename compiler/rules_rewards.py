@@ -73,7 +73,7 @@ def readers_see_failures(of: Experiment, expansion: Expansion, inputs: Inputs) -
                 yield Diagnostic(
                     "W326",
                     f"`{use.card.name}` grades what `{use.card.needs}` found, and is reached only where that passes",
-                    why=f"`{use.card.kind}` tells failures apart; with `needs` every failure counts as 0 and none is graded (reward `{reward}`)",
+                    why=f"`{use.card.kind}` tells failures apart; with `needs` every failure counts as 0, and none is graded (`{reward}`)",
                     fix="delete `needs`",
                     place=needs.place,
                     severity="warning",
