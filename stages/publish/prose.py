@@ -20,6 +20,7 @@ from stages.publish.facts import Facts
 
 _REFERENCE = r"\{\{(.*?)\}\}"
 _EXPRESSION = re.compile(r"\s*(?P<id>[^\s|]+)\s*(?:\|\s*(?P<form>interval|value)\s*)?")
+_CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|(?P<ticks>`+).+?(?P=ticks)", re.DOTALL | re.MULTILINE)
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#|\.{0,2}/|[\w./-]+$)", re.IGNORECASE)
 
 
@@ -74,8 +75,9 @@ def render_prose(text: str, path: Path, facts: Facts) -> Markup:
 
 def _unknown(text: str, path: Path, unknown: list[tuple[str, str]]) -> StageError:
     places = []
+    seen = _CODE.sub(lambda code: " " * len(code[0]), text)  # the same words in code are no reference
     for source, message in unknown:
-        at = max(text.find(source), 0)
+        at = max(seen.find(source), 0)
         places.append(f"{path}:{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}: {message}")
     return StageError(
         "S301",

@@ -72,3 +72,9 @@ def test_a_stashed_entity_cannot_smuggle_a_link() -> None:
 def test_headings_are_below_those_of_the_page() -> None:
     html, _ = render("# One\n\n## Two\n\n###### Six\n")
     assert "<h3>One</h3>" in html and "<h4>Two</h4>" in html and "<h6>Six</h6>" in html
+
+
+def test_the_place_is_that_of_the_reference_and_not_of_the_same_words_in_code() -> None:
+    with pytest.raises(StageError) as caught:
+        render("`{{ no/such/id }}`\n\n```\n{{ no/such/id }}\n```\n\nIt is {{ no/such/id }}.\n")
+    assert caught.value.what.startswith("specs/quickstart.md:7:7: unknown id 'no/such/id'")
