@@ -14,7 +14,8 @@ from compiler.imports import ImportedRuns, block_of, filled, section
 from compiler.inputs import BaseModel, Inputs
 from compiler.layers import overlay
 from compiler.origins_single import of_single_stages
-from compiler.resolve import CURVES, Cards, Resolver
+from compiler.resolve import Cards
+from compiler.resolve_analysis import CURVES, AnalysisCards
 from compiler.spec_command import CommandSpec
 from compiler.spec_imports import ColumnUse, MetricUse, SummaryUse
 from stages.contracts.analysis_card import ConcludeCard
@@ -22,6 +23,7 @@ from stages.contracts.artifact import Artifact
 from stages.contracts.history import metric
 from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
 from stages.contracts.layout import RUNS, RunFolder
+from stages.contracts.page_card import PageCard
 
 CARD = RunFolder(RUNS).import_card.name
 
@@ -29,29 +31,21 @@ CARD = RunFolder(RUNS).import_card.name
 def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
     """All cards. The rules have held: every run has a source."""
     work = _Imports(of, imported, inputs)
-    page = work.page().model_copy(update={"unavailable": section(of).unavailable})
+    page = work.page()
     single: dict[str, Artifact] = {f"{run.name}/{CARD}": work.card(run) for run in imported.expansion.runs}
-    single |= {
-        "analysis/screen.card.json": work.screen(),
-        "analysis/conclude.card.json": work.conclude(),
-        "analysis/draw.card.json": work.draw(),
-        "page.card.json": page,
-    }
+    single |= work.single(page)
     origins = {path: found for path, found in of_single_stages(of, work.expansion).items() if path in single}
     origins |= {f"{run.name}/{CARD}": work.origins_of(run) for run in imported.expansion.runs}
-    return Cards(work.model, {}, {}, page, single, origins)
+    none = BaseModel("", "", None, None)  # nothing is trained or sampled
+    return Cards(none, {}, {}, page, single, origins)
 
 
-class _Imports(Resolver):
+class _Imports(AnalysisCards):
     """The cards that do not depend on training are made as for any other experiment."""
 
     def __init__(self, of: Experiment, imported: ImportedRuns, inputs: Inputs) -> None:
         self.sources, self.use = imported.sources, section(of)
         super().__init__(of, imported.expansion, inputs)
-
-    def base_model(self) -> BaseModel:
-        """None: nothing is trained or sampled."""
-        return BaseModel("", "", None, None)
 
     def card(self, run: Run) -> ImportCard:
         command = self._command(run)
@@ -98,6 +92,9 @@ class _Imports(Resolver):
 
     def conclude(self) -> ConcludeCard:
         return super().conclude().model_copy(update={"metrics": tuple(self.use.metrics)})
+
+    def page(self) -> PageCard:
+        return super().page().model_copy(update={"unavailable": self.use.unavailable})
 
     def curves(self) -> tuple[str, ...]:
         """Mapped metrics, the usual ones first. A summary has no curves."""
