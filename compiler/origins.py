@@ -94,6 +94,8 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
         found |= _of_reward(setup.reward)
     found |= {f"/stop{pointer}": place for pointer, place in stop.items()}
     found["/device"] = origin(resources.get("gpus") if resources else None)
+    if train.get("gpus") is not None:
+        found["/gpus"] = found["/device"]
     found |= {f"/versions/{escaped(name)}": pins[name] for name in train["versions"]}
     return found
 

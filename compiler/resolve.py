@@ -93,6 +93,7 @@ class Resolver:
             train=card_settings(setup.train),
             stop=stop_card(self.of, setup),
             device=self.device,
+            gpus=max(1, self.spec.resources.gpus),
             versions=self._versions(LIBRARIES),
             code_hash=self._code(stage_of(setup.train.algorithm), GATES, (use.card.kind for use in setup.reward.gates)),
         )

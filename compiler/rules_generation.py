@@ -47,4 +47,19 @@ def engines_fit(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterato
             )
 
 
-RULES = (engines_fit,)
+def several_gpus_are_used(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E248: an algorithm that trains on one GPU only."""
+    written = of.node("resources").get("gpus") if of.spec.resources.gpus > 1 else None
+    for setup in expansion.setups:
+        if written is not None and not isinstance(setup.train, GroupedSettings):
+            yield Diagnostic(
+                "E248",
+                f"{setup.train.algorithm.upper()} trains on one GPU, and this spec asks for {of.spec.resources.gpus}",
+                why="its trainer is one process here; the other GPUs would stand idle",
+                fix="set `gpus: 1`, or train with `grpo` or `rloo`",
+                place=written.place,
+            )
+            return
+
+
+RULES = (engines_fit, several_gpus_are_used)

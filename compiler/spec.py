@@ -283,7 +283,12 @@ class Claim(Part):
 class Resources(Part):
     """What a run needs."""
 
-    gpus: int = Field(0, ge=0, le=1, description="0: trains on the CPU. 1: on one GPU.")
+    gpus: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="0: trains on the CPU. More: each run trains on so many GPUs of one host, and its batch is so many times as large.",
+    )
     gpu_memory: int | None = Field(None, ge=0, json_schema_extra={"unit": "B"}, description="Memory of the GPU; for planning only.")
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 

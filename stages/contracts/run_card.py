@@ -34,6 +34,8 @@ class TrainCard(Artifact, Generic[S]):
     stop: StopCard | None = Field(None, exclude_if=lambda value: value is None)
     """When the run is stopped before its end; null: never."""
     device: Literal["cpu", "cuda"]
+    gpus: int = Field(1, ge=1, exclude_if=lambda value: value == 1)
+    """Devices that train the run together, each with a batch of its own: the effective batch is so many times as large."""
     versions: dict[str, str]
     """Library versions the result depends on, from the project's constraints.txt."""
     code_hash: str

@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 from stages.train import interrupts
 from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
+from stages.train.ranks import from_first, gathered
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.scoring import TrainingReward
 from stages.train.stopping import Stopping
@@ -74,15 +75,22 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
             return
-        step = state.global_step
+        invalid = sum(gathered([self.logits.taken()])) if self.logits is not None else None
+        if from_first(lambda: self._recorded(state.global_step, logs, invalid)):
+            control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
+            control.should_training_stop = True
+        interrupts.check()
+
+    def _recorded(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
+        """Write the step down; whether a rule ends the run here. Of several ranks the first one does."""
         cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {"step_seconds": time.monotonic() - self.step_begun}
         for name, value in logs.items():
             if name not in DROPPED and not name.startswith("rewards/"):
                 cells[RENAMED.get(name, name)] = cell(value)
         cells["skipped"] = float(self.guard.skipped)
         self.guard.skipped = False
-        if self.logits is not None:
-            cells["invalid_logits"] = float(self.logits.taken())
+        if invalid is not None:
+            cells["invalid_logits"] = float(invalid)
         if self.generating is not None:
             cells["generation_seconds"] = cell(self.generating.taken())
         tokens = logs.get("num_tokens")
@@ -95,10 +103,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             in_a_row=self.guard.in_a_row,
         )
         self.progress.step(step, cells)
-        if self.stopping.see(step, cells):
-            control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
-            control.should_training_stop = True
-        interrupts.check()
+        return self.stopping.see(step, cells)
 
 
 class Tracker(TrainerCallback):  # type: ignore[misc]

@@ -76,6 +76,13 @@ def fault(checkpoint: Path, moved: bool) -> tuple[FailureClass, str] | None:
     return None
 
 
+def of_ranks(needed: Sequence[str], gpus: int) -> tuple[str, ...]:
+    """Files of a checkpoint of a run on so many devices: each of several ranks keeps random numbers of its own."""
+    if gpus == 1:
+        return tuple(needed)
+    return (*(name for name in needed if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(gpus)))
+
+
 def with_batch_size(checkpoint: Path, size: int) -> None:
     """Write another size of micro-batch into a checkpoint: transformers goes on with the one that it finds there, whatever the settings
     say, and the generation batch would grow."""

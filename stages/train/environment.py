@@ -12,12 +12,14 @@ from typing import Literal
 RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes")
 
 
-def prepare(device: Literal["cpu", "cuda"]) -> None:
+def prepare(device: Literal["cpu", "cuda"], gpus: int = 1) -> None:
     """Set thread counts and quiet flags. On a CPU one thread: it is deterministic, and two threads beside a busy neighbour
     were measured 6-14x slower on a model this small. A user's own setting wins."""
     if device == "cpu":
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("MKL_NUM_THREADS", "1")
+    elif gpus == 1:  # else transformers takes all that it sees, which TRL refuses
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

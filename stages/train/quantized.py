@@ -34,7 +34,7 @@ def quantization(card: ModelCard, device: Literal["cpu", "cuda"]) -> dict[str, A
     else:
         compute = torch.bfloat16 if device == "cuda" else torch.float32
         settings = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute)
-    return {"quantization_config": settings, "device_map": {"": 0 if device == "cuda" else "cpu"}}
+    return {"quantization_config": settings, "device_map": {"": torch.cuda.current_device() if device == "cuda" else "cpu"}}
 
 
 def plain(model: Any) -> Any:

@@ -29,10 +29,11 @@ from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
 from stages.train import interrupts, memory_kills, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
-from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, weights, with_batch_size
+from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, of_ranks, weights, with_batch_size
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare, versions
 from stages.train.failures import classify
+from stages.train.ranks import rank
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
@@ -76,8 +77,12 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
     the weights or one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
     run = RunFolder(folder)
+    if rank():
+        from stages.train.follower import follow
+
+        return follow(run, kind, fit)
     card = open_card(kind, run.card, [module], lambda card: gate_modules(_gates(card)))
-    prepare(card.device)
+    prepare(card.device, card.gpus)
     interrupts.heed()
     with interrupts.held(), lock(run):
         with interrupts.let_in():
@@ -85,7 +90,7 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
         asked = card.reward is not None  # preflight looks at rewards: without one there is nothing to refuse
         place = ExperimentFolder(folder.parent).permission(card.condition)
         permission = read(Permission, place) if asked else Permission(condition=card.condition, train=True)
-        checkpoint_files = (*checkpoint_files, *weights(card.model.adapter.kind))
+        checkpoint_files = of_ranks((*checkpoint_files, *weights(card.model.adapter.kind)), card.gpus)
         return _locked(run, card, rows, permission, fit, checkpoint_files, module)
 
 

@@ -10,6 +10,7 @@ from stages.contracts.history import gate_columns
 from stages.contracts.plugin import GATES, Answer, Judgement
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.attempts import Stopped
+from stages.train.ranks import from_first, gathered, rank
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.rewards.compose import Scored, compose
 
@@ -111,6 +112,13 @@ class TrainingReward:
     def __call__(
         self, prompts: list[str], completions: list[str], completion_ids: list[list[int]], *, id: list[str], trainer_state: Any, **rest: Any
     ) -> list[float | None]:
+        """Rewards of this rank's completions. Rank 0 scores those of all ranks, as one batch."""
+        made = gathered(list(zip(completions, completion_ids, id, strict=True)))
+        rewards = from_first(lambda: self._scored(made, trainer_state))
+        first = rank() * len(completions)
+        return rewards[first : first + len(completions)]
+
+    def _scored(self, made: Sequence[tuple[str, list[int], str]], trainer_state: Any) -> list[float | None]:
         step = trainer_state.global_step + 1
         begun = time.perf_counter()
         answers = [
@@ -121,11 +129,11 @@ class TrainingReward:
                 key=f"{self.seed}:{step}:{name}:{place}",
                 tokens=len(ids),
             )
-            for place, (text, ids, name) in enumerate(zip(completions, completion_ids, id, strict=True))
+            for place, (text, ids, name) in enumerate(made)
         ]
         progress = trainer_state.global_step / trainer_state.max_steps if self.card.curriculum else 0.0
         scored = self.composed.score(answers, progress)
-        tokens = [len(ids) for ids in completion_ids]
+        tokens = [len(ids) for _, ids, _ in made]
         cells = batch_cells(scored, answers, tokens, self.group)
         cells["reward_seconds"] = cell(time.perf_counter() - begun)
         self.pending[step] = cells

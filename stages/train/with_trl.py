@@ -11,8 +11,9 @@ from stages.contracts.generation import GenerationSettings
 from stages.contracts.grouped import GroupedSettings
 from stages.contracts.optimized import OptimizedSettings
 from stages.contracts.run_card import TrainCard
+from stages.train import ranks
 from stages.train.attempts import Stopped
-from stages.train.checkpoints import newest, weights
+from stages.train.checkpoints import newest, of_ranks, weights
 from stages.train.data import Row
 from stages.train.engines import engine, trl_settings
 from stages.train.model import load_base, lora, prompt_texts
@@ -34,12 +35,28 @@ G = TypeVar("G", bound=GroupedSettings)
 
 
 def fit(work: Work[G], trainer: Trainer) -> Path:
-    """Train to the end and return the checkpoint that holds the adapter."""
+    """Train to the end, on all devices of the card, and return the checkpoint that holds the adapter."""
+    card = work.card
+    command = ("-m", f"stages.train.{card.train.algorithm}", work.run.root.as_posix())
+    task = {
+        "card": card.model_dump(mode="json"),
+        "started": work.started.model_dump(mode="json"),
+        "journal": work.journal.history.parent.as_posix(),
+        "output": work.output.as_posix(),
+        "checkpoint": work.checkpoint[0].as_posix() if work.checkpoint else None,
+        "done": work.steps_before,
+    }
+    with ranks.followers(card.gpus, command, work.output.parent / "ranks", task):
+        return _fit(work, trainer)
+
+
+def _fit(work: Work[G], trainer: Trainer) -> Path:
     from stages.train.callbacks import Clock, HistoryRecorder, Tracker
     from stages.train.guards import InvalidLogits, NonfiniteGuard
 
     card, steps, gates = work.card, work.card.train.max_steps, work.card.reward
     assert gates is not None  # the compiler gives every sampled algorithm one
+    ranks.use_own_device(card.device)
     model, tokenizer = load_base(card.model, card.device, bf16=card.train.bf16)
     model = for_training(card.model, model, gradient_checkpointing=card.train.gradient_checkpointing)
     logits = InvalidLogits() if card.train.guards.remove_invalid_logits else None
@@ -87,7 +104,10 @@ def to_the_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
         raise
     if adapter_change(start, training.model) == 0.0 and work.journal.moved():
         raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
-    saved = newest(work.output, (*CHECKPOINT, *weights(card.model.adapter.kind)))
+    ranks.gathered([0])  # every rank has saved
+    if ranks.rank():
+        return work.output
+    saved = newest(work.output, of_ranks((*CHECKPOINT, *weights(card.model.adapter.kind)), card.gpus))
     last = work.stopping.stopped.step if work.stopping.stopped else card.train.max_steps
     if saved is None or saved[1] != last:
         raise Stopped("bug", f"no complete checkpoint of step {last}")
@@ -156,4 +176,5 @@ def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
         "report_to": "none",
         "disable_tqdm": True,
         "dataloader_pin_memory": card.device != "cpu",
+        **({"ddp_find_unused_parameters": False} if card.gpus > 1 else {}),
     }
