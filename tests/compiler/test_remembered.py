@@ -273,7 +273,7 @@ seen, here = set(), os.getcwd() + os.sep
 def watch(event, arguments):
     if event in ("open", "os.listdir", "os.scandir") and arguments and isinstance(arguments[0], str | bytes):
         path = os.path.abspath(os.fsdecode(arguments[0]))
-        if path.startswith(here):
+        if path.startswith(here) and not path.startswith(sys.prefix):  # the virtual environment may lie in the project
             seen.add(path.removeprefix(here))
 sys.addaudithook(watch)
 from compiler import disk, revisions
