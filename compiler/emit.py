@@ -47,7 +47,7 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     texts = _dumped(made.train)
     runs = [run for run in runs if run.setup.name in made.train]  # imported runs have cards among the single ones
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
-    files |= {(folder.root / path).as_posix(): dump(card) for path, card in made.single.items()}
+    files |= _dumped({(folder.root / path).as_posix(): card for path, card in made.single.items()})
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     files[folder.origins.as_posix()] = _origins(of, runs, made)
     policy = of.spec.retries.policy() if of.spec.retries else Retries()
@@ -59,7 +59,7 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
 
 
 def _dumped(cards: Mapping[str, Artifact]) -> dict[str, str]:
-    """The same as `dump` of each: conditions share most parts of their cards, and a part that was written once is not written again."""
+    """The same as `dump` of each: cards share most of their parts, such as the list of runs, and each part is encoded once."""
     known: dict[bytes, str] = {}
     texts = {}
     for name, card in cards.items():
