@@ -89,7 +89,7 @@ class _Answering:
                 self._named(name),
                 *(self.facts.value(self.facts.find(name, "zero_signal_share", when), decimals=2) for when in ("initial", "final")),
                 self.facts.counted(counts[name]),
-                self._onsets(name, "collapse"),
+                self._onsets(name, "collapse") if (seen := counts[name]) and seen.n else shown("not observable"),
             )
             for name in self.names
         )
@@ -109,15 +109,17 @@ class _Answering:
         wanted = numbers.column_decimals((f.value, f.low, f.high) for row in known.values() for f in row if f)
         digits = max(wanted, numbers.agreed_column((first, last, change) for first, last, change in rows_of_values))
         ended = [(condition, row[1]) for condition, row in known.items() if row[1] is not None and row[1].value is not None]
-        parts = Markup("; ").join(Markup("{} {}").format(shown(c), self.facts.interval(f, decimals=digits)) for c, f in ended)
+        summed = any(last is not None and last.window.startswith("no window") for _, last in ended)
+        parts = Markup("; ").join(Markup("{} {}").format(shown(c), self._printed(f, digits)) for c, f in ended)
         if short is None:
-            said = f"In the last window, {words(name)}: " if start != "untrained" else f"After training, {words(name)}: "
-            short = Markup("{}{}.").format(shown(said[0].upper() + said[1:]), parts) if ended else shown("No run has a value that counts.")
+            where = "After training" if start == "untrained" else "By the sources' summaries" if summed else "In the last window"
+            said = f"{where}, {words(name)}: "
+            short = Markup("{}{}.").format(shown(said), parts) if ended else shown("No run has a value that counts.")
         rows = tuple(
             (
                 shown(condition),
                 self.facts.value(row[0], decimals=digits),
-                self.facts.interval(row[1], decimals=digits),
+                self._printed(row[1], digits),
                 self.facts.interval(row[2], decimals=digits),
                 self._seeds(condition, name, digits),
             )
@@ -125,6 +127,8 @@ class _Answering:
         )
         note = "Each condition has its own reward, so conditions are not ranked by it; compare them on the shared evaluation."
         header = ("Condition", start.capitalize(), "Last window" if start != "untrained" else "After training", "Change", "Seeds")
+        if summed:
+            header = ("Condition", "Beginning", "Source's summary", "Change", "Seeds")
         return Answer(short, header, rows, (shown(note),) if name == "reward" else (), section)
 
     def loss(self) -> Answer:
@@ -175,10 +179,12 @@ class _Answering:
         stopped = [
             run.ref.name + (f" ({(run.outcome.failure or 'failed').replace('_', ' ')})" if run.outcome else "")
             for run in self.experiment.runs
-            if run.state != "finished"
+            if run.state not in ("finished", "unknown")
         ]
+        unknown = [f"{run.ref.name} ({run.outcome.unknown})" for run in self.experiment.runs if run.outcome and run.state == "unknown"]
         ruled = [f"{run.ref.name} ({run.outcome.stopped.rule})" for run in self.experiment.runs if run.outcome and run.outcome.stopped]
-        notes = [f"Did not finish: {listed(stopped)}."] if stopped else ["No run ended before its target by a failure."]
+        notes = [f"Did not finish: {listed(stopped)}."] if stopped else [] if unknown else ["No run ended before its target by a failure."]
+        notes += [f"Whether they finished is unknown: {listed(unknown)}."] if unknown else []
         notes += [f"Stopped early by a declared rule: {listed(ruled)}."] if ruled else []
         blind = list(dict.fromkeys(f"{gap.detector.replace('_', ' ')} ({gap.state}: {gap.reason})" for gap in unseen(self.experiment)))
         if blind:
@@ -237,7 +243,15 @@ class _Answering:
 
     def _seeds(self, condition: str, name: str, digits: int) -> Markup:
         found = [(run.ref.seed, self.facts.find(run.ref.name, name, "final")) for run in self.experiment.of_condition(condition)]
-        return Markup(", ").join(Markup("{} {}").format(shown(f"{seed}:"), self.facts.value(f, decimals=digits)) for seed, f in found if f)
+        return Markup(", ").join(
+            Markup("{} {}").format(shown(f"{seed}:"), self._printed(f, digits, bounds=False)) for seed, f in found if f
+        )
+
+    def _printed(self, found: Finding | None, digits: int, *, bounds: bool = True) -> Markup:
+        """With the column's digits, but never a 0.0000 for a number that is not 0; the interval of such a one stands in its passport."""
+        if found is not None and found.value and abs(found.value) < 0.5 * 10**-digits:
+            return self.facts.value(found)
+        return self.facts.interval(found, decimals=digits) if bounds else self.facts.value(found, decimals=digits)
 
     def _onsets(self, condition: str, kind: str) -> Markup:
         names = [run.ref.name for run in self.experiment.of_condition(condition)]

@@ -33,7 +33,16 @@ RULES = "conclude.card.json"
 COMPARED = f'<p><a href="{compare.LEAF}">Side by side with its family</a>: what differed, what was gained, what was lost.</p>'
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
-GUIDE = ("install.md", "first-experiment.md", "write-a-spec.md", "import-runs.md", "algorithms.md", "hub-and-gpu.md", "failures.md")
+GUIDE = (
+    "install.md",
+    "first-experiment.md",
+    "write-a-spec.md",
+    "import-runs.md",
+    "differences.md",
+    "algorithms.md",
+    "hub-and-gpu.md",
+    "failures.md",
+)
 
 
 def site(runs: Path) -> None:

@@ -1,0 +1,140 @@
+"""Two reports that people wrote, against octavo on the same data: each row of guide/differences.md is a finding, as its page prints it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from stages.analyse.statistics import proportion
+from tests.e2e.imported import compiled, findings, health, make, run
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared"
+SUMMARY = SHARED / "data" / "wu17-v3" / "wandb_summary.json"
+LINES = SHARED / "seeds" / "002_dbbfed26dc2af41b.txt"
+GUIDE = (ROOT / "site/docs/guide/differences.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", GUIDE, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The summaries of the first report, imported and concluded: (the page as Markdown, findings, a run's health)."""
+    if not SUMMARY.exists():
+        pytest.skip("the shared summaries are not here")
+    root = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        (root / "summary.json").write_bytes(SUMMARY.read_bytes())
+        make(root, "wu17", (Path(__file__).parent / "summaries.yaml").read_text(encoding="utf-8"))
+        folder = compiled("wu17")
+        page = (run(folder) / "index.md").read_text(encoding="utf-8")
+        yield page, findings(folder), health(folder, "fv-shaped-s42")
+
+
+def plain(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", markup)).replace("\u202f", " ").strip()
+
+
+def printed(page: str, finding: str) -> set[str]:
+    """Every form in which the page prints a finding."""
+    return {plain(text) for text in re.findall(rf'<a class="fact[^>]* data-finding="{re.escape(finding)}"[^>]*>(.*?)</a>', page)}
+
+
+def test_the_guide_has_tables_to_hold_against_the_data():
+    assert len(ROWS) == 24 and len({finding for finding, _, _ in ROWS}) == 24
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_every_number_of_the_guide_is_what_the_page_prints(study, row):
+    finding, _, said = row
+    page, found, _ = study
+    assert finding in found and said in {form.replace(" / ", " of ") for form in printed(page, finding)}
+
+
+def test_numbers_in_the_guides_sentences(study):
+    page, found, gated = study
+    assert found["fv-shaped/reward/change"]["with_all"] == pytest.approx(-0.0017, abs=5e-5) and "fell by 0.0017" in GUIDE
+    assert (
+        found["fv-shaped-vs-zero-reward/reward/change"]["detectable"] == pytest.approx(0.97, abs=0.005)
+        and "±0.97 would have shown" in GUIDE
+    )
+    assert found["zero-reward/zero_signal_share/final"]["value"] == 1.0
+    assert found["random-reward-s456/loss/change"]["value"] == pytest.approx(0.0334, abs=5e-5) and "that is +0.0334" in GUIDE
+    assert [gated["included"], "step 21" in gated["reasons"][0]] == [False, True]
+    states = {one["detector"]: one["state"] for one in gated["detections"]}
+    assert states["collapse"] == states["spikes"] == "not_observable"
+    assert plain(page).count("unknown (log ends at 299)") == 11
+    assert "shaped-moves: Void" in page and "+680" not in plain(page) and "11.6" not in plain(page)
+    shaped, others = proportion(3, 18, 0.95), proportion(9, 9, 0.95)
+    assert [round(x, 2) for x in (shaped.value, shaped.low, shaped.high)] == [0.17, 0.06, 0.39] and "0.17 [0.06, 0.39]" in GUIDE
+    assert [round(x, 2) for x in (others.value, others.low, others.high)] == [1.0, 0.7, 1.0] and "1.00 [0.70, 1.00]" in GUIDE
+
+
+def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study):
+    """Per seed: state, steps, reward, its deviation, loss, gradient norm, KL; per condition: the same and the time of a step."""
+    page, found, _ = study
+    for slug, condition in json.loads(SUMMARY.read_text())["conditions"].items():
+        name = slug.replace("_", "-")
+        for one in condition["runs"]:
+            expected = {
+                "steps/done": one["steps_completed"], "reward/initial": one["initial_reward_avg"], "reward/final": one["final_reward_avg"],
+                "reward_std/final": one["final_reward_std"], "loss/initial": one["initial_loss_avg"], "loss/final": one["final_loss_avg"],
+                "grad_norm/final": one["final_grad_norm"], "kl/final": one["final_kl"], "step_seconds/final": one["avg_step_time"],
+                "truncated/final": one["avg_clipped_ratio"], "zero_signal_share/final": one["avg_frac_reward_zero_std"],
+            }  # fmt: skip
+            for statistic, value in expected.items():
+                got = found[f"{name}-s{one['seed']}/{statistic}"]["value"]
+                assert got is None if value == "NaN" else got == pytest.approx(value), (name, one["seed"], statistic)
+                if not statistic.startswith("loss/initial"):
+                    assert printed(page, f"{name}-s{one['seed']}/{statistic}"), (name, one["seed"], statistic)
+    said = plain(page)
+    assert "zero-reward-s123 (log ends at 299)" in said and "zero-reward-s123 (failed)" not in said, "unknown is no failure"
+    assert "By the sources' summaries, gradient norm" in said and "In the last window, gradient norm" not in said
+
+
+SECOND = """
+title: Six lines of a log
+question: Does the learning rate rise or fall?
+runs:
+  import:
+    format: text
+    path: learning-{seed}.log
+    pattern: "[Epoch {epoch}]  loss={loss}  grad={grad}  lr={lr}  reward={reward}±{spread}  syntax_rew={syntax}±{syntax_spread}  \
+entropy={entropy}  frac_zero_std={zero}"
+    epoch: epoch
+    steps_per_epoch: 1000
+    steps: 1000
+    metrics: {loss: loss, grad_norm: grad, learning_rate: lr, reward: reward, entropy: entropy, zero_signal_share: zero}
+seeds: [1]
+conditions: {ocaml: {reward: structure types compile tests, role: treatment}}
+questions: ["What was the reward?"]
+"""
+
+
+@pytest.mark.skipif(not LINES.exists(), reason="the shared reports are not here")
+def test_six_lines_of_the_second_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in LINES.read_bytes().splitlines() if line.startswith(b"[Epoch 0.2")]
+    Path("learning-1.log").write_bytes(b"\n".join(lines) + b"\n")
+    make(tmp_path, "six", SECOND)
+    folder = compiled("six")
+    page = plain((run(folder) / "index.md").read_text(encoding="utf-8"))
+    rows = pq.read_table(folder / "ocaml-s1/history.parquet").to_pylist()
+    series = {name: [(row["step"], row["value"]) for row in rows if row["metric"] == name] for name in {row["metric"] for row in rows}}
+    steps = [280, 280, 290, 290, 290, 290]
+    assert series == {
+        "loss": list(zip(steps, [-0.0469, -0.0333, 0.0111, -0.0210, -0.0269, -0.0109], strict=True)),
+        "grad_norm": list(zip(steps, [0.0838, 0.0362, 0.0406, 0.0317, 0.0286, 0.0380], strict=True)),
+        "learning_rate": list(zip(steps, [3.58e-6, 3.58e-6, 3.57e-6, 3.57e-6, 3.56e-6, 3.55e-6], strict=True)),
+        "reward": list(zip(steps, [0.102, 0.066, 0.115, 0.084, 0.073, 0.113], strict=True)),
+        "entropy": list(zip(steps, [0.155, 0.090, 0.165, 0.078, 0.103, 0.110], strict=True)),
+        "zero_signal_share": list(zip(steps, [0.0, 0.0, 0.25, 0.25, 0.5, 0.25], strict=True)),
+    }
+    assert "6 lines were written in a wrong encoding and repaired" in page and "6 rows fall on 2 steps" in page
+    assert "the log's index is the epoch, not the step" in page and "280 to 290" in page and "unknown (log ends at 290)" in page
+    assert findings(folder)["ocaml/reward/final"]["value"] is None, "steps 280 and 290 of 1000 lie in no window"
