@@ -23,6 +23,7 @@ from healthy import STEPS, healthy, memory  # noqa: E402
 
 from compiler.health_profiles import detectors  # noqa: E402
 from stages.analyse.statistics import difference, mean, proportion, trend  # noqa: E402
+from stages.analyse.traces import Rows  # noqa: E402
 from stages.contracts.plugin import DETECTORS, load  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
 
@@ -61,7 +62,7 @@ def coverage(rounds: int) -> dict[str, float]:
             see(f"Wilson, n {n}, share {p}", proportion(int(rng.binomial(n, p)), n, 0.95), p)
         for n in (6, 30, 100, 1000):
             for phi in (0.0, 0.5, 0.9):
-                found = trend(memory(rng, n, phi).tolist(), memory(rng, n, phi).tolist(), 0.95)
+                found = trend(Rows.of(memory(rng, n, phi).tolist()), Rows.of(memory(rng, n, phi).tolist()), 0.95)
                 see(f"batch means, {n} steps a window, neighbours correlate by {phi}", found, 0.0)
     return {name: sum(values) / len(values) for name, values in held.items()}
 

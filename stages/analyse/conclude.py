@@ -30,12 +30,12 @@ A claim that counts excluded runs too adds `-with-excluded` to its statistic. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stages.analyse.counts import count_findings
 from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
-from stages.analyse.evidence import Evidence, load_evidence
+from stages.analyse.evidence import Evidence, history_metrics, load_evidence
 from stages.analyse.expectations import expected
 from stages.analyse.firings import ruled, stopped_count
 from stages.analyse.onsets import answers
@@ -48,8 +48,6 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card
 
 MODULES = ("stages.analyse.conclude",)
-FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
-"""History metrics that every experiment gets, whatever its card names."""
 MEASURES = ("pass_share", "score")
 
 
@@ -57,7 +55,7 @@ def conclude(folder: Path) -> None:
     """Write findings.json."""
     experiment = ExperimentFolder(folder)
     card = open_card(ConcludeCard, experiment.conclude_card, MODULES)
-    evidence = load_evidence(experiment, card.conditions, card.runs, card.evaluation, card.windows)
+    evidence = load_evidence(experiment, card)
     findings: dict[str, Finding] = {}
     for finding in _findings(card, evidence):
         findings.setdefault(finding.id, finding)
@@ -102,8 +100,7 @@ def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding])
 
 
 def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
-    named = [claim.metric for claim in card.claims if not claim.metric.startswith("evaluation.")]
-    metrics = list(dict.fromkeys([*FIRST_SCREEN, *card.metrics, *named]))
+    metrics = history_metrics(card)
     scores = [f"evaluation.{score}.{measure}" for score in card.evaluation for measure in MEASURES]
     for name in scores:
         yield untrained_finding(evidence, name, card.level)
@@ -123,7 +120,7 @@ def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
     yield from answers(card.asked, evidence)
 
 
-def _of(condition: ConditionCard, metrics: list[str]) -> list[str]:
+def _of(condition: ConditionCard, metrics: Sequence[str]) -> list[str]:
     """Metrics that a condition can have: gold answers have no completions, and so no rewards."""
     return [name for name in metrics if not (condition.supervised and of_completions(name))]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stages.analyse.evidence import Evidence, RunEvidence
 from stages.analyse.statistics import proportion
-from stages.analyse.windows import Window
+from stages.analyse.traces import GateCounts
 from stages.contracts.finding import Finding, SeedValue, Source
-from stages.contracts.history import gate_columns
 from stages.contracts.preflight_card import PreflightResult
 
 OUTCOMES = ("reach", "pass", "fail", "unknown")
@@ -119,16 +118,17 @@ def _reward(found: PreflightResult, sources: tuple[Source, ...]) -> Finding:
 
 
 @dataclass(frozen=True)
-class _GateCounts:
+class _Counted:
     """What a gate said in one window of a run."""
 
     run: RunEvidence
-    completions: int
-    parts: Mapping[str, int]
+    counts: GateCounts
 
     def share(self, outcome: str) -> tuple[int, int]:
         """k of n: `reach` of all completions, the others of those that reached the gate."""
-        return self.parts[outcome], self.completions if outcome == "reach" else self.parts["reach"]
+        said = self.counts
+        parts = dict(zip(OUTCOMES, (said.reached, said.passed, said.failed, said.unknown), strict=True))
+        return parts[outcome], said.completions if outcome == "reach" else said.reached
 
     def seed(self, outcome: str) -> SeedValue:
         k, n = self.share(outcome)
@@ -139,8 +139,8 @@ class _GateCounts:
 
 def _training(evidence: Evidence, condition: str, gate: str, statistic: str) -> Iterator[Finding]:
     """A gate in the first or last window of training, pooled over the included runs."""
-    counts = [_gate_counts(run, gate, evidence.window(run.ref, statistic)) for run in evidence.of(condition)]
-    used = [found for found in counts if found.run.included and found.completions]
+    counts = [_Counted(run, run.trace.gates[gate, statistic]) for run in evidence.of(condition)]
+    used = [found for found in counts if found.run.included and found.counts.completions]
     windows = sorted({str(evidence.window(found.run.ref, statistic)) for found in counts})
     for outcome in OUTCOMES:
         yield _share(
@@ -149,21 +149,12 @@ def _training(evidence: Evidence, condition: str, gate: str, statistic: str) -> 
             sum(found.share(outcome)[0] for found in used),
             sum(found.share(outcome)[1] for found in used),
             None,
-            sources=tuple(evidence.source(found.run.place.completions, found.run.history.attempt) for found in used),
+            sources=tuple(evidence.source(found.run.place.completions, found.run.trace.attempt) for found in used),
             window=windows[0] if len(windows) == 1 else "windows differ between runs",
             method=f"completions of {len(used)} included runs pooled; no interval: completions of one run are not independent",
             reason="no included run has completions that reached the gate in the window",
             seeds=tuple(found.seed(outcome) for found in counts),
         )
-
-
-def _gate_counts(run: RunEvidence, gate: str, window: Window) -> _GateCounts:
-    frame, gradient = run.completions, run.history.gradient
-    last = window.last if gradient.since is None else min(window.last, gradient.since - 1)
-    inside = frame[(frame["step"] >= window.first) & (frame["step"] <= last) & ~frame["step"].isin(run.history.bad_steps)]
-    said = inside[gate_columns(gate)[0]].value_counts()
-    parts = {word: int(said.get(word, 0)) for word in ("pass", "fail", "unknown")}
-    return _GateCounts(run, len(inside), {"reach": sum(parts.values()), **parts})
 
 
 def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: float) -> Finding:
@@ -216,7 +207,7 @@ def _steps(evidence: Evidence, run: RunEvidence) -> Finding:
         statistic="done",
         unit="steps",
         value=None if done is None else float(done),
-        reason="" if done is not None else f"unknown (log ends at {run.history.last_step})",
+        reason="" if done is not None else f"unknown (log ends at {run.trace.last_step})",
         method="last logged step" if run.imported is not None and run.imported.steps == "unknown" else "the trainer's final state",
         k=done,
         n=run.ref.target_steps,

@@ -40,7 +40,7 @@ def draw(folder: Path) -> None:
 
 def _material(experiment: ExperimentFolder, card: DrawCard) -> Material:
     places = {run.name: experiment.run(run.name) for run in card.runs}
-    histories = {name: read_history(place.history) for name, place in places.items()}
+    histories = {name: read_history(place.history, card.curves) for name, place in places.items()}
     sources = {"findings": Source(path=experiment.findings.as_posix(), sha256=file_digest(experiment.findings))}
     for name, history in histories.items():
         if history.exists:

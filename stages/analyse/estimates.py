@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
 from stages.analyse.statistics import Interval, detectable, difference, mean, proportion, trend
-from stages.contracts.batch_means import batches
 from stages.contracts.finding import Finding, SeedValue, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -68,10 +67,11 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
     evaluation = name.startswith("evaluation.")
     smallest = None
     if statistic == "change" and not evaluation and not run.only_summary and measured.value is not None:
-        before, after = evidence.rows(run, name, "initial"), evidence.rows(run, name, "final")
-        interval, n = trend(before, after, level), min(len(before), len(after))
-        smallest = detectable([batches(after), batches(before)], level) if interval.low is not None else None
-        measured = Measured(measured.value, measured.why, None, n, measured.method)
+        before, after = run.trace.rows[name, "initial"], run.trace.rows[name, "final"]
+        if before is not None and after is not None:
+            interval = trend(before, after, level)
+            smallest = detectable([after.batches, before.batches], level) if interval.low is not None else None
+            measured = Measured(measured.value, measured.why, None, interval.n, measured.method)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
     return _finding(
         run.ref.name,
@@ -258,11 +258,7 @@ def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statist
         if statistic == "change" and evidence.untrained.scores:
             files.insert(0, (evidence.untrained.path, None))
     else:
-        files = [
-            (run.place.imported, run.history.attempt) if run.only_summary else (run.history.path, run.history.attempt)
-            for run in runs
-            if run.history.exists
-        ]
+        files = [(run.place.imported if run.only_summary else run.trace.path, run.trace.attempt) for run in runs if run.trace.exists]
     return tuple(evidence.source(path, attempt) for path, attempt in files)
 
 

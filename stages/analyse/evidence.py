@@ -1,16 +1,15 @@
-"""Everything that conclude and draw read, loaded once, and the value of every estimand of a run."""
+"""Everything that conclude reads, one run's tables at a time, and the value of every estimand of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
-
+from stages.analyse.replay import Replayed, asked, replay
 from stages.analyse.tables import Evaluation, History, read_completions, read_evaluation, read_history
-from stages.analyse.windows import Window, final_window, initial_window
-from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
+from stages.analyse.traces import Trace, reduce
+from stages.analyse.windows import Window, window_of
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.attempt import Attempt, read_attempts
 from stages.contracts.finding import Source
@@ -20,18 +19,21 @@ from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
 
+FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
+"""History metrics that every experiment gets, whatever its card names."""
+
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """One run's files."""
+    """What is kept of one run's files."""
 
     ref: RunRef
     condition: ConditionCard
     place: RunFolder
     health: Health | None
-    history: History
+    trace: Trace
+    replayed: Replayed
     evaluation: Evaluation
-    completions: pd.DataFrame
     imported: Imported | None = None
 
     @property
@@ -73,7 +75,7 @@ class Evidence:
     untrained: Evaluation
     preflight: Preflight | None
     attempts: dict[str, tuple[Attempt, ...]]
-    _digests: dict[Path, str] = field(default_factory=dict)
+    _sources: dict[tuple[Path, str | None], Source] = field(default_factory=dict)
     _values: dict[tuple[str, str, str], Measured] = field(default_factory=dict)
 
     def of(self, condition: str) -> list[RunEvidence]:
@@ -82,14 +84,13 @@ class Evidence:
 
     def source(self, path: Path, attempt: str | None = None) -> Source:
         """Raises OSError when the file is missing: ask only for files that were read."""
-        if path not in self._digests:
-            self._digests[path] = file_digest(path)
-        return Source(path=path.as_posix(), sha256=self._digests[path], attempt=attempt)
+        if (path, attempt) not in self._sources:
+            self._sources[path, attempt] = Source(path=path.as_posix(), sha256=file_digest(path), attempt=attempt)
+        return self._sources[path, attempt]
 
     def window(self, run: RunRef, statistic: str) -> Window:
         """The window of `initial` or `final`."""
-        whole = initial_window if statistic == "initial" else final_window
-        return whole(run.target_steps, self.windows.initial if statistic == "initial" else self.windows.final)
+        return window_of(statistic, run.target_steps, self.windows)
 
     def value(self, run: RunEvidence, name: str, statistic: str) -> Measured:
         """The run's initial, final or change of a history metric or of `evaluation.<score>.<measure>`."""
@@ -98,12 +99,6 @@ class Evidence:
             self._values[key] = self._measure(run, name, statistic)
         return self._values[key]
 
-    def rows(self, run: RunEvidence, name: str, statistic: str) -> list[float]:
-        """Logged values of a history metric in the window of `initial` or `final`, those that may enter statistics."""
-        window = self.window(run.ref, statistic)
-        found: list[float] = run.history.values(name, window.first, window.last).tolist()
-        return found
-
     def _measure(self, run: RunEvidence, name: str, statistic: str) -> Measured:
         if statistic == "change":
             return self._change(run, name)
@@ -111,18 +106,18 @@ class Evidence:
             return self.evaluated(run.evaluation, name)
         if run.imported is not None and run.only_summary:
             return _summary_value(run.imported, name, statistic)
-        window = self.window(run.ref, statistic)
-        values = run.history.values(name, window.first, window.last)
-        if len(values):
-            return Measured(float(values.mean()))
-        if run.history.gradient.since is not None and run.history.gradient.since <= window.last:
-            return Measured(None, f"the valid range ends at step {run.history.gradient.since - 1}")
-        if not run.history.columns:
+        window, trace = self.window(run.ref, statistic), run.trace
+        rows = trace.rows[name, statistic]
+        if rows is not None:
+            return Measured(rows.mean)
+        if trace.since is not None and trace.since <= window.last:
+            return Measured(None, f"the valid range ends at step {trace.since - 1}")
+        if not trace.logged:
             return Measured(None, "nothing was logged")
         if run.health is not None and run.health.stopped is not None and run.health.stopped.step < window.last:
             return Measured(None, f"stopped by {run.health.stopped.rule} at step {run.health.stopped.step}")
-        if run.history.last_step < window.last:
-            return Measured(None, f"the log ends at step {run.history.last_step}")
+        if trace.last_step < window.last:
+            return Measured(None, f"the log ends at step {trace.last_step}")
         return Measured(None, f"{name} has no value in {window}")
 
     def _change(self, run: RunEvidence, name: str) -> Measured:
@@ -160,32 +155,51 @@ def meaning(name: str) -> Metric:
     return metric(name) or Metric(name=name, unit="", says=name)
 
 
-def load_evidence(
-    folder: ExperimentFolder, conditions: Sequence[ConditionCard], runs: Sequence[RunRef], scores: Sequence[str], windows: Windows
-) -> Evidence:
-    """Read all files of an experiment. Missing ones are holes, broken ones raise ArtifactError."""
-    by_name = {condition.name: condition for condition in conditions}
-    found = tuple(_load_run(folder.run(run.name), run, by_name[run.condition], scores) for run in runs)
+def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
+    """History metrics of which every run and condition gets findings."""
+    named = [claim.metric for claim in card.claims if not claim.metric.startswith("evaluation.")]
+    return tuple(dict.fromkeys([*FIRST_SCREEN, *card.metrics, *named]))
+
+
+def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
+    """Read all files of an experiment. Missing ones are holes, broken ones raise ArtifactError.
+
+    Each run's history and completions are read once, reduced to what the card's findings are made of, and let go.
+    """
+    by_name = {condition.name: condition for condition in card.conditions}
+    found = tuple(_load_run(folder.run(run.name), run, by_name[run.condition], card) for run in card.runs)
     return Evidence(
         folder=folder,
-        windows=windows,
-        conditions=tuple(conditions),
+        windows=card.windows,
+        conditions=card.conditions,
         runs=found,
-        scores=tuple(scores),
-        untrained=read_evaluation(folder.untrained.evaluation, scores),
+        scores=card.evaluation,
+        untrained=read_evaluation(folder.untrained.evaluation, card.evaluation),
         preflight=read(Preflight, folder.preflight) if folder.preflight.exists() else None,
         attempts={run.ref.name: read_attempts(run.place.attempts) for run in found},
     )
 
 
-def _load_run(place: RunFolder, run: RunRef, condition: ConditionCard, scores: Sequence[str]) -> RunEvidence:
+def _load_run(place: RunFolder, run: RunRef, condition: ConditionCard, card: ConcludeCard) -> RunEvidence:
+    stop = next((own.stop for own in card.stops if own.condition == run.condition), None)
+    expectations = [expectation for expectation in card.expectations if run.condition in expectation.conditions]
+    metrics = (*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))
+    health = read(Health, place.health) if place.health.exists() else None
+    history = read_history(place.history, {*metrics, *asked(stop, expectations)})
+    windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
     return RunEvidence(
         ref=run,
         condition=condition,
         place=place,
-        health=read(Health, place.health) if place.health.exists() else None,
-        history=read_history(place.history),
-        evaluation=read_evaluation(place.evaluation, scores),
-        completions=read_completions(place.completions, condition.gates),
+        health=health,
+        trace=reduce(history, read_completions(place.completions, condition.gates), metrics, condition.gates, windows),
+        replayed=replay(history, stop, expectations, target_steps=run.target_steps, done=_done(history, health), share=card.windows.final),
+        evaluation=read_evaluation(place.evaluation, card.evaluation),
         imported=read(Imported, place.imported) if place.imported.exists() else None,
     )
+
+
+def _done(history: History, health: Health | None) -> int:
+    """A log with a stride above 1 gets to a place that lies before its next row; a trainer's own count of steps is believed."""
+    logged = history.last_step + history.stride - 1 if history.last_step else 0
+    return max(logged, (health.steps_done or 0) if health else 0)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
-from stages.analyse.replay import rows
 from stages.contracts.finding import Expected, Finding, RunScore, SeedValue
 from stages.contracts.rule_card import ExpectCard
-from stages.rules.places import Answer, answer
+from stages.rules.places import Answer
 
 
 def expected(card: ExpectCard, evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
     """For each condition that the expectation is about: its score, and the findings that hold the score's numbers."""
     for condition in card.conditions:
         runs = evidence.of(condition)
-        answers = [_answer(card, evidence, run) for run in runs]
+        answers = [_answer(card, run) for run in runs]
         values = [_value(card, evidence, run, found) for run, found in zip(runs, answers, strict=True)]
         count = _count(card, evidence, condition, runs, answers)
         scores = tuple(
@@ -37,12 +36,8 @@ def expected(card: ExpectCard, evidence: Evidence) -> Iterator[tuple[Expected, l
         )
 
 
-def _answer(card: ExpectCard, evidence: Evidence, run: RunEvidence) -> Answer:
-    """A log with a stride above 1 gets to a place that lies before its next row; a trainer's own count of steps is believed."""
-    history, health = run.history, run.health
-    done = max(history.last_step + history.stride - 1 if history.last_step else 0, (health.steps_done or 0) if health else 0)
-    target, share = run.ref.target_steps, evidence.windows.final
-    found = answer(card, rows(history), target_steps=target, done=done, share=share)
+def _answer(card: ExpectCard, run: RunEvidence) -> Answer:
+    found, health = run.replayed.answers[card], run.health
     if found.state == "not_reached" and health and health.stopped:
         return Answer(found.state, None, found.window, f"stopped by {health.stopped.rule} at step {health.stopped.step}")
     return found
@@ -61,7 +56,7 @@ def _value(card: ExpectCard, evidence: Evidence, run: RunEvidence, found: Answer
         reason=found.why if found.value is None else "",
         method="mean over the logged steps of one run",
         window=found.window,
-        sources=(evidence.source(run.history.path, run.history.attempt),) if run.history.exists else (),
+        sources=(evidence.source(run.trace.path, run.trace.attempt),) if run.trace.exists else (),
     )
 
 
@@ -88,5 +83,5 @@ def _count(card: ExpectCard, evidence: Evidence, condition: str, runs: list[RunE
             )
             for run, found in zip(runs, answers, strict=True)
         ),
-        sources=tuple(evidence.source(run.history.path, run.history.attempt) for run in runs if run.history.exists),
+        sources=tuple(evidence.source(run.trace.path, run.trace.attempt) for run in runs if run.trace.exists),
     )

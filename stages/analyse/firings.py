@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
-from stages.analyse.replay import rows
+from stages.analyse.replay import Fired
 from stages.contracts.finding import Finding, Ruled, SeedValue
 from stages.contracts.rule_card import RuleCard, StopCard
-from stages.rules.watch import Firing, Watch, leaves, told, written
+from stages.rules.watch import Firing, leaves, told, written
 
 
 def ruled(stop: StopCard, evidence: Evidence, run: RunEvidence) -> Iterator[tuple[Ruled, list[Finding]]]:
     """What each rule did in the run, with the findings that hold its numbers."""
-    watch = Watch(stop)
-    for step, row in rows(run.history):
-        watch.see(step, row)
     for rule in stop.rules:
-        yield _ruled(stop, rule, watch, evidence, run)
+        yield _ruled(stop, rule, evidence, run)
 
 
-def _ruled(stop: StopCard, rule: RuleCard, watch: Watch, evidence: Evidence, run: RunEvidence) -> tuple[Ruled, list[Finding]]:
-    fired = [firing for firing in watch.firings if firing.rule == rule.id]
+def _ruled(stop: StopCard, rule: RuleCard, evidence: Evidence, run: RunEvidence) -> tuple[Ruled, list[Finding]]:
+    fired, stopped = run.replayed.fired.get(rule.id), run.replayed.stopped
     said, about = told(rule), {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id}
-    if not fired:
-        missing = sorted({leaf.metric for leaf in leaves(rule.when)} - watch.known)
-        state, why = ("unknown", _unmeasured(run, missing)) if missing else ("quiet", _ended(run, watch, rule))
+    if fired is None:
+        missing = sorted({leaf.metric for leaf in leaves(rule.when)} - run.replayed.known)
+        state, why = ("unknown", _unmeasured(run, missing)) if missing else ("quiet", _ended(run, rule))
         return Ruled.model_validate({**about, "says": said, "state": state, "why": why}), []
-    first, held = fired[0], [firing for firing in fired if firing.held_back]
     lights = {light.id: written(light.when) for light in stop.green_lights}
-    findings = [_first(evidence, run, said, first), _value(evidence, run, first)]
+    findings = [_first(evidence, run, said, fired.first), _value(evidence, run, fired.first)]
+    held = _held(evidence, run, said, fired)
     if held:
-        findings.append(_held(evidence, run, said, held))
-    stopped = watch.stopped if watch.stopped in fired else None
+        findings.append(held)
+    if stopped is not None and stopped.rule != rule.id:
+        stopped = None
     if stopped:
         findings.append(_stop(evidence, run, said, stopped))
     return (
@@ -44,8 +42,8 @@ def _ruled(stop: StopCard, rule: RuleCard, watch: Watch, evidence: Evidence, run
                 "why": _disagreement(run, stopped),
                 "first": findings[0].id,
                 "value": findings[1].id,
-                "held": findings[2].id if held else None,
-                "lights": tuple(dict.fromkeys(lights[firing.held_back] for firing in held if firing.held_back)),
+                "held": held.id if held else None,
+                "lights": tuple(dict.fromkeys(lights[light] for light in fired.lights)),
                 "stop": findings[-1].id if stopped else None,
             }
         ),
@@ -78,7 +76,7 @@ def stopped_count(evidence: Evidence, condition: str, rule: str, results: Sequen
             )
             for run in runs
         ),
-        sources=tuple(evidence.source(run.history.path, run.history.attempt) for run in runs if run.history.exists),
+        sources=tuple(evidence.source(run.trace.path, run.trace.attempt) for run in runs if run.trace.exists),
     )
 
 
@@ -96,13 +94,14 @@ def _disagreement(run: RunEvidence, firing: Firing | None) -> str:
 
 
 def _unmeasured(run: RunEvidence, missing: list[str]) -> str:
-    return f"{', '.join(missing)}: no number was logged" if run.history.columns else "nothing was logged"
+    return f"{', '.join(missing)}: no number was logged" if run.trace.logged else "nothing was logged"
 
 
-def _ended(run: RunEvidence, watch: Watch, rule: RuleCard) -> str:
-    if watch.stopped:
-        return f"the run ended at step {watch.stopped.step} by {watch.stopped.rule}"
-    return f"the log ends at step {run.history.last_step}, before the rule looks" if run.history.last_step < rule.after else ""
+def _ended(run: RunEvidence, rule: RuleCard) -> str:
+    stopped = run.replayed.stopped
+    if stopped:
+        return f"the run ended at step {stopped.step} by {stopped.rule}"
+    return f"the log ends at step {run.trace.last_step}, before the rule looks" if run.trace.last_step < rule.after else ""
 
 
 def _finding(evidence: Evidence, run: RunEvidence, firing: Firing, statistic: str, says: str, value: float, unit: str) -> Finding:
@@ -116,7 +115,7 @@ def _finding(evidence: Evidence, run: RunEvidence, firing: Firing, statistic: st
         value=value,
         method="the stop rules evaluated on the recorded history",
         window=f"steps {firing.first}-{firing.step}" if firing.first != firing.step else f"step {firing.step}",
-        sources=(evidence.source(run.history.path, run.history.attempt),),
+        sources=(evidence.source(run.trace.path, run.trace.attempt),),
     )
 
 
@@ -130,10 +129,14 @@ def _value(evidence: Evidence, run: RunEvidence, firing: Firing) -> Finding:
     return _finding(evidence, run, firing, "value", says, firing.value, f"{unit} per step" if firing.quantity.startswith("slope") else unit)
 
 
-def _held(evidence: Evidence, run: RunEvidence, said: str, held: list[Firing]) -> Finding:
-    says = f"Steps at which {held[0].rule} held ({said}) and a green light kept the run going"
-    found = _finding(evidence, run, held[0], "held-back", says, float(len(held)), "steps")
-    return found.model_copy(update={"window": f"steps {held[0].step}-{held[-1].step}"})
+def _held(evidence: Evidence, run: RunEvidence, said: str, fired: Fired) -> Finding | None:
+    """None when no green light ever held the rule back."""
+    first, last = fired.held_first, fired.held_last
+    if first is None or last is None:
+        return None
+    says = f"Steps at which {first.rule} held ({said}) and a green light kept the run going"
+    found = _finding(evidence, run, first, "held-back", says, float(fired.held), "steps")
+    return found.model_copy(update={"window": f"steps {first.step}-{last.step}"})
 
 
 def _stop(evidence: Evidence, run: RunEvidence, said: str, firing: Firing) -> Finding:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from stages.contracts.batch_means import batches
+from stages.analyse.traces import Rows
 from stages.contracts.wilson import wilson
 
 POWER = 0.8
@@ -52,14 +52,11 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
     return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds")
 
 
-def trend(before: Sequence[float], after: Sequence[float], level: float) -> Interval:
+def trend(before: Rows, after: Rows, level: float) -> Interval:
     """Mean of the last window minus mean of the first, rows of one run. Steps are correlated, so the spread is that of batch means, and
-    the interval is Welch's over them. Raises ValueError without values."""
-    if not before or not after:
-        raise ValueError("a change from nothing")
-    change = math.fsum(after) / len(after) - math.fsum(before) / len(before)
-    first, last = batches(before), batches(after)
-    n = min(len(before), len(after))
+    the interval is Welch's over them."""
+    change, first, last = after.exact - before.exact, before.batches, after.batches
+    n = min(before.n, after.n)
     if not first or not last:
         return Interval(change, None, None, n, "one run; a window of fewer than four logged steps has no error of its own")
     found = _around(change, *_spread([last, first], [len(last), len(first)]), n, level, "t interval over batch means of one run's steps")

@@ -6,7 +6,7 @@ Nothing is ever filled in: a metric that was not logged at a step has no row the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ class History:
     bad_steps: frozenset[int]
     last_step: int
     """Highest logged step; 0 when nothing was logged."""
+    steps: NDArray[np.int64]
+    """All steps at which anything was logged, rising."""
     stride: int
     repeated: int = 0
     """Rows that repeat a metric and a step within one attempt; the last of them counts."""
@@ -85,29 +87,43 @@ class History:
         return column.values[kept]
 
 
-def read_history(path: Path) -> History:
-    """Read history.parquet. Raises ArtifactError when the file is broken or of another schema."""
+def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
+    """Read history.parquet. Raises ArtifactError when the file is broken or of another schema.
+
+    With `metrics`, only their columns are made, and those of the gradient, which decide what may enter statistics; `repeated` then counts
+    rows of these. Steps and attempts are always those of the whole file.
+    """
     frame, metadata = _read(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
     if frame is None:
-        return History(path, None, None, {}, (), (), classify((), ()), frozenset(), 0, 1)
+        return History(path, None, None, {}, (), (), classify((), ()), frozenset(), 0, np.empty(0, dtype=np.int64), 1)
     frame, overlaps = merge_attempts(frame)
+    steps, boundaries = _distinct(frame["step"].to_numpy(dtype=np.int64)), _boundaries(frame)
+    if metrics is not None:
+        frame = frame[frame["metric"].isin({*metrics, *GRADIENT_METRICS, SKIPPED})]
     columns, repeated = _columns(frame)
     bad = _bad_steps(columns)
     logged = {int(step) for name in (*GRADIENT_METRICS, SKIPPED) if name in columns for step in columns[name].steps}
-    steps = np.unique(frame["step"].to_numpy()).tolist()
     return History(
         path=path,
         card_id=metadata.get("octavo.card_id", ""),
         attempt=metadata.get("octavo.attempt"),
         columns=columns,
         overlaps=overlaps,
-        boundaries=_boundaries(frame),
+        boundaries=boundaries,
         gradient=classify(logged, bad),
         bad_steps=frozenset(bad),
-        last_step=steps[-1] if steps else 0,
-        stride=stride(steps),
+        last_step=int(steps[-1]) if len(steps) else 0,
+        steps=steps,
+        stride=stride(steps.tolist()),
         repeated=repeated,
     )
+
+
+def _distinct(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each step once, rising. Rows come step by step, so most repeats stand side by side and need no sorting."""
+    changed = np.ones(len(steps), dtype=bool)
+    changed[1:] = steps[1:] != steps[:-1]
+    return np.unique(steps[changed])
 
 
 def merge_attempts(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from stages.contracts.analysis_card import Windows
+
 
 @dataclass(frozen=True)
 class Window:
@@ -19,6 +21,11 @@ class Window:
     @property
     def length(self) -> int:
         return self.last - self.first + 1
+
+
+def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
+    """The window of `initial` or `final`."""
+    return initial_window(target_steps, shares.initial) if statistic == "initial" else final_window(target_steps, shares.final)
 
 
 def initial_window(target_steps: int, share: float) -> Window:

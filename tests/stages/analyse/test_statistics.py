@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed, trend
+from stages.analyse.traces import Rows
 from stages.analyse.windows import Window, final_window, initial_window
 from stages.contracts.batch_means import batches
 
@@ -175,13 +176,13 @@ def test_batch_means_cut_into_about_sqrt_n_stretches() -> None:
 
 def test_a_trend_by_hand() -> None:
     # batches 1, 3 and 11, 13: variances 2, each mean has variance 1, so the error is sqrt(2) with 2 degrees of freedom (t = 4.303)
-    found = trend([0.0, 2.0, 2.0, 4.0], [10.0, 12.0, 12.0, 14.0], 0.95)
+    found = trend(Rows.of([0.0, 2.0, 2.0, 4.0]), Rows.of([10.0, 12.0, 12.0, 14.0]), 0.95)
     assert (found.value, found.n) == (10.0, 4)
     assert (found.low, found.high) == pytest.approx((10 - 4.302653 * 2**0.5, 10 + 4.302653 * 2**0.5), abs=1e-5)
-    assert trend([1.0] * 3, [2.0] * 9, 0.95).low is None
-    assert trend([1.0] * 4, [2.0] * 4, 0.95).method.endswith("(no spread between batches)")
+    assert trend(Rows.of([1.0] * 3), Rows.of([2.0] * 9), 0.95).low is None
+    assert trend(Rows.of([1.0] * 4), Rows.of([2.0] * 4), 0.95).method.endswith("(no spread between batches)")
     with pytest.raises(ValueError, match="nothing"):
-        trend([], [1.0], 0.95)
+        Rows.of([])
 
 
 def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
@@ -197,7 +198,10 @@ def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
 def test_trend_intervals_cover_the_truth_where_steps_are_correlated() -> None:
     """Windows of 100 steps whose neighbours correlate by 0.5: rows taken as independent would hold it in about 74 of 100."""
     rng = np.random.default_rng(4)
-    held = [_holds(trend(_correlated(rng, 100, 0.5), [2 + v for v in _correlated(rng, 100, 0.5)], 0.95), 2.0) for _ in range(1000)]
+    held = [
+        _holds(trend(Rows.of(_correlated(rng, 100, 0.5)), Rows.of([2 + v for v in _correlated(rng, 100, 0.5)]), 0.95), 2.0)
+        for _ in range(1000)
+    ]
     assert 0.90 < np.mean(held) < 0.97
 
 

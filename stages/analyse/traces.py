@@ -1,0 +1,101 @@
+"""A run's history and completions reduced to what findings are made of: the tables of a thousand runs do not fit in memory together."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from stages.analyse.tables import History
+from stages.analyse.windows import Window
+from stages.contracts.batch_means import batches
+from stages.contracts.history import gate_columns
+
+
+class Rows(NamedTuple):
+    """The logged values of a metric in one window that may enter statistics."""
+
+    n: int
+    mean: float
+    """With numpy's pairwise sum."""
+    exact: float
+    """With a correctly rounded sum, as statistics need it; its last digits may differ."""
+    batches: Sequence[float]
+    """Batch means; none of fewer than four values."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Rows:
+        """Raises ValueError without values."""
+        if not values:
+            raise ValueError("rows of nothing")
+        return cls(len(values), float(np.mean(values)), math.fsum(values) / len(values), array("d", batches(values)))
+
+
+class GateCounts(NamedTuple):
+    """What a gate said of the completions in one window that may enter statistics."""
+
+    completions: int
+    passed: int
+    failed: int
+    unknown: int
+
+    @property
+    def reached(self) -> int:
+        return self.passed + self.failed + self.unknown
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is kept of one run's tables. `rows` by metric and statistic (`initial`, `final`), None: no value may enter statistics;
+    `gates` by gate and statistic. Names that nobody asked for when the run was read are in neither."""
+
+    path: Path
+    attempt: str | None
+    exists: bool
+    logged: bool
+    """Whether the history has any row."""
+    last_step: int
+    stride: int
+    since: int | None
+    """First step of a gradient that stays not finite to the end of the log: the valid range ends before it."""
+    rows: Mapping[tuple[str, str], Rows | None]
+    gates: Mapping[tuple[str, str], GateCounts]
+
+
+def reduce(
+    history: History, completions: pd.DataFrame, metrics: Iterable[str], gates: Iterable[str], windows: Mapping[str, Window]
+) -> Trace:
+    """`windows` by statistic. Completions have a status column a gate."""
+    rows: dict[tuple[str, str], Rows | None] = {}
+    counts: dict[tuple[str, str], GateCounts] = {}
+    for statistic, window in windows.items():
+        for name in metrics:
+            values = history.values(name, window.first, window.last).tolist()
+            rows[name, statistic] = Rows.of(values) if values else None
+        inside = _inside(completions, history, window)
+        for gate in gates:
+            said = inside[gate_columns(gate)[0]].value_counts()
+            counts[gate, statistic] = GateCounts(len(inside), *(int(said.get(word, 0)) for word in ("pass", "fail", "unknown")))
+    return Trace(
+        path=history.path,
+        attempt=history.attempt,
+        exists=history.exists,
+        logged=len(history.steps) > 0,
+        last_step=history.last_step,
+        stride=history.stride,
+        since=history.gradient.since,
+        rows=rows,
+        gates=counts,
+    )
+
+
+def _inside(completions: pd.DataFrame, history: History, window: Window) -> pd.DataFrame:
+    last = window.last if history.gradient.since is None else min(window.last, history.gradient.since - 1)
+    steps = completions["step"]
+    return completions[(steps >= window.first) & (steps <= last) & ~steps.isin(history.bad_steps)]
