@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import sys
@@ -14,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours; 4 from `plan --exit-code`."""
     options = _parser().parse_args(arguments)
     gc.disable()  # much is built and little thrown away: looking for garbage is a tenth of a command's time
+    atexit.register(gc.freeze)  # nor is it looked for when the process ends, which frees all anyway: 7% of a plan of 1,000 runs
     try:
         code = _run(options)
         sys.stdout.flush()
