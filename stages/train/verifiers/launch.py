@@ -1,6 +1,6 @@
 """Give up root, then become another program. Run as a program of its own, with the standard library only.
 
-`python launch.py '{"uid": 60720, "needs": ["/root/.pyenv/lib"], "argv": ["bwrap", ...]}'`
+`python launch.py '{"uid": 60720, "needs": ["/usr/local/lib"], "argv": ["bwrap", ...]}'`
 
 bubblewrap started by root is no sandbox (its guest could write /proc/sys), so the uid goes first. The unprivileged uid must still
 reach the files of Python, which may lie under a closed folder such as /root: in a mount namespace of its own, this program covers
