@@ -82,15 +82,4 @@ def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Differen
         with open(path, "rb") as stream:
             found = stream.read()
         for part in parts(path, files[path].encode(), found):
-            where = f"{part.cell}: " if part.cell else ""
-            yield Difference(
-                code="E402",
-                path=path,
-                line=part.line,
-                column=part.column,
-                cell=part.cell,
-                what=f"{where}{part.found} is not what the spec compiles to",
-                expected=part.expected,
-                found=part.found,
-                fix=fix,
-            )
+            yield part.difference("E402", path, "what the spec compiles to", fix)

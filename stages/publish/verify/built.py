@@ -13,7 +13,7 @@ from stages.contracts.verification import Difference
 from stages.publish.home import entries, overview
 from stages.publish.leaves import FOLDER
 from stages.publish.site import AGE, age
-from stages.publish.verify.parts import parts
+from stages.publish.verify.parts import Part, parts
 
 SITE = BUILD / "site"
 MOST = 12
@@ -171,15 +171,5 @@ def _told(path: Path, expected: list[Token], found: list[Token]) -> Iterator[Dif
 
 
 def _difference(path: Path, line: int | None, column: int | None, cell: str, expected: str, found: str) -> Difference:
-    what = f"{cell}: {found or 'nothing'} is not what the page says" if cell else f"{found or 'nothing'} is not what the page says"
-    return Difference(
-        code="S489",
-        path=path.as_posix(),
-        line=line,
-        column=column,
-        cell=cell,
-        what=what,
-        expected=expected or "nothing",
-        found=found or "nothing",
-        fix=_FIX,
-    )
+    part = Part(line, column, cell, expected or "nothing", found or "nothing")
+    return part.difference("S489", path.as_posix(), "what the page says", _FIX)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from stages.contracts.canonical import encoded
+from stages.contracts.verification import Difference
 
 MOST = 12
 """Differences of one file that are told; a file that is another one altogether has thousands."""
@@ -30,6 +31,21 @@ class Part(NamedTuple):
     cell: str
     expected: str
     found: str
+
+    def difference(self, code: str, path: str, is_not: str, fix: str) -> Difference:
+        """As a difference of the file at `path`; `is_not` ends the sentence `<found> is not ...`."""
+        where = f"{self.cell}: " if self.cell else ""
+        return Difference(
+            code=code,
+            path=path,
+            line=self.line,
+            column=self.column,
+            cell=self.cell,
+            what=f"{where}{self.found} is not {is_not}",
+            expected=self.expected,
+            found=self.found,
+            fix=fix,
+        )
 
 
 def parts(path: str, expected: bytes, found: bytes) -> list[Part]:

@@ -169,19 +169,7 @@ def _only_dates(part: Part, expected: bytes, path: Path) -> bool:
 
 
 def _differs(experiment: ExperimentFolder, path: str, part: Part) -> Difference:
-    stage = _stage(experiment, path)
-    where = f"{part.cell}: " if part.cell else ""
-    return Difference(
-        code="S488",
-        path=path,
-        line=part.line,
-        column=part.column,
-        cell=part.cell,
-        what=f"{where}{part.found} is not what the files give",
-        expected=part.expected,
-        found=part.found,
-        fix=_again(experiment, stage),
-    )
+    return part.difference("S488", path, "what the files give", _again(experiment, _stage(experiment, path)))
 
 
 def _missing(experiment: ExperimentFolder, path: str) -> Difference:
