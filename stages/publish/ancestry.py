@@ -1,15 +1,13 @@
-"""`page/lineage.json` and its small picture: from the spec through cards, attempts and files to findings, verdicts and the page."""
+"""`page/lineage.json`: from the spec through cards, attempts and files to findings, verdicts and the page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import file_digest
 from stages.contracts.lineage import Edge, Lineage, Node
 from stages.publish.experiment import ExperimentFiles, RunFiles
-from stages.publish.numbers import plural
 from stages.publish.passports import commits
 
 
@@ -56,6 +54,15 @@ def lineage(experiment: ExperimentFiles, used: list[str]) -> Lineage:
             graph.edge(graph.file(Path(source.path), source.sha256), id_)
         graph.edge(analysis, id_)
         graph.edge(id_, page)
+    for drawing in experiment.drawings:
+        draw = experiment.folder.draw_card
+        for path in (drawing.svg, drawing.csv):
+            if path.exists():
+                if draw.exists():
+                    graph.edge(_card(graph, spec, draw, None, None), graph.file(path))
+                graph.edge(graph.file(path), page)
+                for source in drawing.figure.sources:
+                    graph.edge(graph.file(Path(source.path), source.sha256), graph.file(path))
     for verdict in experiment.verdicts.values():
         place = experiment.origins.claims.get(verdict.claim)
         id_ = graph.node(
@@ -145,32 +152,4 @@ def _inputs(graph: _Graph, card: str, train: AnyTrainCard) -> None:
             )
         ),
         card,
-    )
-
-
-@dataclass(frozen=True)
-class Step:
-    """One box of the picture."""
-
-    name: str
-    text: str
-
-
-def _cards(experiment: ExperimentFiles) -> str:
-    imports = sum(run.import_card is not None for run in experiment.runs)
-    return plural(imports, "import card") if imports else plural(sum(run.card is not None for run in experiment.runs), "train card")
-
-
-def picture(experiment: ExperimentFiles, used: int) -> tuple[Step, ...]:
-    """Spec to page in at most eight boxes; the whole graph is in lineage.json."""
-    attempts = sum(len(run.attempts) for run in experiment.runs)
-    histories = sum(run.folder.history.exists() for run in experiment.runs)
-    return (
-        Step("spec", experiment.card.spec),
-        Step("cards", _cards(experiment)),
-        Step("attempts", plural(attempts, "attempt")),
-        Step("files", plural(histories, "history", "histories")),
-        Step("health", f"{sum(run.included for run in experiment.runs)} of {len(experiment.runs)} runs count"),
-        Step("findings", f"{plural(used, 'number')} on this page"),
-        Step("verdicts", plural(len(experiment.conclusions.verdicts), "verdict")),
     )

@@ -17,8 +17,8 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, imported, intentions, ledger, overview, reward, settings, summary
-from stages.publish.ancestry import lineage, picture
+from stages.publish import anomalies, doors, imported, intentions, ledger, overview, reward, settings, summary
+from stages.publish.ancestry import lineage
 from stages.publish.answers import answers
 from stages.publish.citation import citation
 from stages.publish.claims import claim_views
@@ -26,6 +26,7 @@ from stages.publish.examples import examples
 from stages.publish.expectations import expectation_views, rule_views
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
+from stages.publish.flow import flow
 from stages.publish.leaves import FOLDER
 from stages.publish.methods import methods
 from stages.publish.opened import script
@@ -96,11 +97,13 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "prose": prose(experiment, facts),
         "methods": methods(experiment),
         "citation": cited,
-        "lineage": picture(experiment, len(facts.used)),
     }
     used = facts.used
-    passports, shared = [passport(experiment, finding) for finding in used.values()], records(experiment, used.values())
-    values["passports"], values["records"] = passports, shared
+    drawn = [drawing.figure for drawing in experiment.drawings]
+    passports, shared = [passport(experiment, finding) for finding in used.values()], records(experiment, [*used.values(), *drawn])
+    verdicts, figures = doors.verdict_passports(experiment, claims, used), doors.figure_passports(experiment, used)
+    values |= {"passports": passports, "records": shared, "verdict_passports": verdicts, "figure_passports": figures}
+    values["lineage"] = flow(experiment, claims, used)
     values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
     graph = lineage(experiment, list(used))
     warnings = len(banners) + sum(anomaly.severity != "info" for anomaly in seen)
@@ -108,9 +111,11 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "index.md": render("experiment.md.j2", **values),
         f"{FOLDER}/numbers.html": render("numbers.html.j2", **values),
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
-        "numbers.js": script(passports, shared),
+        "numbers.js": script([*passports, *verdicts, *figures], shared),
         "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
         "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
+        doors.VERDICTS: doors.verdicts_json(experiment, claims),
+        doors.FIGURES: doors.figures_json(experiment),
         "lineage.json": dump(graph),
         "prov.json": prov(graph),
         "citation.bib": cited.bibtex,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, SeedValue, Source
 from stages.publish import carried, numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
@@ -53,6 +54,10 @@ class Passport:
     seeds: tuple[SeedLine, ...]
     behind: tuple[Behind, ...]
     spec: tuple[str, ...]
+    draws: tuple[tuple[str, str, str], ...] = ()
+    """Of a figure and a verdict: anchor, id and value of the numbers in it; no anchor where the page does not show the number."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Name and address of files beside the page."""
 
 
 @dataclass(frozen=True)
@@ -91,22 +96,25 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         says=finding.says,
         facts=tuple((name, text) for name, text in lines if text),
         seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, seed.why) for seed in finding.seeds),
-        behind=_behind(experiment, finding),
+        behind=behind(experiment, finding.sources, [run.ref.name for run in experiment.runs_of_subject(finding.subject)], finding.seeds),
         spec=(*_claims(experiment, finding), *asked_by(experiment, finding)),
     )
 
 
-def _behind(experiment: ExperimentFiles, finding: Finding) -> tuple[Behind, ...]:
-    files: dict[str, list[str]] = {run.ref.name: [] for run in experiment.runs_of_subject(finding.subject)}
-    for source in finding.sources:
+def behind(
+    experiment: ExperimentFiles, sources: Iterable[Source], runs: Iterable[str], named: Iterable[SeedValue] = ()
+) -> tuple[Behind, ...]:
+    """Files by the runs that have them; `runs` come first, and runs that the seeds name already are not named again."""
+    files: dict[str, list[str]] = {run: [] for run in runs}
+    for source in sources:
         run, name = _owner(experiment, source)
         files.setdefault(run, []).append(name)
     groups: dict[str, list[str]] = {}
     for run, names in files.items():
         groups.setdefault(", ".join(names), []).append(run)
-    seeds = {seed.run for seed in finding.seeds}
+    seeds = {seed.run for seed in named}
     return tuple(
-        Behind(names, () if set(runs) == seeds else tuple((_anchor(run), run) for run in runs)) for names, runs in groups.items() if names
+        Behind(names, () if set(of) == seeds else tuple((_anchor(run), run) for run in of)) for names, of in groups.items() if names
     )
 
 
@@ -121,11 +129,11 @@ def _anchor(run: str) -> str:
     return "behind-" + run.replace(" ", "-")
 
 
-def records(experiment: ExperimentFiles, used: Iterable[Finding]) -> tuple[Record, ...]:
+def records(experiment: ExperimentFiles, used: Iterable[Finding | Figure]) -> tuple[Record, ...]:
     """What the passports of `used` refer to, in the order of runs."""
     files: dict[str, dict[str, FileLine]] = {run.ref.name: {} for run in experiment.runs}
-    for finding in used:
-        for source in finding.sources:
+    for door in used:
+        for source in door.sources:
             run, name = _owner(experiment, source)
             files.setdefault(run, {})[name] = FileLine(name, source.path, source.sha256, source.attempt or "")
     made = [

@@ -32,10 +32,10 @@ def trace(folder: Path, what: str) -> str:
         lines = _run(experiment, experiment.by_name[what])
     elif what in experiment.findings:
         lines = _finding(experiment, experiment.findings[what])
-    elif what in experiment.verdicts:
-        lines = _claim(experiment, what)
-    elif what in (figures := {drawing.figure.name: drawing for drawing in experiment.drawings}):
-        lines = _figure(experiment, figures[what])
+    elif (claim := what.removeprefix("verdict/")) in experiment.verdicts:
+        lines = _claim(experiment, claim)
+    elif (name := what.removeprefix("figure/")) in (figures := {drawing.figure.name: drawing for drawing in experiment.drawings}):
+        lines = _figure(experiment, figures[name])
     else:
         raise KeyError(did_you_mean(what, ["page", *experiment.by_name, *experiment.verdicts, *figures, *experiment.findings]))
     return visible("\n".join(lines)) + "\n"

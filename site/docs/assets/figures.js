@@ -183,7 +183,7 @@
     const address = new URL(figure.dataset.plot, location.href.split("#")[0]).href;
     const explore = button("Explore", false);
     explore.className = "explore";
-    const of = figure.querySelector("figcaption a").getAttribute("aria-label").replace(/^Numbers of | \(CSV\)$/g, "");
+    const of = figure.querySelector("figcaption a[download]").getAttribute("aria-label").replace(/^Numbers of | \(CSV\)$/g, "");
     const name = (word) => { explore.textContent = word; explore.setAttribute("aria-label", `${word}: ${of}`); };
     name("Explore");
     let box = null;

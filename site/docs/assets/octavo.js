@@ -1,4 +1,4 @@
-// Passports: a number opens what is written about it on the page of numbers. Without this script its link leads there.
+// Passports: a number, a verdict or a figure opens what is written about it on the page of numbers. Without this script its link leads there.
 (() => {
   // `numbers.js` beside that page holds the same words; it is loaded when the first number is opened, also from the file system.
   const words = {}; // address of a page of numbers -> {anchor: HTML}
@@ -112,8 +112,15 @@
     box.style.top = top + scrollY + "px";
   };
 
+  // A picture is a door as its caption's link is; only the link can be reached with the keyboard and is read out.
+  const door = (part) => {
+    if (!part || !part.closest) return null;
+    const picture = part.closest("figure.picture > svg");
+    return picture ? picture.parentElement.querySelector("a.passport-of") : part.closest("a.fact");
+  };
+
   document.addEventListener("click", (event) => {
-    const fact = event.target.closest && event.target.closest("a.fact");
+    const fact = door(event.target);
     if (fact && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
       event.stopPropagation();
@@ -125,7 +132,7 @@
     }
   }, true);
   document.addEventListener("pointerover", (event) => {
-    const fact = event.target.closest && event.target.closest("a.fact");
+    const fact = door(event.target);
     if (fact && !document.getElementById(anchor(fact))) load(fact);
   }, { passive: true });
 
@@ -153,8 +160,8 @@
     if (target && target.matches("details.passport, details.record")) target.open = true;
   };
   // What scrolls can be reached with the keyboard; the theme's search is a dialog without a name.
-  const reach = () => document.querySelectorAll(".scroll, .md-typeset__scrollwrap, .md-typeset pre > code").forEach((part) => {
-    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+  const reach = () => document.querySelectorAll(".scroll, .md-typeset__scrollwrap, .md-typeset pre > code, .flow .box ul").forEach((part) => {
+    if (part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight + 1) part.tabIndex = 0;
   });
   document.querySelectorAll(".md-search[role=dialog]").forEach((part) => part.setAttribute("aria-label", "Search"));
   document.addEventListener("toggle", reach, true);

@@ -176,3 +176,33 @@ def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> N
     )
     assert any("experiments/hostile/index.html" in link for link in found)
     assert tab.run("window.hacked === undefined")
+
+
+@pytest.mark.parametrize("way", ["picture", "caption", "keyboard", "verdict"])
+def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path, tab: Browser, way: str) -> None:
+    tab.open(hostile / "experiments/hostile/index.html")
+    found = tab.run(
+        """(async (way) => {
+          const moment = () => new Promise((done) => setTimeout(done, 20));
+          const until = async (find) => { for (let n = 0; n < 300 && !find(); n++) await moment(); return find(); };
+          const figure = document.querySelector("figure#figure-curves-reward"), box = () => document.querySelector(".popover");
+          const link = way === "verdict" ? document.querySelector(".claim a.fact.verdict") : figure.querySelector("a.passport-of");
+          if (way === "picture") figure.querySelector("svg").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
+          else if (way === "keyboard") link.focus({focusVisible: true});
+          else link.click();
+          await until(box);
+          const text = box().textContent, files = [...box().querySelectorAll("a[href*='figures/'], a[href$='verdicts.json']")];
+          const stands = files.map((one) => one.href), expanded = link.getAttribute("aria-expanded");
+          document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true, cancelable: true}));
+          return {text, stands, expanded, closed: !box(), back: document.activeElement === link, hash: location.hash};
+        })("""
+        + json.dumps(way)
+        + ")"
+    )
+    assert (found["expanded"], found["closed"], found["back"], found["hash"]) == ("true", True, True, "")
+    place = (hostile / "experiments/hostile").resolve().as_uri()
+    if way == "verdict":
+        assert "verdict/shaped-teaches" in found["text"] and f"{place}/verdicts.json" in found["stands"]
+    else:
+        assert "figure/curves-reward" in found["text"] and "Reward rises from 0.62 to 0.87." in found["text"]
+        assert f"{place}/figures/curves-reward.csv" in found["stands"]

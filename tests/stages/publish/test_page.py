@@ -48,7 +48,9 @@ def test_every_number_that_is_a_link_has_a_passport_on_the_page_of_numbers(proje
     assert list(opened) == [*anchors, *records] and "<" not in script
     assert all(told in numbers for told in opened.values()), "the script says what the page of numbers says"
     passports = json.loads((project / "runs/quickstart/page/passports.json").read_text())
-    assert {html.unescape(finding) for _, finding in links} == set(passports)
+    others = {f"verdict/{claim}" for claim in json.loads((project / "runs/quickstart/page/verdicts.json").read_text())}
+    others |= {f"figure/{name}" for name in json.loads((project / "runs/quickstart/page/figures.json").read_text())}
+    assert len(others) == 5 and {html.unescape(finding) for _, finding in links} == set(passports) | others
 
 
 def test_numbers_on_the_page_are_those_of_the_findings(project: Path) -> None:
@@ -204,7 +206,7 @@ def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -
     page(folder)
     names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
     text = {"index.md", "leaves/numbers.html", "numbers.js", "summary.json", "passports.json", "lineage.json", "prov.json"}
-    text |= {"citation.bib", "CITATION.cff"}
+    text |= {"citation.bib", "CITATION.cff", "verdicts.json", "figures.json"}
     assert names == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
     summary = read(PageSummary, folder / "page" / "summary.json")
     assert (summary.runs, summary.included, summary.finished, summary.data_until) == (12, 10, 11, "2026-11-27T11:59:48Z")

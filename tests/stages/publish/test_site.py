@@ -159,7 +159,7 @@ _SCRIPT = """
 addEventListener("load", () => setTimeout(async () => {
   const said = {};
   const moment = () => new Promise((done) => setTimeout(done, 300));
-  const fact = document.querySelector(".claim a.fact");
+  const fact = document.querySelector(".claim .number a.fact");
   const popover = () => document.querySelector(".popover");
   fact.click();
   await moment();

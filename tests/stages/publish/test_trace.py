@@ -101,3 +101,9 @@ def test_a_run_by_its_path(project: Path, capsys: pytest.CaptureFixture[str]) ->
     build(project)
     assert main(["trace", "runs/quickstart/zero-s1"]) == 0
     assert capsys.readouterr().out.startswith("zero-s1   condition zero, seed 1\n")
+
+
+def test_a_verdict_and_a_figure_are_found_under_the_names_of_their_passports(project: Path) -> None:
+    folder = build(project)
+    assert trace(folder, "verdict/shaped-teaches") == trace(folder, "shaped-teaches")
+    assert trace(folder, "figure/reward") == trace(folder, "reward")
