@@ -12,6 +12,8 @@ from stages.train.verifiers.isolation import Tier
 from stages.train.verifiers.zygote_process import GRACE_SECONDS, START_SECONDS, Answered, ZygoteProcess
 
 ENV = "/usr/bin/env"
+PRELOADED = "/zygote.so"
+"""Where the library lies inside: the loader splits LD_PRELOAD at spaces and colons, which the folder of a project may have."""
 WATCH_SECONDS = 0.1
 
 
@@ -44,8 +46,8 @@ class ProofZygote(ZygoteProcess):
         lane: int = 0,
     ) -> None:
         library = str(proof_build.library())
-        program = [ENV, f"LD_PRELOAD={library}", "HOME=/", *environment, *command]
-        super().__init__(tier, program, [ENV, library, *also], links=named(command[0]), lane=lane)
+        program = [ENV, f"LD_PRELOAD={PRELOADED}", "HOME=/", *environment, *command]
+        super().__init__(tier, program, [ENV, library, *also], links=[(library, PRELOADED), *named(command[0])], lane=lane)
         try:
             self.send(first.encode("utf-8", "surrogatepass"))
             self.send(filter_)

@@ -271,6 +271,19 @@ def test_the_sources_digest_stands_in_the_code():
     assert coq.tier().startswith("bubblewrap with Coq ")
 
 
+def test_the_project_may_lie_in_a_folder_with_spaces_and_colons(tmp_path, monkeypatch):
+    there = tmp_path / "Mon étude: v2 (a b)"
+    there.mkdir()
+    monkeypatch.chdir(there)  # the library of the checker is built below the working folder
+    pool = coq_pool.Pool("", lanes=1)
+    try:
+        (found,) = pool.run([coq_text.Job(PLUS_ZERO, RIGHT, (), 2.0, 2**31)])
+    finally:
+        pool.close()
+    assert found.outcome == "proved", found.reason
+    assert list(there.glob(".cache/verifiers/*.so"))
+
+
 # ---- what lies behind the list of forbidden words
 
 
