@@ -13,7 +13,16 @@ from pathlib import Path
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours; 4 from `plan --exit-code`."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"octavo {version('octavo')}")
+        return 0
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
     gc.disable()  # much is built and little thrown away: looking for garbage is a tenth of a command's time
     atexit.register(gc.freeze)  # nor is it looked for when the process ends, which frees all anyway: 7% of a plan of 1,000 runs
     try:
@@ -44,10 +53,11 @@ def _run(options: argparse.Namespace) -> int:
 
         return doctor.main(options.json)
     if options.command == "compile" and not options.specs and not options.update:
+        from compiler import terminal
         from compiler.remembered import Memory
 
         options.memory = Memory()
-        if (said := options.memory.recall(sys.stderr.isatty())) is not None:
+        if (said := options.memory.recall(terminal.colour())) is not None:
             print(said, file=sys.stderr, end="")
             return 0
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plug-ins reads the metadata of every library
@@ -56,15 +66,35 @@ def _run(options: argparse.Namespace) -> int:
     return commands.run(options)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="octavo", description="Specs to reproducible, published evidence.")
-    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+_EXIT_CODES = """\
+exit codes:
+  0  fine
+  1  something is wrong with what people wrote, ran or published; the message says what, where and how to repair it
+  2  the command line is no command of octavo's
+  3  a mistake of octavo's own; the message names its report
+  4  plan --exit-code: something would train
+"""
 
-    check = commands.add_parser("check", help="say what is wrong with specs; write nothing")
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="octavo",
+        description="Specs to reproducible, published evidence.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print octavo's version")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        """A command that says in its own help what it does, too."""
+        return commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.".replace("%%", "%"))
+
+    check = add("check", "say what is wrong with specs; write nothing")
     check.add_argument("specs", nargs="*", metavar="spec", help="experiment, experiment@profile or path; default: every spec and profile")
     check.add_argument("--rewards", action="store_true", help="also run the examples of every reward")
 
-    compile_ = commands.add_parser("compile", help="write cards and pipelines of the live experiments")
+    compile_ = add("compile", "write cards and pipelines of the live experiments")
     compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
     compile_.set_defaults(memory=None)
     how = compile_.add_mutually_exclusive_group()
@@ -75,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         help="ask the hub for commits that specs/revisions.lock.yaml lacks; with names of experiments or `owner/name`: for newer ones",
     )
 
-    plan = commands.add_parser("plan", help="what would run, why, what it costs, and which claims it touches")
+    plan = add("plan", "what would run, why, what it costs, and which claims it touches")
     plan.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
     plan.add_argument("--base", metavar="revision", help="compare with this git revision instead of with what is on disk")
     form = plan.add_mutually_exclusive_group()
@@ -83,45 +113,45 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="print a comment for a pull request")
     plan.add_argument("--exit-code", action="store_true", help="exit with 4 when something would train")
 
-    explain = commands.add_parser("explain", help="values of a run with the place in the spec that each came from")
+    explain = add("explain", "values of a run with the place in the spec that each came from")
     explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1; with --diff an experiment, such as quickstart")
     explain.add_argument("key", nargs="?", help="such as train.learning_rate; default: all")
     explain.add_argument(
         "--diff", metavar="other", help="what the experiment does differently from its `parent`, or from another experiment"
     )
 
-    new = commands.add_parser("new", help="start a spec, and its interpretation, from a commented template")
+    new = add("new", "start a spec, and its interpretation, from a commented template")
     new.add_argument("name", help="such as reward-shaping: names specs/<name>.yaml, its folder and its page")
 
-    commands.add_parser("schema", help="print the JSON Schema of specs, for editors")
+    add("schema", "print the JSON Schema of specs, for editors")
 
-    trace = commands.add_parser("trace", help="the way back from a number on a page")
+    trace = add("trace", "the way back from a number on a page")
     trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
     trace.add_argument("what", help="id of a finding or claim, name of a run or figure, an experiment, or `page`")
 
-    verify = commands.add_parser("verify", help="hold cards, locks, files, findings, pages and the site against each other")
+    verify = add("verify", "hold cards, locks, files, findings, pages and the site against each other")
     verify.add_argument("specs", nargs="*", metavar="experiment", help="only these experiments; default: all of specs/pipeline.yaml")
     verify.add_argument("--json", action="store_true", help="print every difference as JSON")
 
-    export = commands.add_parser("export", help="an experiment for other tools: as an RO-Crate (Provenance Run Crate)")
+    export = add("export", "an experiment for other tools: as an RO-Crate (Provenance Run Crate)")
     export.add_argument("form", choices=["crate"], help="crate: files, stages and attempts as linked data")
     export.add_argument("experiment", help="such as quickstart")
     export.add_argument("-o", "--output", required=True, metavar="target", help="a new folder, or a new file that ends with .zip")
 
-    waive = commands.add_parser("waive", help="record that a code change is judged to change no result: nothing trains again for it")
+    waive = add("waive", "record that a code change is judged to change no result: nothing trains again for it")
     waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
     waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")
 
-    rescore = commands.add_parser("rescore", help="score the stored completions of a run again with today's gates; say what changes")
+    rescore = add("rescore", "score the stored completions of a run again with today's gates; say what changes")
     rescore.add_argument("run", help="such as shaped-s1, quickstart/shaped-s1 or runs/quickstart/shaped-s1")
     rescore.add_argument("--spec", action="store_true", help="with the reward and data that the spec declares now, not those of the card")
     rescore.add_argument("--json", action="store_true", help="print the whole report as JSON")
     rescore.add_argument("--write", metavar="file", help="also write the completions with today's scores to a new Parquet file")
 
-    doctor = commands.add_parser("doctor", help="what the live experiments need and this machine has, with what to type for the rest")
+    doctor = add("doctor", "what the live experiments need and this machine has, with what to type for the rest")
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
 
-    merge_lock = commands.add_parser("merge-lock", help="git's merge driver for dvc.lock: %%O %%A %%B %%P")
+    merge_lock = add("merge-lock", "git's merge driver for dvc.lock: %%O %%A %%B %%P")
     for name, what in (("base", "common ancestor"), ("ours", "our version; the merge is written here"), ("theirs", "their version")):
         merge_lock.add_argument(name, help=what)
     merge_lock.add_argument("path", nargs="?", default="dvc.lock", help="path of the lock, for messages")

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from compiler import code_memo, disk, revisions, waivers
+from compiler import code_memo, disk, revisions, terminal, waivers
 from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
 from compiler.inputs import Inputs
-from compiler.pipeline import LIVE, Reference, every_spec, live, named
+from compiler.pipeline import LIVE, Reference, every_spec, in_project, live, named
 from compiler.source import has_c_parser
 from compiler.write import compare, write
 from stages.contracts.artifact import ArtifactError
@@ -40,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
         "rescore": rescore,
     }
     try:
+        if options.command not in {"new", "schema"}:
+            in_project()
         code = commands[options.command](options, inputs)
         code_memo.keep(kept)
         return code
@@ -201,7 +203,7 @@ def verify(options: argparse.Namespace, inputs: Inputs) -> int:
         from compiler import verify_text
 
         print(verify_text.text(found), end="", flush=True)
-        print(verify_text.diagnostics(found, sys.stderr.isatty()), file=sys.stderr, end="")
+        print(verify_text.diagnostics(found, terminal.colour()), file=sys.stderr, end="")
     return 1 if found.differences else 0
 
 
@@ -244,7 +246,7 @@ def rescore(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def show(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None) -> None:
     """Diagnostics on standard error, in colour on a terminal. `broken` holds the lines of files that are no YAML."""
-    print(shown(problems, inputs, broken, colour=sys.stderr.isatty()), file=sys.stderr, end="")
+    print(shown(problems, inputs, broken, colour=terminal.colour()), file=sys.stderr, end="")
 
 
 def shown(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None, *, colour: bool) -> str:

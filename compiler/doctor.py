@@ -34,6 +34,8 @@ class Needs:
     sandbox: tuple[str, ...]
     """Kinds of gates that run model-written code."""
     problem: str = ""
+    repair: str = ""
+    """What to type for the problem."""
     hub: tuple[tuple[str, str, str], ...] = ()
     """(models or datasets, name, commit) of hub repositories."""
     quantized: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ def examine(needs: Needs) -> Iterator[Line]:
     from compiler import doctor_hub, doctor_machine, doctor_proofs, doctor_python
 
     if needs.problem:
-        yield Line("specs", "missing", needs.problem, "octavo check")
+        yield Line("specs", "missing", needs.problem, needs.repair or "octavo check")
     yield from doctor_python.checks()
     yield from doctor_machine.checks(needs)
     yield from doctor_hub.checks(needs)
@@ -80,7 +82,8 @@ def live_needs() -> Needs:
     try:
         compiled = compile_all(live(Inputs()), Inputs())
     except Rejected as rejected:
-        return Needs((), (), (), f"cannot be compiled: {rejected.diagnostics[0].code} {rejected.diagnostics[0].what}")
+        first = rejected.diagnostics[0]
+        return Needs((), (), (), f"cannot be compiled: {first.code} {first.what}", first.fix if first.place is None else "octavo check")
     used = {use.card.kind for one in compiled for setup in one.expansion.setups for use in setup.reward.gates}
     used |= {use.card.kind for one in compiled for use in one.expansion.scores}
     return Needs(

@@ -15,8 +15,6 @@ from compiler.doctor import Line
 
 CONSTRAINTS = Path("constraints.txt")
 OLDEST = (3, 11)
-EXTRAS = ("wandb", "bitsandbytes")
-"""Pinned, and needed by those only who ask for them."""
 _PIN = re.compile(r"\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)")
 _INSTALL = "pip install -c constraints.txt -e ."
 
@@ -33,17 +31,24 @@ def checks() -> Iterator[Line]:
 
 
 def libraries() -> Iterator[Line]:
-    """Each library that is absent or another version than constraints.txt pins; one line for all others."""
-    pins, fine = pinned(), 0
+    """Each library that is absent or another version than constraints.txt pins; one line for all others.
+
+    What only extras ask for, such as the tools for tests, is pinned too. It need not be there, and trains nothing.
+    """
+    pins, needed, fine = pinned(), required(), 0
     if not pins:
         yield Line(
             "constraints.txt", "missing", "no versions are pinned here", "cd to the project's root, which holds specs/ and constraints.txt"
         )
-    for name in sorted({*required(), *(name for name in pins if name not in EXTRAS)}):
+    for name in sorted({*needed, *pins}):
         found, wanted = installed(name), pins.get(name)
-        if found is None:
+        is_other = bool(found and wanted and found.partition("+")[0] != wanted)  # a local build tag, such as +cpu, is the same version
+        if name not in needed:
+            if is_other:
+                yield Line(name, "optional", f"{found}, pinned is {wanted}", f"pip install {name}=={wanted}")
+        elif found is None:
             yield Line(name, "missing", f"not installed{f', pinned is {wanted}' if wanted else ''}", _INSTALL)
-        elif wanted and found.partition("+")[0] != wanted:  # a local build tag, such as +cpu, is the same version
+        elif is_other:
             yield Line(name, "missing", f"{found}, pinned is {wanted}: cards would name a version that did not train", _INSTALL)
         else:
             fine += 1

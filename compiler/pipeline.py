@@ -19,6 +19,7 @@ SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"
 BESIDE = (LIVE, LOCK)
 """Files in specs/ that are no experiments."""
+_START = "octavo new <experiment>"
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,28 @@ class Reference:
         return f"{self.stem}@{self.profile}" if self.profile else self.stem
 
 
+def in_project() -> None:
+    """Raises Rejected E113 where no specs/ is, with the way to the nearest folder above that has one."""
+    if disk.is_folder(SPECS):
+        return
+    above = [up for up in (Path(*[".."] * count) for count in range(1, len(Path.cwd().parts))) if disk.is_folder(up / SPECS)]
+    raise Rejected(
+        [
+            Diagnostic(
+                "E113",
+                f"no {SPECS}/ in this folder",
+                why="octavo runs in the project's root",
+                fix=f"cd {above[0]}" if above else f"cd to the folder that holds {SPECS}/",
+            )
+        ]
+    )
+
+
 def live(inputs: Inputs) -> list[Reference]:
-    """The live experiments, in their order. Raises Rejected for a broken list."""
+    """The live experiments, in their order. Raises Rejected for a broken list or none."""
+    in_project()
+    if not disk.exists(LIVE):
+        raise Rejected([_no_list()])
     document = inputs.document(LIVE)
     entries = document.root.value
     if not isinstance(entries, list):
@@ -94,10 +115,10 @@ def everything() -> list[Reference]:
 
 def every_spec() -> list[Reference]:
     """Every spec in specs/. Raises Rejected E113 when there is none, and E206 or E207 for files with other names."""
+    in_project()
     found = everything()
     if not found:
-        fix = "cd to the folder that holds specs/" if not disk.is_folder(SPECS) else "start from the quickstart's spec"
-        raise Rejected([Diagnostic("E113", "no spec in specs/ of this folder", why="octavo runs in the project's root", fix=fix)])
+        raise Rejected([Diagnostic("E113", f"no spec in {SPECS}/", why="an experiment is a file specs/<experiment>.yaml", fix=_START)])
     problems = [problem for reference in found if (problem := _slug_problem(reference.stem, Place(reference.path.as_posix(), 1, 1)))]
     if problems:
         raise Rejected(problems)
@@ -131,6 +152,16 @@ def named(text: str, place: Place | None = None) -> Reference:
             ]
         )
     return Reference(path.stem, profile if at else None, path)
+
+
+def _no_list() -> Diagnostic:
+    there = everything()
+    return Diagnostic(
+        "E113",
+        f"cannot read {LIVE}: no such file",
+        why="it lists what is live, one experiment a line; a command without names is about all that is",
+        fix=f"echo '- {there[0].stem}' > {LIVE}" if there else f"{_START}, then: echo '- <experiment>' > {LIVE}",
+    )
 
 
 def _elsewhere(path: Path, place: Place | None) -> Diagnostic:

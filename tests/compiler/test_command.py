@@ -1,8 +1,10 @@
 """The `octavo` command: exit codes, what it imports, what it prints."""
 
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 from compiler.__main__ import main
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "verify", "export", "waive", "rescore", "doctor", "merge-lock"]
 HEAVY = ("pydantic", "numpy", "pandas", "dvc", "torch", "trl", "transformers", "ruamel", "compiler.commands")
 
 
@@ -37,7 +40,79 @@ def test_check_and_compile_import_neither_torch_nor_pandas(work):
     assert said.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("arguments", [[], ["compil"], ["compile", "--nonsense"], ["explain"]])
+def test_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    (line,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = ")]
+    assert capsys.readouterr().out == f"octavo {line.split(chr(34))[1]}\n"
+
+
+def test_without_a_command_it_says_what_there_is_and_what_exit_codes_mean(capsys):
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "usage: octavo" in said.err
+    assert all(f"    {name}" in said.err for name in COMMANDS) and "exit codes:" in said.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_says_in_its_own_help_what_it_does(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    usage, says, *_ = capsys.readouterr().out.split("\n\n")
+    assert usage.startswith(f"usage: octavo {command} ") and says[0].isupper() and says.endswith(".") and "%%" not in says
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["check", "example"],
+        ["compile"],
+        ["plan"],
+        ["explain", "a-s1"],
+        ["trace", "page"],
+        ["verify"],
+        ["export", "crate", "example", "-o", "x.zip"],
+        ["waive", "example", "--why", "x"],
+        ["rescore", "example/a-s1"],
+    ],
+)
+def test_outside_a_project_every_command_says_so_and_below_one_how_to_get_there(arguments, work, tmp_path_factory, monkeypatch, capsys):
+    below = work / "runs" / "example"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == "E113 no specs/ in this folder\n  why: octavo runs in the project's root\n  fix: cd ../..\n"
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.endswith("  fix: cd to the folder that holds specs/\n")
+
+
+def test_colours_are_for_terminals_and_for_people_who_want_them(work, spec):
+    """The same command at the end of a pseudo terminal, with and without NO_COLOR, and into a pipe."""
+    (work / "specs/example.yaml").write_text(spec.replace("seeds: [1, 2, 3]", "seeds: [1, 1]"))
+    command = [sys.executable, "-m", "compiler", "check", "example"]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
+
+    def on_a_terminal(**more):
+        master, slave = pty.openpty()
+        process = subprocess.Popen(command, cwd=work, stderr=slave, env={**environment, **more})
+        os.close(slave)
+        said = b""
+        with contextlib.suppress(OSError):  # the end of a pseudo terminal is an error
+            while chunk := os.read(master, 65536):
+                said += chunk
+        os.close(master)
+        assert process.wait() == 1
+        return said
+
+    assert b"\x1b[31m" in on_a_terminal()
+    plain = [on_a_terminal(NO_COLOR="1"), on_a_terminal(TERM="dumb"), subprocess.run(command, cwd=work, stderr=-1, env=environment).stderr]
+    assert len({text.replace(b"\r\n", b"\n") for text in plain}) == 1 and b"\x1b" not in plain[0] and b"E319" in plain[0]
+
+
+@pytest.mark.parametrize("arguments", [["compil"], ["compile", "--nonsense"], ["explain"]])
 def test_a_wrong_command_line_is_2(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)

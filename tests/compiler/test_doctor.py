@@ -61,12 +61,22 @@ def test_versions_are_held_against_the_pins(ready):
     assert lines["torch"].install == "pip install -c constraints.txt -e ."
     assert lines["libraries"].status == "ok"
     torch = doctor_python.installed("torch").partition("+")[0]
-    (ready / "constraints.txt").write_text(f"torch=={torch}\nno-such-library-at-all==3.1\n")
-    lines = by_name(doctor_python.libraries())
-    assert "torch" not in lines  # a build tag such as +cpu is the same version
-    assert lines["no-such-library-at-all"] == Line(
-        "no-such-library-at-all", "missing", "not installed, pinned is 3.1", "pip install -c constraints.txt -e ."
+    (ready / "constraints.txt").write_text(f"torch=={torch}\n")
+    assert "torch" not in by_name(doctor_python.libraries())  # a build tag such as +cpu is the same version
+
+
+def test_what_only_extras_ask_for_need_not_be_there(ready, monkeypatch):
+    """`make demo` installs no tools for tests, and its doctor must not call them missing."""
+    monkeypatch.setattr(
+        "importlib.metadata.requires", lambda name: ["no-such-library", "no-such-tool>=1; extra == 'dev'", "ruff; extra == 'dev'"]
     )
+    (ready / "constraints.txt").write_text("no-such-library==3.1\nno-such-tool==1.0\npytest==0.1\n")
+    lines = by_name(doctor_python.libraries())
+    assert lines.keys() == {"no-such-library", "pytest", "libraries"}
+    assert lines["no-such-library"] == Line(
+        "no-such-library", "missing", "not installed, pinned is 3.1", "pip install -c constraints.txt -e ."
+    )
+    assert (lines["pytest"].status, lines["pytest"].install) == ("optional", "pip install pytest==0.1")
 
 
 def test_what_octavo_depends_on_is_looked_for():
