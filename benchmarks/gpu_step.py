@@ -1,11 +1,12 @@
 """Seconds of a GRPO step on one GPU, split into generation, reward and update: octavo's engines against a plain TRL script.
 
-    python benchmarks/gpu_step.py [--tiny] [--budget SECONDS] [--parts NAME,NAME]
+    python benchmarks/gpu_step.py [--tiny] [--budget SECONDS] [--parts NAME,NAME,NAME]
 
 Models have random weights and the shapes of a 7B Llama and a 1.5B Qwen; 16 completions of one prompt a step, as in seed 1, nearly all of
 them at full length. Both sides load the same files, train the same adapter with the same settings and score with the same reward. Each
-part prints its line when it is done; a part that no longer fits into the budget is left out. `--tiny` runs every part on a CPU, to see
-that it works: its seconds mean nothing.
+part prints its line when it is done; a part that no longer fits into the budget is left out. Parts run in the order given; one that is
+named twice runs twice (`qwen-plain,qwen-octavo,qwen-plain,qwen-octavo`: what drifts, drifts for both sides). `--tiny` runs every part on a
+CPU, to see that it works: its seconds mean nothing.
 """
 
 from __future__ import annotations
@@ -56,14 +57,18 @@ class Part:
 TRANSFORMERS = GenerationSettings(engine="transformers")
 COMPILED = GenerationSettings(engine="compiled")
 RECORDED = GenerationSettings(engine="compiled", torch_compile=False)
+BATCHING = GenerationSettings(engine="continuous_batching")
 PARTS = (
     Part("bf16-plain", "7b", False, 256, None, 3, 50),
     Part("bf16-recorded", "7b", False, 256, RECORDED, 4, 30),
     Part("bf16-compiled", "7b", False, 256, COMPILED, 5, 70),
-    Part("nf4-plain", "7b", True, 256, None, 2, 60),
+    Part("nf4-plain", "7b", True, 256, None, 4, 95),
+    Part("nf4-octavo", "7b", True, 256, TRANSFORMERS, 4, 95),
     Part("nf4-compiled", "7b", True, 256, COMPILED, 5, 60),
     Part("bf16-octavo", "7b", False, 256, TRANSFORMERS, 3, 50),
-    Part("qwen-plain", "1.5b", False, 256, None, 3, 40),
+    Part("qwen-plain", "1.5b", False, 256, None, 5, 65),
+    Part("qwen-octavo", "1.5b", False, 256, TRANSFORMERS, 5, 65),
+    Part("qwen-batching", "1.5b", False, 256, BATCHING, 4, 80),
     Part("qwen-compiled", "1.5b", False, 256, COMPILED, 5, 45),
     Part("nf4-512-plain", "7b", True, 512, None, 2, 90, checkpointing=True),
     Part("nf4-512-compiled", "7b", True, 512, COMPILED, 3, 80, checkpointing=True),
@@ -294,8 +299,7 @@ def _timed(
 
     generating = Clock(cuda)
     trainer.remove_callback(PrinterCallback)
-    policy = trainer.accelerator.unwrap_model(trainer.model)
-    policy.generate = generating.around(policy.generate)
+    trainer._generate = generating.around(trainer._generate)  # whatever samples
     steps: list[tuple[float, float, float]] = []
     own: list[float] = []
 
@@ -334,9 +338,9 @@ def main() -> None:
     prepare("cuda" if cuda else "cpu")
     print(f"{torch.cuda.get_device_name() if cuda else 'cpu'}, torch {torch.__version__}", flush=True)
     wanted = chosen.parts.split(",")
-    medians: dict[str, float] = {}
+    counted: dict[str, list[tuple[float, float, float]]] = {}
     folder = Path(tempfile.mkdtemp())
-    for part in (part for part in PARTS if part.name in wanted):
+    for part in (part for name in wanted for part in PARTS if part.name == name):
         left = chosen.budget - (time.monotonic() - begun)
         if part.seconds > left:
             print(f"{part.name}: left out, {left:.0f} s left of the budget", flush=True)
@@ -356,22 +360,37 @@ def main() -> None:
             if cuda:
                 torch.cuda.empty_cache()
         rest = found.steps[1:] or found.steps
-        whole, generation, reward = (statistics.median(step[place] for step in rest) for place in range(3))
-        medians[part.name] = whole
-        spread = f"{min(step[0] for step in rest):.2f}-{max(step[0] for step in rest):.2f}"
-        share = f", octavo's own code {statistics.median(found.ours[1:]) / whole:.2%}" if len(found.ours) > 1 else ""
+        counted.setdefault(part.name, []).extend(rest)
+        share = f", octavo's own code {statistics.median(found.ours[1:]) / _median(rest)[0]:.2%}" if len(found.ours) > 1 else ""
         print(
-            f"{part.name}: {whole:.2f} s a step (first {found.steps[0][0]:.1f}; {spread}),"
-            f" generation {generation:.2f}, reward {reward:.3f}, update {whole - generation - reward:.2f}, peak {found.gib:.1f} GiB;"
-            f" {found.said}{share} [{time.monotonic() - started:.0f} s, model {made:.0f} s]",
+            f"{part.name}: {_split(rest)} (first {found.steps[0][0]:.1f}), peak {found.gib:.1f} GiB; {found.said}{share}"
+            f" [{time.monotonic() - started:.0f} s, model {made:.0f} s]",
             flush=True,
         )
-    for plain_name, name in [(f"{kind}-plain", f"{kind}-{end}") for kind in ("bf16", "nf4", "qwen", "nf4-512") for end in ENDS]:
-        if plain_name in medians and name in medians:
-            print(f"{name}: {medians[plain_name] / medians[name]:.2f}x of plain TRL", flush=True)
+    for name, steps in counted.items():
+        print(f"{name}, {len(steps)} steps: {_split(steps)}", flush=True)
+        kind = name.removesuffix("-plain").rpartition("-")[0] or name
+        whole = counted.get(f"{kind}-plain")
+        if whole and not name.endswith("-plain"):
+            ratio = _median(whole)[0] / _median(steps)[0]
+            print(f"{name}: {ratio:.3f}x of plain TRL by medians, {_quickest(whole) / _quickest(steps):.3f}x by quickest steps", flush=True)
 
 
-ENDS = ("octavo", "recorded", "compiled")
+def _median(steps: list[tuple[float, float, float]]) -> tuple[float, float, float]:
+    whole, generation, reward = (statistics.median(step[place] for step in steps) for place in range(3))
+    return whole, generation, reward
+
+
+def _quickest(steps: list[tuple[float, float, float]]) -> float:
+    return min(step[0] for step in steps)
+
+
+def _split(steps: list[tuple[float, float, float]]) -> str:
+    whole, generation, reward = _median(steps)
+    spread = f"{_quickest(steps):.2f}-{max(step[0] for step in steps):.2f}"
+    parts = f"generation {generation:.2f}, reward {reward:.3f}, update {whole - generation - reward:.2f}"
+    return f"{whole:.2f} s a step ({spread}), {parts}"
+
 
 if __name__ == "__main__":
     main()

@@ -87,6 +87,12 @@ METRICS: dict[str, Metric] = dict(
             of=_SAMPLED,
         ),
         _metric(
+            "update_seconds",
+            "s",
+            "Wall time of the rest of the step: log-probabilities, gradients, optimizer; with sampling and scoring it is the whole step",
+            of=_SAMPLED,
+        ),
+        _metric(
             "mean_token_accuracy",
             "share",
             "Share of gold tokens that the model would have chosen itself, given those before",

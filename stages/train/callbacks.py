@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from transformers import TrainerCallback
@@ -46,11 +46,22 @@ class Clock:
         return found
 
 
+def update_seconds(cells: Mapping[str, Cell]) -> Cell:
+    """What is left of a step's time after sampling and scoring: log-probabilities, gradients, the optimizer. The three add up to
+    `step_seconds`; a step that reuses completions has sampled and scored none. Null when the whole is unknown."""
+    whole = cells.get("step_seconds")
+    if not isinstance(whole, float):
+        return None
+    parts = (cells.get(name) for name in ("generation_seconds", "reward_seconds"))
+    return max(0.0, whole - sum(part for part in parts if isinstance(part, float)))
+
+
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look.
 
-    Without a reward (supervised fine-tuning) the time of a step is measured here. `tokens_before`: those of the steps before a resume,
-    for a trainer that counts from its own start.
+    The time of a step is measured here, from its begin to its log, the optimizer included (TRL's own `step_time` ends before it). A
+    trainer that tells no begin logs the time itself. `tokens_before`: those of the steps before a resume, for a trainer that counts
+    from its own start.
     """
 
     def __init__(
@@ -67,10 +78,11 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
         self.stopping, self.logits, self.generating, self.tokens_before = stopping, logits, generating, tokens_before
-        self.begun = self.step_begun = time.monotonic()
+        self.begun = time.monotonic()
+        self.step_begun: float | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        self.step_begun = time.monotonic()
+        self.step_begun = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
@@ -83,7 +95,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
 
     def _recorded(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
         """Write the step down; whether a rule ends the run here. Of several ranks the first one does."""
-        cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {"step_seconds": time.monotonic() - self.step_begun}
+        cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {}
         for name, value in logs.items():
             if name not in DROPPED and not name.startswith("rewards/"):
                 cells[RENAMED.get(name, name)] = cell(value)
@@ -91,8 +103,11 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         self.guard.skipped = False
         if invalid is not None:
             cells["invalid_logits"] = float(invalid)
+        if self.step_begun is not None:
+            cells["step_seconds"] = cell(time.perf_counter() - self.step_begun)
         if self.generating is not None:
             cells["generation_seconds"] = cell(self.generating.taken())
+            cells["update_seconds"] = update_seconds(cells)
         tokens = logs.get("num_tokens")
         self.journal.step(
             attempt=self.attempt,

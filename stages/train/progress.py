@@ -144,12 +144,9 @@ def _gates(cells: Mapping[str, Cell]) -> dict[str, Cell]:
 
 
 def _split(cells: Mapping[str, Cell]) -> dict[str, float]:
-    """Seconds of a step by what they went to; `update` is what is left of the step."""
-    known = {part: _plain(cells.get(f"{part}_seconds")) for part in ("step", "generation", "reward")}
-    found = {part: seconds for part, seconds in known.items() if seconds is not None}
-    if len(found) == 3:
-        found["update"] = max(0.0, found["step"] - found["generation"] - found["reward"])
-    return found
+    """Seconds of a step by what they went to."""
+    known = {part: _plain(cells.get(f"{part}_seconds")) for part in ("step", "generation", "reward", "update")}
+    return {part: seconds for part, seconds in known.items() if seconds is not None}
 
 
 def _plain(cell: Cell) -> float | None:

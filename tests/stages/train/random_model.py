@@ -20,7 +20,7 @@ from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT
 from stages.contracts.train_settings import TrainSettings
 
-ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n"} for number in range(12)]
+ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n", "gold": "odd" if number % 2 else "even"} for number in range(12)]
 
 
 def random_model(folder: Path) -> Path:
@@ -44,31 +44,40 @@ def random_model(folder: Path) -> Path:
     return folder
 
 
-def run_folder(folder: Path, base: Path, settings: TrainSettings) -> RunFolder:
-    """`runs/small/short-s1` of a project: its card, rewarded for short completions, its permission, and the data."""
+def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1, device: str = "cpu") -> RunFolder:
+    """`runs/small/short-s1` of a project: its card, rewarded for short completions (SFT: with gold answers), its permission, and the
+    data. `gpus` is the number of processes: on a CPU each is one."""
     run = RunFolder(folder / "runs/small/short-s1")
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     gate = GateCard(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
+    gold = settings.algorithm == "sft"
+    modules = [f"stages.train.{STAGES.get(settings.algorithm, settings.algorithm)}"]
     card = TrainCard[type(settings)](  # type: ignore[misc]
         experiment="small",
         condition="short",
         seed=1,
         null_control=False,
         model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4)),
-        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
-        reward=RewardCard(name="short", gates=(gate,)),
+        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
+        reward=None if gold else RewardCard(name="short", gates=(gate,)),
         train=settings,
-        device="cpu",
+        device=device,
+        gpus=gpus,
         versions={},
-        code_hash=code_hash(ROOT, [f"stages.train.{settings.algorithm}", "stages.train.rewards.length"]),
+        code_hash=code_hash(ROOT, modules if gold else [*modules, "stages.train.rewards.length"]),
     )
     write(run.card, card)
     write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
     return run
 
 
-def start(algorithm: str, folder: Path) -> subprocess.Popen[str]:
-    """The stage of an algorithm, on that run."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
-    command = [sys.executable, "-m", f"stages.train.{algorithm}", "runs/small/short-s1"]
+STAGES = {"sft": "supervised"}
+"""Stages that have another name than their algorithm."""
+
+
+def start(algorithm: str, folder: Path, *modules: Path) -> subprocess.Popen[str]:
+    """The stage of an algorithm, on that run. `modules`: folders that come first where modules are looked for."""
+    path = os.pathsep.join(map(str, [*modules, ROOT]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
+    command = [sys.executable, "-m", f"stages.train.{STAGES.get(algorithm, algorithm)}", "runs/small/short-s1"]
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,7 +1,7 @@
 """SIGKILL at random moments, for each algorithm: what a run leaves in the end is, number by number, that of an undisturbed run.
 
-`OCTAVO_CHAOS=30 pytest tests/stages/train/test_chaos.py` kills thirty times an algorithm; GRPO from end to end, with gates and a base
-model of its own, is killed by tests/e2e/test_retried_runs.py.
+`OCTAVO_CHAOS=30 pytest tests/stages/train/test_chaos.py` kills thirty times an algorithm, and GRPO on two processes; GRPO from end to
+end, with gates and a base model of its own, is killed by tests/e2e/test_retried_runs.py. `OCTAVO_CHAOS_DEVICE=cuda` trains on a GPU.
 """
 
 import os
@@ -13,16 +13,25 @@ import pytest
 from random_model import random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
+from stages.contracts.grpo import GrpoSettings
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.rloo import RlooSettings
+from stages.contracts.sft import SftSettings
 
 pytestmark = pytest.mark.e2e
 KILLS = int(os.environ.get("OCTAVO_CHAOS", "0"))
-PLAIN = {"max_steps": 8, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 1}
-SETTINGS = {
-    "ppo": PpoSettings.model_validate(PLAIN | {"algorithm": "ppo", "batch_size": 8, "mini_batch_size": 4}),
-    "rloo": RlooSettings.model_validate(PLAIN | {"algorithm": "rloo", "per_device_train_batch_size": 8, "num_generations": 4}),
+DEVICE = os.environ.get("OCTAVO_CHAOS_DEVICE", "cpu")
+PLAIN = {"max_steps": 8, "learning_rate": 1e-2, "save_steps": 1}
+SAMPLED = PLAIN | {"max_completion_length": 6}
+GROUPED = SAMPLED | {"per_device_train_batch_size": 8, "num_generations": 4}
+CASES = {
+    "ppo": (PpoSettings.model_validate(SAMPLED | {"algorithm": "ppo", "batch_size": 8, "mini_batch_size": 4}), 1),
+    "rloo": (RlooSettings.model_validate(GROUPED | {"algorithm": "rloo"}), 1),
+    "sft": (SftSettings.model_validate(PLAIN | {"algorithm": "sft", "per_device_train_batch_size": 4, "max_length": 24}), 1),
+    "grpo": (GrpoSettings.model_validate(GROUPED), 1),
+    "two-processes": (GrpoSettings.model_validate(GROUPED | {"per_device_train_batch_size": 4}), 2),
 }
+"""Settings, and how many processes."""
 MOMENTS = ("start", "step", "checkpoint", "finishing")
 
 
@@ -49,12 +58,14 @@ def reached(folder, moment, before):
 
 
 @pytest.mark.skipif(not KILLS, reason="minutes: OCTAVO_CHAOS=30 says how many kills")
-@pytest.mark.parametrize("algorithm", SETTINGS)
-def test_kills_at_any_moment_change_no_number(algorithm, tmp_path):
+@pytest.mark.parametrize("case", CASES)
+def test_kills_at_any_moment_change_no_number(case, tmp_path):
+    settings, processes = CASES[case]
+    algorithm = settings.algorithm
     base = random_model(tmp_path / "base")
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
-    whole, run = (run_folder(tmp_path / name, base, SETTINGS[algorithm]) for name in ("whole", "killed"))
+    whole, run = (run_folder(tmp_path / name, base, settings, processes, DEVICE) for name in ("whole", "killed"))
     undisturbed = start(algorithm, tmp_path / "whole")
     said, _ = undisturbed.communicate()
     assert undisturbed.returncode == 0, said

@@ -223,3 +223,6 @@ def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
     assert _history(killed) == _history(whole)
     assert (killed.adapter / "adapter_model.safetensors").read_bytes() == (whole.adapter / "adapter_model.safetensors").read_bytes()
     assert not (killed.adapter / "value_head.pt").exists()
+    seconds = {(row["step"], row["metric"]): row["value"] for row in pq.read_table(whole.history).to_pylist()}
+    parts = [sum(seconds[step, f"{part}_seconds"] for part in ("generation", "reward", "update")) for step in range(1, 61)]
+    assert parts == pytest.approx([seconds[step, "step_seconds"] for step in range(1, 61)])

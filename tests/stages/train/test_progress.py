@@ -19,7 +19,7 @@ from stages.train.progress import Progress, folded
 CELLS = {
     "reward": 0.723, "group_range": 0.3149, "zero_signal_share": 0.125, "truncated": 0.0, "skipped": 0.0,
     "gate.format.pass_share": 0.984, "gate.format.score": 1.0, "gate.tests.pass_share": None,
-    "step_seconds": 0.72, "generation_seconds": 0.41, "reward_seconds": 0.09,
+    "step_seconds": 0.72, "generation_seconds": 0.41, "reward_seconds": 0.09, "update_seconds": 0.22,
 }  # fmt: skip
 
 

@@ -26,6 +26,8 @@ def test_a_run(tmp_path):
     for step in (1, 2, 3):
         rewards = [row["reward"] for row in pq.read_table(run.completions).to_pylist() if row["step"] == step]
         assert len(rewards) == 8 and cells[step, "reward"] == pytest.approx(sum(rewards) / 8)
+        parts = [cells[step, f"{part}_seconds"] for part in ("generation", "reward", "update")]
+        assert min(parts) > 0 and sum(parts) == pytest.approx(cells[step, "step_seconds"]), "the step's time, split into three"
         assert cells[step, "zero_signal_share"] is not None and cells[step, "grad_norm"] > 0 and cells[step, "skipped"] == 0.0
     assert cells[1, "kl"] == pytest.approx(0.0, abs=1e-6) and cells[3, "kl"] != 0.0, "beta is 0.05 by default"
     assert (run.adapter / "adapter_model.safetensors").stat().st_size > 0
