@@ -24,6 +24,7 @@ DEVICE = os.environ.get("OCTAVO_CHAOS_DEVICE", "cpu")
 PLAIN = {"max_steps": 8, "learning_rate": 1e-2, "save_steps": 1}
 SAMPLED = PLAIN | {"max_completion_length": 6}
 GROUPED = SAMPLED | {"per_device_train_batch_size": 8, "num_generations": 4}
+GROUPED |= {"generation": {"engine": "compiled", "torch_compile": False}} if DEVICE == "cuda" else {}
 CASES = {
     "ppo": (PpoSettings.model_validate(SAMPLED | {"algorithm": "ppo", "batch_size": 8, "mini_batch_size": 4}), 1),
     "rloo": (RlooSettings.model_validate(GROUPED | {"algorithm": "rloo"}), 1),
