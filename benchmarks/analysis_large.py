@@ -84,7 +84,9 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
         for name, column in plain.items():
             table = table.set_column(table.column_names.index(name), name, column)
         metadata = {"octavo.schema": HISTORY_SCHEMA, "octavo.card_id": f"card-{run.name}", "octavo.attempt": "a1"}
-        pq.write_table(table.replace_schema_metadata(metadata), place.history, compression="zstd")
+        layout = {"compression": {name: "lz4" if name == "value" else "zstd" for name in table.column_names}}  # as the recorder's
+        layout["use_dictionary"] = [name for name in table.column_names if name != "value"]
+        pq.write_table(table.replace_schema_metadata(metadata), place.history, **layout)
         write(place.outcome, Outcome(card_id=f"card-{run.name}", attempt="a1", finished=True, steps_done=steps, target_steps=steps))
     return folder.root
 

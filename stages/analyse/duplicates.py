@@ -14,20 +14,17 @@ from stages.analyse.tables import Column
 def fingerprint(columns: Mapping[str, Column]) -> str | None:
     """Digest of the sampled series, steps and states included; None when none of them varies: equal constants prove nothing."""
     kept = [(name, columns[name]) for name in SAMPLED if name in columns]
-    if not any(_varies(column) for _, column in kept):
+    if not any(column.varies() for _, column in kept):
         return None
-    digest = hashlib.sha256()
+    digest, before = hashlib.sha256(), None
     for name, column in kept:
-        digest.update(name.encode())
-        digest.update(column.steps.tobytes())
-        digest.update(np.where(np.isnan(column.values), np.nan, column.values + 0.0).tobytes())
-        digest.update("".join(column.states.tolist()).encode())
+        same = before is not None and (column.steps is before or np.array_equal(column.steps, before))
+        digest.update(f"{name} {len(column.steps)} {same} {column.kinds is None}".encode())
+        if not same:  # most metrics are logged at the same steps
+            digest.update(column.steps.tobytes())
+        values = column.values + 0.0  # of the two zeros there is one
+        digest.update((np.where(np.isnan(values), np.nan, values) if column.kinds is not None else values).tobytes())
+        if column.kinds is not None:
+            digest.update(column.kinds.astype(np.int8).tobytes())
+        before = column.steps
     return digest.hexdigest()
-
-
-def _varies(column: Column) -> bool:
-    values = column.values
-    if not len(values):
-        return False
-    same = (values == values[0]) | (np.isnan(values) & np.isnan(values[0]))
-    return not bool(same.all()) or len(set(column.states.tolist())) > 1

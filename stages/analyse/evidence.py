@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stages.analyse.completions import Evaluation, read_completions, read_evaluation
 from stages.analyse.replay import Replayed, asked, replay
-from stages.analyse.tables import Evaluation, History, read_completions, read_evaluation, read_history
+from stages.analyse.tables import History, read_history
 from stages.analyse.traces import Trace, reduce
 from stages.analyse.windows import Window, window_of
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows

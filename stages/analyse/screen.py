@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.analyse import adapter, summaries
+from stages.analyse.completions import read_completions
 from stages.analyse.detectors import duplicates
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.health_gates import judge
 from stages.analyse.summary import series
-from stages.analyse.tables import History, read_completions, read_history
+from stages.analyse.tables import History, read_history
 from stages.analyse.windows import final_window
 from stages.contracts.analysis_card import ConditionCard, HealthGate, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write

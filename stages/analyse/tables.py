@@ -1,4 +1,4 @@
-"""History, completions and evaluation tables as analysis needs them: attempts merged, four states of a cell kept apart.
+"""A run's history as analysis needs it: attempts merged, four states of a cell kept apart.
 
 A missing file and a file without rows are both an empty table: a failed run leaves little behind, and that is no error.
 Nothing is ever filled in: a metric that was not logged at a step has no row there.
@@ -6,22 +6,21 @@ Nothing is ever filled in: a metric that was not logged at a step has no row the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stages.contracts.artifact import ArtifactError
-from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
-from stages.contracts.series import GRADIENT_METRICS, SKIPPED, Cell, NonFinite, classify, stride
+from stages.analyse.arrays import Table, Words, read_table
+from stages.contracts.history import HISTORY_COLUMNS, HISTORY_SCHEMA
+from stages.contracts.observed import Rows, usual_distance
+from stages.contracts.series import GRADIENT_METRICS, SKIPPED, Cell, NonFinite, classify
 
-_REPEATING = ("attempt", "metric", "state")
+_KINDS = ("value", "nonfinite", "null")
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,123 @@ class Column:
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
-    states: NDArray[np.object_]
+    kinds: NDArray[np.int8] | None
+    """Places in `value`, `nonfinite`, `null`; None when every cell is a value."""
+
+    @property
+    def states(self) -> NDArray[np.object_]:
+        names = np.array(_KINDS, dtype=object)
+        return names[np.zeros(len(self.steps), dtype=np.int8) if self.kinds is None else self.kinds]
+
+    @property
+    def bad(self) -> NDArray[np.int64]:
+        """Steps that are logged and not finite."""
+        return self.steps[:0] if self.kinds is None else self.steps[self.kinds == 1]
 
     def cells(self) -> tuple[Cell, ...]:
         """The same as plain tuples, with None for what is no finite number."""
         plain = self.values.astype(object)
         plain[np.isnan(self.values)] = None
         return tuple(zip(self.steps.tolist(), plain.tolist(), self.states.tolist(), strict=True))
+
+    def varies(self) -> bool:
+        """Whether two cells differ in value or state."""
+        if not len(self.values):
+            return False
+        same = (self.values == self.values[0]) | (np.isnan(self.values) & np.isnan(self.values[0]))
+        return not bool(same.all()) or (self.kinds is not None and bool((self.kinds != self.kinds[0]).any()))
+
+
+class Columns(Mapping[str, Column]):
+    """The columns of a table of (metric, step, value) rows, made when one is first asked for: of forty logged metrics, ten are."""
+
+    def __init__(
+        self,
+        codes: NDArray[Any],
+        names: Sequence[str],
+        steps: NDArray[np.int64],
+        values: NDArray[np.float64],
+        kinds: NDArray[np.int8] | None,
+        wanted: Collection[str] | None = None,
+    ) -> None:
+        """Rows in the order of the file; each name has a row. `kinds` as in Column. `wanted`: there are only these columns; None: all."""
+        self._codes, self._steps, self._values, self._kinds, self._width = codes, steps, values, kinds, len(names)
+        every = sorted(enumerate(names), key=lambda pair: pair[1])
+        self._places = {name: code for code, name in every if wanted is None or name in wanted}
+        self._made: dict[str, Column] = {}
+        self._grid = _is_grid(codes, steps, len(names))
+        """Every step has every metric, in one order: columns lie at equal distances."""
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._made:
+            self._made[name] = self._make(self._places[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _make(self, code: int) -> Column:
+        if self._grid:
+            width = self._width
+            first = int(np.flatnonzero(self._codes[:width] == code)[0])
+            kinds = None if self._kinds is None else self._kinds[first::width]
+            column = Column(self._grid_steps, self._values[first::width].copy(), kinds)
+        else:
+            rows = self._rows(code)
+            column = Column(self._steps[rows], self._values[rows], None if self._kinds is None else self._kinds[rows])
+        if column.kinds is not None and not column.kinds.any():
+            column = Column(column.steps, column.values, None)
+        return column
+
+    @cached_property
+    def _grid_steps(self) -> NDArray[np.int64]:
+        return self._steps[:: self._width].copy()
+
+    def _rows(self, code: int) -> NDArray[np.int64]:
+        """Places of a metric's rows, by rising steps; of rows of one step the last."""
+        rows = np.flatnonzero(self._codes == code)
+        steps = self._steps[rows]
+        if (steps[1:] > steps[:-1]).all():
+            return rows
+        order = np.argsort(steps, kind="stable")
+        rows, steps = rows[order], steps[order]
+        last = np.ones(len(rows), dtype=bool)
+        last[:-1] = steps[1:] != steps[:-1]
+        return rows[last]
+
+    @cached_property
+    def odd(self) -> frozenset[str]:
+        """Metrics with a cell that is logged and not finite."""
+        if self._kinds is None:
+            return frozenset()
+        codes = set(np.unique(self._codes[self._kinds == 1]).tolist())
+        return frozenset(name for name, code in self._places.items() if code in codes and len(self[name].bad))
+
+    @cached_property
+    def repeated(self) -> int:
+        """Rows of the table that repeat a metric and a step; of those the last one counts."""
+        if self._grid or not len(self._steps):
+            return 0
+        first, width = int(self._steps.min()), self._width
+        room = (int(self._steps.max()) - first + 1) * width
+        keys = (self._steps - first) * width + self._codes
+        if room > 20 * len(keys) + 1_000_000:
+            return len(keys) - len(np.unique(keys))
+        seen = np.zeros(room, dtype=bool)
+        seen[keys] = True
+        return len(keys) - int(np.count_nonzero(seen))
+
+
+def _is_grid(codes: NDArray[Any], steps: NDArray[np.int64], width: int) -> bool:
+    """Whether the rows are blocks of one step each, with every metric once and in the same order, steps rising."""
+    if not width or len(codes) % width or len(set(codes[:width].tolist())) != width:
+        return False
+    blocks, order = steps.reshape(-1, width), codes.reshape(-1, width)
+    rising = bool((blocks[1:, 0] > blocks[:-1, 0]).all())
+    return rising and bool((order == order[0]).all()) and bool((blocks == blocks[:, :1]).all())
 
 
 @dataclass(frozen=True)
@@ -56,7 +165,7 @@ class History:
     path: Path
     card_id: str | None
     attempt: str | None
-    columns: Mapping[str, Column]
+    columns: Columns
     overlaps: tuple[Overlap, ...]
     boundaries: tuple[int, ...]
     """First steps of the attempts that went on after another one."""
@@ -67,42 +176,55 @@ class History:
     steps: NDArray[np.int64]
     """All steps at which anything was logged, rising."""
     stride: int
-    repeated: int = 0
-    """Rows that repeat a metric and a step within one attempt; the last of them counts."""
 
     @property
     def exists(self) -> bool:
         return self.card_id is not None
 
-    def values(self, metric: str, first: int, last: int) -> NDArray[np.float64]:
-        """Finite values of the steps first..last that may enter statistics, in order."""
+    @cached_property
+    def _rows(self) -> dict[str, Rows]:
+        return {}
+
+    def rows(self, metric: str) -> Rows:
+        """Finite values that may enter statistics, by rising steps."""
+        if metric not in self._rows:
+            self._rows[metric] = self._valid(metric)
+        return self._rows[metric]
+
+    def _valid(self, metric: str) -> Rows:
         column = self.columns.get(metric)
         if column is None:
-            return np.empty(0)
+            return Rows(np.empty(0, dtype=np.int64), np.empty(0))
+        if column.kinds is None and not self.bad_steps:
+            return Rows(column.steps, column.values)
+        kept = ~np.isnan(column.values)
         if self.gradient.since is not None:
-            last = min(last, self.gradient.since - 1)
-        kept = (column.steps >= first) & (column.steps <= last) & ~np.isnan(column.values)
+            kept &= column.steps < self.gradient.since
         if self.bad_steps:
             kept &= ~np.isin(column.steps, sorted(self.bad_steps))
-        return column.values[kept]
+        return Rows(column.steps[kept], column.values[kept])
+
+    def values(self, metric: str, first: int, last: int) -> NDArray[np.float64]:
+        """Finite values of the steps first..last that may enter statistics, in order."""
+        rows = self.rows(metric)
+        begin, end = np.searchsorted(rows.steps, (first, last + 1))
+        return rows.values[begin:end]
 
 
 def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
     """Read history.parquet. Raises ArtifactError when the file is broken or of another schema.
 
-    With `metrics`, only their columns are made, and those of the gradient, which decide what may enter statistics; `repeated` then counts
-    rows of these. Steps and attempts are always those of the whole file.
+    With `metrics`, there are only their columns, and those of the gradient, which decide what may enter statistics. Steps, attempts and
+    rows that are repeated are always those of the whole file.
     """
-    frame, metadata = _read(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
-    if frame is None:
-        return History(path, None, None, {}, (), (), classify((), ()), frozenset(), 0, np.empty(0, dtype=np.int64), 1)
-    frame, overlaps = merge_attempts(frame)
-    steps, boundaries = _distinct(frame["step"].to_numpy(dtype=np.int64)), _boundaries(frame)
-    if metrics is not None:
-        frame = frame[frame["metric"].isin({*metrics, *GRADIENT_METRICS, SKIPPED})]
-    columns, repeated = _columns(frame)
+    table, metadata = read_table(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
+    if table is None:
+        none = np.empty(0, dtype=np.int64)
+        return History(path, None, None, Columns(none, (), none, np.empty(0), None), (), (), classify((), ()), frozenset(), 0, none, 1)
+    table, overlaps, boundaries = merge_attempts(table)
+    steps = _distinct(table.numbers["step"])
+    columns = _columns(table, None if metrics is None else {*metrics, *GRADIENT_METRICS, SKIPPED})
     bad = _bad_steps(columns)
-    logged = {int(step) for name in (*GRADIENT_METRICS, SKIPPED) if name in columns for step in columns[name].steps}
     return History(
         path=path,
         card_id=metadata.get("octavo.card_id", ""),
@@ -110,12 +232,11 @@ def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
         columns=columns,
         overlaps=overlaps,
         boundaries=boundaries,
-        gradient=classify(logged, bad),
+        gradient=_gradient(columns, bad),
         bad_steps=frozenset(bad),
         last_step=int(steps[-1]) if len(steps) else 0,
         steps=steps,
-        stride=stride(steps.tolist()),
-        repeated=repeated,
+        stride=usual_distance(steps),
     )
 
 
@@ -123,126 +244,84 @@ def _distinct(steps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each step once, rising. Rows come step by step, so most repeats stand side by side and need no sorting."""
     changed = np.ones(len(steps), dtype=bool)
     changed[1:] = steps[1:] != steps[:-1]
-    return np.unique(steps[changed])
+    found = steps[changed]
+    return found if (found[1:] > found[:-1]).all() else np.unique(found)
 
 
-def merge_attempts(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...]]:
-    """Rows of the trajectory that counts: a later attempt replaces, from its first step on, all that came before.
+def _first_seen(words: Words) -> tuple[NDArray[np.int64], list[str]]:
+    """Codes by first appearance of each distinct word, and the words in that order."""
+    held, at, inverse = np.unique(words.codes, return_index=True, return_inverse=True)
+    merged: dict[str, int] = {}
+    places = np.empty(len(held), dtype=np.int64)
+    for place in np.argsort(at, kind="stable").tolist():
+        name = words.names[held[place]] if held[place] >= 0 else ""
+        places[place] = merged.setdefault(name, len(merged))
+    return places[inverse], list(merged)
+
+
+def merge_attempts(table: Table) -> tuple[Table, tuple[Overlap, ...], tuple[int, ...]]:
+    """Rows of the trajectory that counts: a later attempt replaces, from its first step on, all that came before. With what was made
+    twice, and the first steps of the attempts that went on after another one.
 
     Attempts are in order of their first row. Rows beyond the later attempt's last step go too: they belong to a trajectory that
     was given up.
     """
-    codes, names = pd.factorize(frame["attempt"])
-    if len(names) <= 1:
-        return frame, ()
-    steps = frame["step"].to_numpy()
+    if "attempt" in table.alone or not table.rows:
+        return table, (), ()
+    codes, names = _first_seen(table.words["attempt"])
+    steps = table.numbers["step"]
     firsts = [int(steps[codes == code].min()) for code in range(len(names))]
-    kept = np.ones(len(frame), dtype=bool)
+    kept = np.ones(table.rows, dtype=bool)
     overlaps = []
     for code in range(len(names) - 1):
         by = min(range(code + 1, len(names)), key=lambda later: firsts[later])
         again = (codes == code) & (steps >= firsts[by])
         if again.any():
-            overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
+            overlaps.append(Overlap(names[code], names[by], int(steps[again].min()), int(steps[again].max())))
             kept &= ~again
-    return frame[kept], tuple(overlaps)
+    left = dict.fromkeys(codes[kept][np.sort(np.unique(codes[kept], return_index=True)[1])].tolist())
+    begun = [int(steps[kept & (codes == code)].min()) for code in list(left)[1:]]
+    return table if kept.all() else table.kept(kept), tuple(overlaps), tuple(sorted(begun))
 
 
-def _boundaries(frame: pd.DataFrame) -> tuple[int, ...]:
-    codes, names = pd.factorize(frame["attempt"])
-    steps = frame["step"].to_numpy()
-    return tuple(sorted(int(steps[codes == code].min()) for code in range(1, len(names))))
+def _columns(table: Table, wanted: set[str] | None) -> Columns:
+    metric, steps, values = table.text("metric"), table.numbers["step"], table.numbers["value"]
+    kinds = None if table.alone.get("state") == "value" else _kinds(table.text("state"))
+    finite = np.isfinite(values)
+    if kinds is None and not finite.all():
+        kinds = np.zeros(len(values), dtype=np.int8)
+    if kinds is not None:
+        kinds = np.where((kinds == 0) & ~finite, np.int8(1), kinds)  # written by others: NaN under the state `value`
+        values = np.where(kinds == 0, values, np.nan)
+    codes, names = metric.codes, list(metric.names)
+    held = np.zeros(len(names) + 1, dtype=bool)  # the last one: null
+    held[codes] = True
+    if not held[:-1].all() or held[-1] or len(set(names)) < len(names):
+        names = list(dict.fromkeys(name for name, found in zip(metric.names, held[:-1].tolist(), strict=True) if found))
+        places = np.array([*(names.index(name) if name in names else -1 for name in metric.names), -1], dtype=np.int32)
+        rows = np.flatnonzero(codes >= 0)
+        codes, steps, values = places[codes][rows], steps[rows], values[rows]
+        kinds = None if kinds is None else kinds[rows]
+    return Columns(codes, names, steps, values, kinds, wanted)
 
 
-def _columns(frame: pd.DataFrame) -> tuple[dict[str, Column], int]:
-    """One Column a metric, and how many rows repeat a (metric, step): of those the last one counts."""
-    codes, names = pd.factorize(frame["metric"])
-    steps = frame["step"].to_numpy(dtype=np.int64)
-    order = np.lexsort((np.arange(len(frame)), steps, codes))
-    codes, steps = codes[order], steps[order]
-    last = np.ones(len(order), dtype=bool)
-    last[:-1] = (codes[1:] != codes[:-1]) | (steps[1:] != steps[:-1])
-    order, codes, steps = order[last], codes[last], steps[last]
-    values = frame["value"].to_numpy(dtype=np.float64)[order]
-    states = np.asarray(frame["state"], dtype=object)[order]
-    odd = (states == "value") & ~np.isfinite(values)  # written by others: NaN under the state `value`
-    states[odd] = "nonfinite"
-    values = np.where(states == "value", values, np.nan)
-    edges = np.searchsorted(codes, np.arange(len(names) + 1))
-    slices = {str(name): slice(edges[code], edges[code + 1]) for code, name in enumerate(names)}
-    return {name: Column(steps[part], values[part], states[part]) for name, part in sorted(slices.items())}, int((~last).sum())
+def _kinds(states: Words) -> NDArray[np.int8]:
+    """Unknown words and null are read as `null`: no number."""
+    places = np.array([*(_KINDS.index(name) if name in _KINDS else 2 for name in states.names), 2], dtype=np.int8)
+    return places[states.codes]
 
 
-def _bad_steps(columns: Mapping[str, Column]) -> set[int]:
-    bad: set[int] = set()
-    for name in GRADIENT_METRICS:
-        if name in columns:
-            bad.update(columns[name].steps[columns[name].states == "nonfinite"].tolist())
+def _bad_steps(columns: Columns) -> set[int]:
+    bad = {step for name in GRADIENT_METRICS if name in columns for step in columns[name].bad.tolist()}
     if SKIPPED in columns:
         bad.update(columns[SKIPPED].steps[columns[SKIPPED].values > 0].tolist())
     return bad
 
 
-def read_completions(path: Path, gates: Sequence[str] = (), *, texts: bool = False) -> pd.DataFrame:
-    """Completions with attempts merged: step, group, reward, truncated, the status of each gate, and text when asked for."""
-    wanted = ["attempt", "step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in gates), *(["text"] if texts else [])]
-    frame, _ = _read(path, COMPLETIONS_SCHEMA, wanted, wanted)
-    return pd.DataFrame(columns=wanted) if frame is None else merge_attempts(frame)[0]
-
-
-@dataclass(frozen=True)
-class ScoreCounts:
-    """What one score of the shared evaluation said of a model's completions."""
-
-    passed: int
-    failed: int
-    unknown: int
-    score: float | None
-    """Mean score of the known ones; null when there are none."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    path: Path
-    attempt: str | None
-    """Attempt of the adapter that was evaluated; null when there is no file."""
-    scores: Mapping[str, ScoreCounts]
-
-
-def read_evaluation(path: Path, scores: Sequence[str]) -> Evaluation:
-    """Counts per score of evaluation.parquet; no scores when the file is missing or has no rows."""
-    wanted = [column for score in scores for column in gate_columns(score)[:2]]
-    frame, metadata = _read(path, EVALUATION_SCHEMA, wanted, wanted)
-    if frame is None or frame.empty:
-        return Evaluation(path, metadata.get("octavo.attempt"), {})
-    counts = {}
-    for score in scores:
-        status, value, _ = gate_columns(score)
-        said = frame[status].value_counts()
-        known = frame[value].dropna()
-        mean = float(known.mean()) if len(known) else None
-        counts[score] = ScoreCounts(int(said.get("pass", 0)), int(said.get("fail", 0)), int(said.get("unknown", 0)), mean)
-    return Evaluation(path, metadata.get("octavo.attempt"), counts)
-
-
-def _read(path: Path, schema: str, columns: Sequence[str], wanted: list[str]) -> tuple[pd.DataFrame | None, dict[str, str]]:
-    """Wanted columns and metadata of a Parquet file; (None, {}) when it does not exist."""
-    if not path.is_file():
-        return None, {}
-    try:
-        with pq.ParquetFile(path) as file:
-            metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
-            missing = sorted(set(columns) - set(file.schema_arrow.names))
-            table: Any = None if missing else file.read(columns=wanted, use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ArtifactError(
-            path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix="dvc checkout, or dvc repro"
-        ) from None
-    if metadata.get("octavo.schema") != schema:
-        found = metadata.get("octavo.schema")
-        raise ArtifactError(path, f"schema is {found!r}, expected {schema!r}", why="another version or another file", fix="dvc repro")
-    if missing:
-        raise ArtifactError(path, f"columns are missing: {', '.join(missing)}", why=f"{schema} has them", fix="octavo compile && dvc repro")
-    for column in set(_REPEATING) & set(wanted):  # few distinct texts: as categories they are ten times faster to group
-        table = table.set_column(wanted.index(column), column, table.column(column).dictionary_encode())
-    return table.to_pandas(use_threads=False), metadata  # small files: threads cost more than they save
+def _gradient(columns: Columns, bad: set[int]) -> NonFinite:
+    logged = [columns[name].steps for name in (*GRADIENT_METRICS, SKIPPED) if name in columns]
+    if not bad:
+        alike = all(steps is logged[0] or np.array_equal(steps, logged[0]) for steps in logged)
+        rows = 0 if not logged else len(logged[0]) if alike else len(np.unique(np.concatenate(logged)))
+        return NonFinite("none", 0, rows, None, None, None)
+    return classify({step for steps in logged for step in steps.tolist()}, bad)

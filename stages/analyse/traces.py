@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from stages.analyse.completions import Completions
 from stages.analyse.tables import History
 from stages.analyse.windows import Window
 from stages.contracts.batch_means import batches
@@ -69,7 +69,7 @@ class Trace:
 
 
 def reduce(
-    history: History, completions: pd.DataFrame, metrics: Iterable[str], gates: Iterable[str], windows: Mapping[str, Window]
+    history: History, completions: Completions, metrics: Iterable[str], gates: Iterable[str], windows: Mapping[str, Window]
 ) -> Trace:
     """`windows` by statistic. Completions have a status column a gate."""
     rows: dict[tuple[str, str], Rows | None] = {}
@@ -80,8 +80,7 @@ def reduce(
             rows[name, statistic] = Rows.of(values) if values else None
         inside = _inside(completions, history, window)
         for gate in gates:
-            said = inside[gate_columns(gate)[0]].value_counts()
-            counts[gate, statistic] = GateCounts(len(inside), *(int(said.get(word, 0)) for word in ("pass", "fail", "unknown")))
+            counts[gate, statistic] = GateCounts(inside.rows, *inside.text(gate_columns(gate)[0]).count("pass", "fail", "unknown"))
     return Trace(
         path=history.path,
         attempt=history.attempt,
@@ -95,7 +94,10 @@ def reduce(
     )
 
 
-def _inside(completions: pd.DataFrame, history: History, window: Window) -> pd.DataFrame:
+def _inside(completions: Completions, history: History, window: Window) -> Completions:
     last = window.last if history.gradient.since is None else min(window.last, history.gradient.since - 1)
-    steps = completions["step"]
-    return completions[(steps >= window.first) & (steps <= last) & ~steps.isin(history.bad_steps)]
+    steps = completions.numbers["step"]
+    kept = (steps >= window.first) & (steps <= last)
+    if history.bad_steps:
+        kept &= ~np.isin(steps, sorted(history.bad_steps))
+    return completions.kept(kept)

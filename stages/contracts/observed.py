@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from stages.contracts.series import NonFinite, Series, Share, classify
+from stages.contracts.series import NonFinite, Series, Share, classify, stride
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Resume(NamedTuple):
@@ -19,6 +24,43 @@ class Resume(NamedTuple):
     before: int
     again: int = 0
     """Steps that the earlier attempt had made too; the later attempt's count."""
+
+
+class Rows(NamedTuple):
+    """The finite values of a metric that may enter statistics, as arrays by rising steps. The compiler imports detectors for their
+    settings, and numpy is not to be paid for then: it is imported where it is used."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    @property
+    def n(self) -> int:
+        return len(self.steps)
+
+    def at(self, steps: NDArray[np.int64], missing: float) -> NDArray[np.float64]:
+        """The values at these steps, `missing` where there is none."""
+        import numpy as np
+
+        if len(steps) == len(self.steps) and (steps is self.steps or (steps == self.steps).all()):
+            return self.values
+        if not len(self.steps):
+            return np.full(len(steps), missing)
+        places = np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
+        return np.where(self.steps[places] == steps, self.values[places], missing)
+
+    def kept(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows for which the mask is true."""
+        return Rows(self.steps[mask], self.values[mask])
+
+    def pairs(self) -> list[tuple[int, float]]:
+        """(step, value)."""
+        return list(zip(self.steps.tolist(), self.values.tolist(), strict=True))
+
+
+def usual_distance(steps: NDArray[np.int64]) -> int:
+    """The most common distance between steps that rise (`stride` of an array)."""
+    gaps = steps[1:] - steps[:-1]
+    return int(gaps[0]) if len(gaps) and bool((gaps == gaps[0]).all()) else stride(steps.tolist())
 
 
 @dataclass(frozen=True)
@@ -38,13 +80,39 @@ class Observed(Series):
     """An earlier run of the same condition with the same sampled series."""
     siblings: int = 0
     """Other runs of the same condition."""
-    classes: Mapping[str, NonFinite] | None = None
-    """How each metric's NaN and Inf are spread, where the reader has counted them already."""
+
+    @cached_property
+    def _rows(self) -> dict[str, Rows]:
+        return {}
+
+    def rows(self, metric: str) -> Rows:
+        """`values` as arrays."""
+        import numpy as np
+
+        if metric not in self._rows:
+            found = self.values(metric)
+            self._rows[metric] = Rows(
+                np.array([step for step, _ in found], dtype=np.int64), np.array([value for _, value in found], dtype=np.float64)
+            )
+        return self._rows[metric]
+
+    def shares(self, counted: Sequence[Share]) -> list[Share]:
+        return super().shares(counted) if self.bad_steps or self.gradient.since is not None else list(counted)
+
+    def logs(self, metric: str) -> bool:
+        """Whether the metric has a cell, be it null or not finite."""
+        return bool(self.cells(metric))
+
+    def numbers(self, metric: str) -> bool:
+        """Whether a cell of the metric holds a number, in the valid range or not."""
+        return any(value is not None for _, value, _ in self.cells(metric))
+
+    def varies(self, metric: str) -> bool:
+        """Whether two cells of the metric differ in value or state."""
+        return len({cell[1:] for cell in self.cells(metric)}) > 1
 
     def spread_of_nonfinite(self, metric: str) -> NonFinite:
         """Class of a metric's NaN and Inf."""
-        if self.classes is not None and metric in self.classes:
-            return self.classes[metric]
         cells = self.cells(metric)
         return classify((step for step, _, _ in cells), (step for step, _, state in cells if state == "nonfinite"))
 
@@ -54,6 +122,6 @@ class Observed(Series):
 
     def ends(self, metric: str, share: float = 0.1) -> tuple[list[float], list[float]]:
         """Finite values in the first and in the last window of the target steps; a run that stopped early has none in the last."""
-        length, rows = self.window(share), self.values(metric)
-        last = [value for step, value in rows if step > self.target_steps - length]
-        return [value for step, value in rows if step <= length], last
+        length, rows = self.window(share), self.rows(metric)
+        last: Any = rows.values[rows.steps > self.target_steps - length]
+        return rows.values[rows.steps <= length].tolist(), last.tolist()

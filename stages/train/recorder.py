@@ -124,7 +124,10 @@ def write_history(path: Path, rows: Sequence[Mapping[str, Any]], *, card_id: str
 
     types = (pa.string(), pa.int64(), pa.int64(), pa.float64(), pa.string(), pa.float64(), pa.string())
     schema = pa.schema(list(zip(HISTORY_COLUMNS, types, strict=True)))
-    _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt)
+    repeating = [name for name in HISTORY_COLUMNS if name != "value"]
+    # values hardly repeat: a dictionary of them is thrown away again, and zstd takes longer to read than all the rest of the file
+    layout = {"compression": {**dict.fromkeys(repeating, "zstd"), "value": "lz4"}, "use_dictionary": repeating}
+    _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt, **layout)
 
 
 def write_completions(path: Path, rows: Sequence[Mapping[str, Any]], gates: Sequence[str], *, card_id: str, attempt: str) -> None:
@@ -164,7 +167,7 @@ def _gate_fields(gates: Sequence[str]) -> list[tuple[str, Any]]:
     return [(name, kind) for gate in gates for name, kind in zip(gate_columns(gate), (pa.string(), pa.float64(), pa.string()), strict=True)]
 
 
-def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str, card_id: str, attempt: str) -> None:
+def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str, card_id: str, attempt: str, **layout: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -174,7 +177,7 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, **{"compression": "zstd", **layout})
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -6,11 +6,14 @@ have known) are reported apart. A log that is too coarse to see a streak of that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import Series, stride
+from stages.contracts.observed import Observed, Rows, usual_distance
 
 NAME = "collapse"
 NEEDS_COMPLETIONS = True
@@ -40,35 +43,38 @@ class Settings(Frozen):
     )
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a streak."""
-    values = series.values(settings.metric)
-    if not values:
+    rows = series.rows(settings.metric)
+    if not rows.n:
         return Detection(detector=NAME, state="not_observable", reason=f"{settings.metric} was not logged")
-    logged_every = stride([step for step, _ in values])
+    logged_every = usual_distance(rows.steps)
     if logged_every > settings.patience / 3:
         reason = f"logged every {logged_every} steps, which is too coarse for a streak of {settings.patience} steps"
         return Detection(detector=NAME, state="not_observable", reason=reason)
-    signals = []
-    streak: list[int] = []
-    for step, value in values:
-        if _silent(settings, value):
-            streak.append(step)
-            continue
-        signals += _signal(settings, series, streak, logged_every, ended=step)
-        streak = []
-    signals += _signal(settings, series, streak, logged_every, ended=None)
+    signals = [
+        signal for streak, ended in _streaks(settings, rows) for signal in _signal(settings, series, streak, logged_every, ended=ended)
+    ]
     return Detection(detector=NAME, state="looked", signals=tuple(signals))
 
 
-def _silent(settings: Settings, value: float) -> bool:
-    if settings.at_least is not None and value >= settings.at_least:
-        return True
-    return settings.below is not None and value < settings.below
+def _streaks(settings: Settings, rows: Rows) -> Iterator[tuple[list[int], int | None]]:
+    """Steps of the rows without a signal that follow each other, and the step at which a signal returned."""
+    silent = rows.values != rows.values  # none yet
+    if settings.at_least is not None:
+        silent |= rows.values >= settings.at_least
+    if settings.below is not None:
+        silent |= rows.values < settings.below
+    if not silent.any():
+        return
+    edges = [0, *((silent[1:] != silent[:-1]).nonzero()[0] + 1).tolist(), len(silent)]
+    for first, end in pairwise(edges):
+        if silent[first]:
+            yield rows.steps[first:end].tolist(), int(rows.steps[end]) if end < len(silent) else None
 
 
-def _signal(settings: Settings, series: Series, streak: list[int], logged_every: int, *, ended: int | None) -> list[Signal]:
-    if not streak or streak[-1] - streak[0] + 1 < settings.patience:
+def _signal(settings: Settings, series: Observed, streak: list[int], logged_every: int, *, ended: int | None) -> list[Signal]:
+    if streak[-1] - streak[0] + 1 < settings.patience:
         return []
     onset, last = streak[0], streak[-1]
     detected = next(step for step in streak if step - onset + 1 >= settings.patience)

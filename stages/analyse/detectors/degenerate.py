@@ -57,11 +57,11 @@ class Settings(Frozen):
 def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a floor, at the end of the run."""
     _, rewards = series.ends("reward")
-    if not series.cells("reward"):
+    if not series.logs("reward"):
         return Detection(detector=NAME, state="not_observable", reason="reward was not logged")
     if not rewards:
         return Detection(detector=NAME, state="not_observable", reason="reward has no value in the last window")
-    if not series.same_text and not any(series.cells(name) for name in ("completion_tokens", "entropy")):
+    if not series.same_text and not any(series.logs(name) for name in ("completion_tokens", "entropy")):
         return Detection(detector=NAME, state="not_observable", reason="neither length, texts nor entropy were logged")
     mean = sum(rewards) / len(rewards)
     if mean < settings.near * settings.maximum:

@@ -20,7 +20,7 @@ class Settings(Frozen):
 
 def detect(settings: Settings, series: Observed) -> Detection:
     """One severe signal when an earlier run of the condition holds the same numbers."""
-    if not any(series.cells(name) for name in SAMPLED):
+    if not any(series.logs(name) for name in SAMPLED):
         return Detection(detector=NAME, state="not_observable", reason="nothing that sampling changes was logged")
     if series.twin is not None:
         says = f"DUPLICATE: its series are identical to those of {series.twin}, so it is no run of its own and n drops by one"
@@ -28,7 +28,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="looked", signals=(signal,))
     if not series.siblings:
         return Detection(detector=NAME, state="not_applicable", reason="the condition has one seed: there is nothing to be identical to")
-    if all(len({cell[1:] for cell in series.cells(name)}) < 2 for name in SAMPLED):
+    if not any(series.varies(name) for name in SAMPLED):
         return Detection(
             detector=NAME, state="not_applicable", reason="nothing that sampling changes varies, and equal constants prove nothing"
         )

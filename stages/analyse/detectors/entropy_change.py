@@ -46,7 +46,7 @@ class Settings(Frozen):
 
 def detect(settings: Settings, series: Observed) -> Detection:
     """At most one signal."""
-    if not series.cells(METRIC):
+    if not series.logs(METRIC):
         return Detection(detector=NAME, state="not_observable", reason="entropy was not logged")
     before, after = series.ends(METRIC)
     if not before or not after:
@@ -67,7 +67,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         severity="info" if series.null_control else "warning",
         says=says + band,
         onset=_onset(settings, series, first),
-        last=series.values(METRIC)[-1][0],
+        last=int(series.rows(METRIC).steps[-1]),
         value=ratio,
         evidence={"first": first, "last": last},
     )
@@ -84,11 +84,11 @@ def _outside(settings: Settings, last: float) -> str:
 
 def _onset(settings: Settings, series: Observed, first: float) -> int:
     """First step of the rows that lie outside the band without a break to the end."""
-    rows = series.values(METRIC)
-    onset = rows[-1][0]
-    for step, value in reversed(rows):
-        inside = first > 0 and settings.fall_below * first <= value <= settings.rise_above * first
-        if inside and not _outside(settings, value):
-            break
-        onset = step
-    return onset
+    steps, values = series.rows(METRIC)
+    inside = (values >= settings.fall_below * first) & (values <= settings.rise_above * first) & (first > 0)
+    if settings.lowest is not None:
+        inside &= values >= settings.lowest
+    if settings.highest is not None:
+        inside &= values <= settings.highest
+    last = inside.nonzero()[0][-1:].tolist()
+    return int(steps[min(last[0] + 1, len(steps) - 1) if last else 0])

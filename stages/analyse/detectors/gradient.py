@@ -11,7 +11,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.contracts.observed import Observed, Rows
 
 NAME = "gradient"
 
@@ -35,40 +35,38 @@ class Settings(Frozen):
 def detect(settings: Settings, series: Observed) -> Detection:
     """At most one signal for the gradient and one for the adapter."""
     unchanged = (_unchanged(series),) if series.adapter == "zero" else ()
-    norms = series.values("grad_norm")
-    spread = _spread(series)
-    if not norms or spread is None:
+    norms = series.rows("grad_norm")
+    taught = _taught(series, norms)
+    if not norms.n or taught is None:
         if series.adapter != "unknown":
             return Detection(detector=NAME, state="looked", signals=unchanged)
-        missing = "grad_norm was not logged" if not norms else "no spread of rewards within groups was logged"
+        missing = "grad_norm was not logged" if not norms.n else "no spread of rewards within groups was logged"
         return Detection(detector=NAME, state="not_observable", reason=missing)
-    taught = [(step, norm) for step, norm in norms if step in spread]
-    if len(taught) < settings.steps:
+    if taught.n < settings.steps:
         if series.adapter != "unknown":
             return Detection(detector=NAME, state="looked", signals=unchanged)
-        reason = (
-            f"rewards differ within groups in {len(taught)} logged steps, {settings.steps} are needed: a zero gradient is right elsewhere"
-        )
+        reason = f"rewards differ within groups in {taught.n} logged steps, {settings.steps} are needed: a zero gradient is right elsewhere"
         return Detection(detector=NAME, state="not_applicable", reason=reason)
-    dead = [step for step, norm in taught if norm == 0.0]
+    dead = taught.steps[taught.values == 0.0].tolist()
     signals = unchanged
-    if len(dead) > settings.share * len(taught):
-        signals = (_dead(series, dead, len(taught)), *signals)
+    if len(dead) > settings.share * taught.n:
+        signals = (_dead(dead, taught.n), *signals)
     return Detection(detector=NAME, state="looked", signals=signals)
 
 
-def _spread(series: Observed) -> set[int] | None:
-    """Steps in which rewards differ within a group and not every completion was cut; None when nothing tells."""
-    silent, ranges = dict(series.values("zero_signal_share")), dict(series.values("group_range"))
-    if not silent and not ranges:
+def _taught(series: Observed, norms: Rows) -> Rows | None:
+    """Gradient norms of the steps in which rewards differ within a group and not every completion was cut; None when nothing tells."""
+    silent, ranges = series.rows("zero_signal_share"), series.rows("group_range")
+    if not silent.n and not ranges.n:
         return None
-    batch, cut = dict(series.values("reward_std")), dict(series.values("truncated"))
-    differing = {step for step, value in ranges.items() if value > 0}
-    differing |= {step for step, share in silent.items() if step not in ranges and share < 1 and batch.get(step, 1.0) > 0}
-    return {step for step in differing if cut.get(step, 0.0) < 1}
+    steps, unknown = norms.steps, float("nan")
+    span, share = ranges.at(steps, unknown), silent.at(steps, unknown)
+    differing = (share < 1) & (series.rows("reward_std").at(steps, 1.0) > 0) & (span != span)  # no range: it is NaN
+    differing |= span > 0
+    return norms.kept(differing & (series.rows("truncated").at(steps, 0.0) < 1))
 
 
-def _dead(series: Observed, dead: list[int], taught: int) -> Signal:
+def _dead(dead: list[int], taught: int) -> Signal:
     says = f"the gradient is exactly 0 in {len(dead)} of {taught} steps whose rewards differ within groups: "
     says += "no trained weight is connected with the loss (this is not collapse)"
     return Signal(

@@ -44,14 +44,14 @@ def detect(settings: Settings, series: Observed) -> Detection:
     """A warning for a negative estimate; else one signal that says how far the policy is and what the null controls did."""
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    rows = series.values(METRIC)
-    if not rows:
+    rows = series.rows(METRIC)
+    if not rows.n:
         return Detection(detector=NAME, state="not_applicable", reason="kl was not logged: there is no reference model in the loss")
-    negative = [(step, value) for step, value in rows if value < 0]
+    negative = rows.steps[rows.values < 0].tolist()
     estimator = "k1, which may be negative" if negative else "no value is negative, so k3 or k1"
-    whole = level([value for _, value in rows])
-    if whole and len(negative) > settings.share * len(rows) and whole.mean < -settings.errors * whole.error:
-        return _negative(series, rows, negative, whole.mean, whole.error)
+    whole = level(rows.values.tolist()) if len(negative) > settings.share * rows.n else None
+    if whole and whole.mean < -settings.errors * whole.error:
+        return _negative(series, rows.n, negative, whole.mean, whole.error)
     _, last = series.ends(METRIC)
     if not last:
         return Detection(detector=NAME, state="not_observable", reason="kl has no value in the last window")
@@ -64,10 +64,10 @@ def detect(settings: Settings, series: Observed) -> Detection:
         metric=METRIC,
         severity="warning" if far and not series.null_control else "info",
         says=says + _against(series, mean),
-        onset=next((step for step, value in rows if value > settings.above), None) if far else None,
-        last=rows[-1][0],
+        onset=next(iter(rows.steps[rows.values > settings.above].tolist()), None) if far else None,
+        last=int(rows.steps[-1]),
         value=mean,
-        evidence={"rows": len(rows), "null_controls": sorted(series.null_finals.get(METRIC, ()))},
+        evidence={"rows": rows.n, "null_controls": sorted(series.null_finals.get(METRIC, ()))},
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))
 
@@ -83,19 +83,19 @@ def _against(series: Observed, mean: float) -> str:
     return f"; null control: {span}" + (", so it has not moved further than without a reward" if mean <= high else "")
 
 
-def _negative(series: Observed, rows: list[tuple[int, float]], negative: list[tuple[int, float]], mean: float, error: float) -> Detection:
+def _negative(series: Observed, rows: int, negative: list[int], mean: float, error: float) -> Detection:
     says = (
         f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
-        f"(standard error {error:.2g}), below 0 in {len(negative)} of {len(rows)}; check temperature and top_p of sampling against scoring"
+        f"(standard error {error:.2g}), below 0 in {len(negative)} of {rows}; check temperature and top_p of sampling against scoring"
     )
     signal = Signal(
         detector=NAME,
         metric=METRIC,
         severity="warning",
         says=says,
-        onset=negative[0][0],
-        last=negative[-1][0],
+        onset=negative[0],
+        last=negative[-1],
         value=mean,
-        evidence={"k": len(negative), "n": len(rows), "standard_error": error},
+        evidence={"k": len(negative), "n": rows, "standard_error": error},
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))

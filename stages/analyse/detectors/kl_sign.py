@@ -7,7 +7,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import Series
+from stages.contracts.observed import Observed
 
 NAME = "kl_sign"
 METRIC = "objective.kl"
@@ -29,19 +29,19 @@ class Settings(Frozen):
     )
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """At most one signal, with the lowest value."""
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    rows = series.values(METRIC)
-    if not rows:
+    rows = series.rows(METRIC)
+    if not rows.n:
         return Detection(detector=NAME, state="not_applicable", reason=f"{METRIC} was not logged: there is no KL penalty in the reward")
-    negative = [(step, value) for step, value in rows if value < settings.below]
-    if len(negative) <= settings.share * len(rows):
+    negative = rows.kept(rows.values < settings.below).pairs()
+    if len(negative) <= settings.share * rows.n:
         return Detection(detector=NAME, state="looked")
     lowest_step, lowest = min(negative, key=lambda row: row[1])
     says = (
-        f"the KL in the penalty was negative in {len(negative)} of {len(rows)} steps, lowest {lowest:.3g} nats at step {lowest_step}: "
+        f"the KL in the penalty was negative in {len(negative)} of {rows.n} steps, lowest {lowest:.3g} nats at step {lowest_step}: "
         "completions are not samples of the distribution that is scored"
     )
     signal = Signal(
@@ -52,6 +52,6 @@ def detect(settings: Settings, series: Series) -> Detection:
         onset=negative[0][0],
         last=negative[-1][0],
         value=lowest,
-        evidence={"k": len(negative), "n": len(rows)},
+        evidence={"k": len(negative), "n": rows.n},
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))

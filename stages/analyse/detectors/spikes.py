@@ -7,14 +7,12 @@ the rows would be flagged, the series is not one with spikes in it, and the rule
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-
 from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import Series
+from stages.contracts.observed import Observed, Rows
+from stages.contracts.rolling import outliers
 
 NAME = "spikes"
 
@@ -46,24 +44,24 @@ class Settings(Frozen):
     )
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a metric with spikes; the evidence lists the steps."""
     signals, refused, looked = [], [], 0
     for metric in settings.metrics:
-        rows = series.values(metric)
-        if not rows:
+        rows, n = series.rows(metric), series.rows(metric).n
+        if not n:
             continue
-        if len(rows) <= settings.window:
-            refused.append(f"{metric}: {len(rows)} rows, {settings.window + 1} are needed")
+        if n <= settings.window:
+            refused.append(f"{metric}: {n} rows, {settings.window + 1} are needed")
             continue
         flagged = _flagged(settings, rows)
         if flagged is None:
             refused.append(f"{metric}: more than half of its values are equal, so it has no spread to compare with")
-        elif len(flagged) > settings.most * len(rows):
-            refused.append(f"{metric}: {len(flagged)} of {len(rows)} rows flagged, more than {settings.most:.0%}")
+        elif len(flagged) > settings.most * n:
+            refused.append(f"{metric}: {len(flagged)} of {n} rows flagged, more than {settings.most:.0%}")
         else:
             looked += 1
-            signals += [_signal(metric, flagged, len(rows))] if flagged else []
+            signals += [_signal(metric, flagged, n)] if flagged else []
     reason = "; ".join(refused)
     if looked:
         return Detection(detector=NAME, state="looked", reason=reason, signals=tuple(signals))
@@ -72,45 +70,14 @@ def detect(settings: Settings, series: Series) -> Detection:
     return Detection(detector=NAME, state="not_observable", reason=f"none of {', '.join(settings.metrics)} was logged")
 
 
-def _median(values: Iterable[float]) -> float:
-    ordered = sorted(values)  # statistics.median takes three times as long, which counts over every row of every run
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def _mad(values: Sequence[float]) -> tuple[float, float]:
-    middle = _median(values)
-    return middle, _median([abs(value - middle) for value in values])
-
-
-def _flagged(settings: Settings, rows: list[tuple[int, float]]) -> list[tuple[int, float, float]] | None:
+def _flagged(settings: Settings, rows: Rows) -> list[tuple[int, float, float]] | None:
     """(step, value, rolling median) of each spike; None when the series as a whole has no spread.
 
     A MAD of twenty correlated rows is often far too small by chance (a third of healthy runs had a spike by it), so no row is measured by
     less than the median distance of all rows from their rolling medians.
     """
-    values = [value for _, value in rows]
-    if _mad(values)[1] == 0.0:
-        return None
-    w, middles = settings.window, _rolling_medians(values, settings.window)
-    distances = [abs(value - middle) for value, middle in zip(values[w:], middles, strict=True)]
-    least = settings.k * _median(distances)
-    found = []
-    for index, (row, distance) in enumerate(zip(rows[w:], distances, strict=True)):
-        if distance > least and distance > settings.k * _mad(values[index : index + w])[1]:  # the MAD of few rows is asked for
-            found.append((*row, middles[index]))
-    return found
-
-
-def _rolling_medians(values: Sequence[float], window: int) -> list[float]:
-    """Medians of the `window` values before each value from the window's end on."""
-    ordered, half, odd = sorted(values[:window]), window // 2, window % 2
-    found = []
-    for old, new in zip(values, values[window:], strict=False):
-        found.append(ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2)
-        del ordered[bisect_left(ordered, old)]
-        insort(ordered, new)
-    return found
+    found = outliers(rows.values, settings.window, settings.k)
+    return None if found is None else [(int(rows.steps[at]), float(rows.values[at]), middle) for at, middle in found]
 
 
 def _signal(metric: str, flagged: list[tuple[int, float, float]], rows: int) -> Signal:

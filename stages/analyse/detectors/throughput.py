@@ -14,7 +14,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.contracts.observed import Observed, Rows
 
 NAME = "throughput"
 PARTS = {"generation_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
@@ -45,24 +45,25 @@ class Settings(Frozen):
 
 def detect(settings: Settings, series: Observed) -> Detection:
     """One signal about time where it was logged, and one about unknown rewards where there are too many."""
-    times = series.values("step_seconds")
-    unknown = series.values("unknown_share")
-    if not times and not unknown:
+    times, unknown = series.rows("step_seconds"), series.rows("unknown_share")
+    timed = times.n > 0
+    if not timed and not unknown.n:
         return Detection(
             detector=NAME, state="not_observable", reason="neither the time of steps nor the share of unknown rewards was logged"
         )
-    signals = [*(_time(settings, series, times) if times else ()), *_unknown(settings, unknown)]
-    return Detection(detector=NAME, state="looked", reason="" if times else "the time of steps was not logged", signals=tuple(signals))
+    signals = [*(_time(settings, series, times) if timed else ()), *_unknown(settings, unknown)]
+    return Detection(detector=NAME, state="looked", reason="" if timed else "the time of steps was not logged", signals=tuple(signals))
 
 
-def _time(settings: Settings, series: Observed, times: list[tuple[int, float]]) -> Iterator[Signal]:
-    typical, whole = median(value for _, value in times), sum(value for _, value in times)
+def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]:
+    every = times.values.tolist()
+    typical, whole = median(every), sum(every)
     before, after = series.ends("step_seconds")
     ratio = median(after) / median(before) if before and after and median(before) > 0 else None
-    shares = {name: _part(series, name, dict(times)) for name in PARTS}
-    says = f"a step takes {typical:.3g} s (median of {len(times)}, {whole:.3g} s in all)"
+    shares = {name: _part(series.rows(name), times) for name in PARTS}
+    says = f"a step takes {typical:.3g} s (median of {len(every)}, {whole:.3g} s in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
-    rate = _rate(series, dict(times))
+    rate = _rate(series, times)
     says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
     slow = ratio is not None and ratio > settings.slower
     costly = (shares["reward_seconds"] or 0.0) > settings.scoring
@@ -74,37 +75,44 @@ def _time(settings: Settings, series: Observed, times: list[tuple[int, float]]) 
         metric="step_seconds",
         severity="info",
         says=says,
-        last=times[-1][0],
+        last=int(times.steps[-1]),
         value=typical,
-        evidence={name: value for name, value in known.items() if value is not None} | {"steps": len(times)},
+        evidence={name: value for name, value in known.items() if value is not None} | {"steps": len(every)},
     )
 
 
-def _part(series: Observed, name: str, times: dict[int, float]) -> float | None:
+def _part(part: Rows, times: Rows) -> float | None:
     """Share of the steps' time, over the steps that logged both; None when there are none."""
-    both = [(value, times[step]) for step, value in series.values(name) if step in times]
-    whole = sum(step for _, step in both)
-    return sum(part for part, _ in both) / whole if whole > 0 else None
+    seconds = times.at(part.steps, float("nan"))
+    both = seconds == seconds  # not NaN
+    whole = sum(seconds[both].tolist())
+    return sum(part.values[both].tolist()) / whole if whole > 0 else None
 
 
-def _rate(series: Observed, times: dict[int, float]) -> float | None:
+def _rate(series: Observed, times: Rows) -> float | None:
     """Generated tokens a second: mean length times completions of a step, over the time of those steps."""
     made = {share.step: share.n for share in series.completions.truncated} if series.completions else {}
-    both = [(length * made[step], times[step]) for step, length in series.values("completion_tokens") if step in times and step in made]
+    if not made:
+        return None
+    length = series.rows("completion_tokens")
+    inside = length.kept((length.steps >= min(made)) & (length.steps <= max(made)))
+    rows = zip(*inside, times.at(inside.steps, float("nan")), strict=True)
+    both = [(tokens * made[step], seconds) for step, tokens, seconds in rows if step in made and seconds == seconds]
     whole = sum(seconds for _, seconds in both)
-    return sum(tokens for tokens, _ in both) / whole if whole > 0 else None
+    return float(sum(tokens for tokens, _ in both) / whole) if whole > 0 else None
 
 
-def _unknown(settings: Settings, unknown: list[tuple[int, float]]) -> Iterator[Signal]:
-    mean = sum(value for _, value in unknown) / len(unknown) if unknown else 0.0
+def _unknown(settings: Settings, unknown: Rows) -> Iterator[Signal]:
+    n = unknown.n
+    mean = sum(unknown.values.tolist()) / n if n else 0.0
     if mean > settings.unknown:
         yield Signal(
             detector=NAME,
             metric="unknown_share",
             severity="warning",
             says=f"no reward is known for {mean:.1%} of completions on average: a verifier broke or ran out of time",
-            onset=next(step for step, value in unknown if value > 0),
-            last=unknown[-1][0],
+            onset=int(unknown.steps[unknown.values > 0][0]),
+            last=int(unknown.steps[-1]),
             value=mean,
-            evidence={"steps": len(unknown)},
+            evidence={"steps": n},
         )

@@ -32,7 +32,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
     """One signal: a warning when the objective falls although the score does not, else both changes as information."""
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    if not series.cells(SCORE) and not series.cells(OBJECTIVE):
+    if not series.logs(SCORE) and not series.logs(OBJECTIVE):
         return Detection(detector=NAME, state="not_applicable", reason="there is no KL penalty in the reward (PPO only)")
     score, objective = _change(series, SCORE), _change(series, OBJECTIVE)
     if score is None or objective is None:
@@ -49,7 +49,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         metric=OBJECTIVE,
         severity="warning" if against and not series.null_control else "info",
         says=says,
-        last=series.values(OBJECTIVE)[-1][0],
+        last=int(series.rows(OBJECTIVE).steps[-1]),
         value=objective[0],
         evidence={"score": score[0], "penalty": objective[0] - score[0]},
     )

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.contracts.observed import Observed, Rows
 
 NAME = "update_size"
 NEEDS_COMPLETIONS = True
@@ -62,21 +62,16 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
     logged = [
-        (name, rows, rest) for name, rest in (*((c, 0.0) for c in CLIPPED), (RATIO, 1.0), (UPDATE_KL, 0.0)) if (rows := series.values(name))
+        (name, rows, rest) for name, rest in (*((c, 0.0) for c in CLIPPED), (RATIO, 1.0), (UPDATE_KL, 0.0)) if (rows := series.rows(name)).n
     ]
     if not logged:
         return Detection(detector=NAME, state="not_observable", reason="no clip fraction, ratio or KL of updates was logged")
-    first = series.values(FIRST)
-    if all(value == rest for _, rows, rest in logged for _, value in rows) and not _too_far(
-        first, 1.0, settings.first_ratio, settings.window
-    ):
+    first = series.rows(FIRST)
+    if all((rows.values == rest).all() for _, rows, rest in logged) and not _too_far(first, 1.0, settings.first_ratio, settings.window):
         names = ", ".join(name for name, _, _ in logged)
         reason = f"no information: {names} never moved, because each batch is used for one optimizer step (purely on-policy)"
         return Detection(detector=NAME, state="not_applicable", reason=reason)
     return Detection(detector=NAME, state="looked", signals=tuple(_signals(settings, series)))
-
-
-_Row = tuple[int, float]
 
 
 def _signals(settings: Settings, series: Observed) -> Iterator[Signal]:
@@ -87,7 +82,7 @@ def _signals(settings: Settings, series: Observed) -> Iterator[Signal]:
     }
     limits = [*((name, 0.0, settings.clipped) for name in CLIPPED), (RATIO, 1.0, settings.ratio), (UPDATE_KL, 0.0, settings.kl)]
     for name, rest, limit in (*limits, (FIRST, 1.0, settings.first_ratio)):
-        rows = series.values(name)
+        rows = series.rows(name)
         found = _too_far(rows, rest, limit, settings.window)
         if found:
             mean, begin, end = found
@@ -100,17 +95,17 @@ def _signals(settings: Settings, series: Observed) -> Iterator[Signal]:
                 says=f"{what} is {mean:.3g} on average in steps {begin}-{end}, {bound}",
                 onset=begin,
                 detected=end,
-                last=rows[-1][0],
+                last=int(rows.steps[-1]),
                 value=mean,
-                evidence={"rows": len(rows), "window": min(settings.window, len(rows))},
+                evidence={"rows": rows.n, "window": min(settings.window, rows.n)},
             )
 
 
-def _too_far(rows: list[_Row], rest: float, limit: float, window: int) -> tuple[float, int, int] | None:
+def _too_far(found: Rows, rest: float, limit: float, window: int) -> tuple[float, int, int] | None:
     """(mean, first step, last step) of the first window whose mean lies further from `rest` than the limit; shorter logs are one window."""
-    if not rows:
-        return None
-    size = min(window, len(rows))
+    if not (abs(found.values - rest) > limit * (1 - 1e-6)).any():
+        return None  # no mean is further away than all of its rows, and the sums' rounding is far below the margin
+    rows, size = found.pairs(), min(window, found.n)
     total = sum(value for _, value in rows[:size])
     for end in range(size, len(rows) + 1):
         if abs(total / size - rest) > limit:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import Series
+from stages.contracts.observed import Observed
 
 NAME = "value_fit"
 METRIC = "value.explained_variance"
@@ -29,30 +29,30 @@ class Settings(Frozen):
     )
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """At most one signal. The median is taken because one update with hardly any variance gives a value far below zero."""
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    if not series.cells("loss.value"):
+    if not series.logs("loss.value"):
         return Detection(detector=NAME, state="not_applicable", reason="no value head was trained")
-    rows = series.values(METRIC)
-    if not rows:
+    rows = series.rows(METRIC)
+    if not rows.n:
         return Detection(detector=NAME, state="not_observable", reason="the returns did not vary, so there was nothing to explain")
-    last = rows[-settings.window :]
-    found = median(value for _, value in last)
+    last = rows.steps[-settings.window :].tolist()
+    found = median(rows.values[-settings.window :].tolist())
     if found >= settings.below:
         return Detection(detector=NAME, state="looked")
     says = (
         f"the value head explained less of the returns than a constant does: median explained variance {found:.2g} "
-        f"in steps {last[0][0]}-{last[-1][0]}"
+        f"in steps {last[0]}-{last[-1]}"
     )
     signal = Signal(
         detector=NAME,
         metric=METRIC,
         severity="info" if series.null_control else "warning",
         says=says,
-        onset=last[0][0],
-        last=last[-1][0],
+        onset=last[0],
+        last=last[-1],
         value=found,
         evidence={"rows": len(last)},
     )

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.series import Series, Share, first_above, pooled
+from stages.contracts.observed import Observed
+from stages.contracts.series import Share, first_above, pooled
 
 NAME = "zero_signal"
 NEEDS_COMPLETIONS = True
@@ -36,11 +37,10 @@ class Settings(Frozen):
     )
 
 
-def detect(settings: Settings, series: Series) -> Detection:
+def detect(settings: Settings, series: Observed) -> Detection:
     """A signal for a missing reward, for too many groups without signal, and for a batch spread that hides them."""
-    rewards = series.cells("reward")
-    if rewards and all(value is None for _, value, _ in rewards):
-        return _found(_no_reward(len(rewards)))
+    if series.logs("reward") and not series.numbers("reward"):
+        return _found(_no_reward(len(series.cells("reward"))))
     shares, counted = _shares(series)
     if not shares and series.completions and series.completions.completions:
         return Detection(detector=NAME, state="not_applicable", reason="one completion a prompt: there are no groups to compare")
@@ -73,7 +73,7 @@ def detect(settings: Settings, series: Series) -> Detection:
     return _found(signal, *_scale(series))
 
 
-def _shares(series: Series) -> tuple[list[Share], bool]:
+def _shares(series: Observed) -> tuple[list[Share], bool]:
     """Groups without signal per step, and whether they are counts of groups (else shares in millionths, of imported logs)."""
     if series.completions and series.completions.zero_signal:
         return series.shares(series.completions.zero_signal), True
@@ -83,9 +83,9 @@ def _shares(series: Series) -> tuple[list[Share], bool]:
     return [Share(step, int(value == 0.0) * 1_000_000, 1_000_000) for step, value in series.values("group_range")], False
 
 
-def _scale(series: Series) -> list[Signal]:
-    ranges = dict(series.values("group_range"))
-    hidden = [(step, value) for step, value in series.values("reward_std") if value > 0 and ranges.get(step) == 0.0]
+def _scale(series: Observed) -> list[Signal]:
+    batch = series.rows("reward_std")
+    hidden = batch.kept((batch.values > 0) & (series.rows("group_range").at(batch.steps, 1.0) == 0.0)).pairs()
     if not hidden:
         return []
     step, value = hidden[0]

@@ -18,7 +18,7 @@ from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
-from stages.contracts.series import CompletionsSummary, RewardCount, Series
+from stages.contracts.series import CompletionsSummary, RewardCount
 
 FIXTURES = Path(__file__).parents[3].parent / "shared" / "cases" / "fixtures"
 OURS = {
@@ -119,7 +119,7 @@ def test_case_8_null_control(tmp_path: Path) -> None:
 
 def test_case_10_stride_patience_counts_steps() -> None:
     cells = tuple((step, 0.04, "value") for step in range(1, 300, 2))
-    found = Series("r-s1", "r", "treatment", target_steps=300, stride=2, metrics={"reward_std": cells})
+    found = Observed("r-s1", "r", "treatment", target_steps=300, stride=2, metrics={"reward_std": cells})
     settings = collapse.Settings(metric="reward_std", at_least=None, below=0.05, patience=15)
     (signal,) = collapse.detect(settings, found).signals
     assert (signal.onset, signal.detected, signal.last) == (1, 15, 299)
@@ -150,7 +150,7 @@ def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
     values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
     values[100] = 0.3
     cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), Series("r", "r", "treatment", 150, 1, cells))
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), Observed("r", "r", "treatment", 150, 1, cells))
     (signal,) = found.signals
     assert (signal.onset, signal.value) == (100, 0.3)
 
@@ -160,7 +160,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
     for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
         values[row] = 10.0 ** (spike + 2)
     cells = {"loss": tuple((step, value, "value") for step, value in enumerate(values, start=1))}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), Series("r", "r", "treatment", 150, 1, cells))
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), Observed("r", "r", "treatment", 150, 1, cells))
     assert found.state == "not_applicable"
     assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", found.reason)
     assert found.signals == ()
@@ -169,7 +169,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
 def test_case_26_reward_atom_with_examples() -> None:
     rewards = [RewardCount(step, value, n) for step in range(1, 11) for value, n in ((0.0, 20), (0.21, 40), (1.0, 40))]
     summary = CompletionsSummary(1000, 0, rewards=tuple(rewards), examples={0.21: ("let rec f x = ",)})
-    (signal,) = atoms.detect(atoms.Settings(), Series("r", "r", "treatment", 10, 1, {}, summary)).signals
+    (signal,) = atoms.detect(atoms.Settings(), Observed("r", "r", "treatment", 10, 1, {}, summary)).signals
     assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
     assert signal.evidence["examples"] == ["let rec f x = "]
     assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stages.analyse.summary import completions_summary
-from stages.analyse.tables import read_completions, read_evaluation, read_history
+from stages.analyse.completions import completions_summary, read_completions, read_evaluation
+from stages.analyse.tables import read_history
 from stages.contracts.history import gate_columns
 from stages.contracts.series import Share
 from stages.train.recorder import Journal, cell, write_completions, write_evaluation, write_history
@@ -32,7 +32,7 @@ def test_a_journal_of_two_attempts(tmp_path: Path) -> None:
     assert history.values("reward", 1, 4).tolist() == [0.1, 1.3, 1.4]
     assert [state for _, _, state in history.columns["kl"].cells()] == ["null"] * 4
     frame = read_completions(tmp_path / "c.parquet", ["tests"], texts=True)
-    assert len(frame) == 12  # step 3 was made twice and counts once
+    assert frame.rows == 12  # step 3 was made twice and counts once
     found = completions_summary(frame)
     assert found.zero_signal == tuple(Share(step, 1, 1) for step in (1, 2, 3, 4))
     assert found.truncated == tuple(Share(step, 1, 3) for step in (1, 2, 3, 4))
@@ -44,5 +44,5 @@ def test_nothing_recorded(tmp_path: Path) -> None:
     write_history(tmp_path / "h.parquet", journal.history_rows(), card_id="c", attempt="a")
     write_completions(tmp_path / "c.parquet", journal.completion_rows(), ["tests"], card_id="c", attempt="a")
     write_evaluation(tmp_path / "e.parquet", [], ["tests"], card_id="c", attempt="a")
-    assert (read_history(tmp_path / "h.parquet").last_step, read_completions(tmp_path / "c.parquet", ["tests"]).empty) == (0, True)
+    assert (read_history(tmp_path / "h.parquet").last_step, read_completions(tmp_path / "c.parquet", ["tests"]).rows) == (0, 0)
     assert read_evaluation(tmp_path / "e.parquet", ["tests"]).scores == {}

@@ -138,7 +138,7 @@ def test_case_17_a_duplicate_seed_drops_n_loudly(folder: ExperimentFolder, capsy
 def _print(**metrics: list[float]) -> str | None:
     def column(values: list[float]) -> Column:
         held = np.array(values)
-        return Column(np.arange(1, len(held) + 1), held, np.where(np.isnan(held), "null", "value").astype(object))
+        return Column(np.arange(1, len(held) + 1), held, np.where(np.isnan(held), 2, 0).astype(np.int8))
 
     return fingerprint({name: column(values) for name, values in metrics.items()})
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from synthetic import write_completions, write_evaluation, write_history
 
-from stages.analyse.summary import completions_summary
-from stages.analyse.tables import Overlap, read_completions, read_evaluation, read_history
+from stages.analyse.completions import completions_summary, read_completions, read_evaluation
+from stages.analyse.tables import Overlap, read_history
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.series import Share, classify, first_above, stride
 
@@ -103,7 +103,7 @@ def test_a_failed_run_has_no_rows_or_no_file(tmp_path: Path, rows: list[dict[str
     assert (history.columns, history.last_step, history.stride, history.gradient.kind) == ({}, 0, 1, "none")
     assert history.exists is (rows is not None)
     assert history.values("reward", 1, 5).tolist() == []
-    assert read_completions(tmp_path / "c.parquet", ["tests"]).empty
+    assert read_completions(tmp_path / "c.parquet", ["tests"]).rows == 0
 
 
 def test_a_broken_or_foreign_file_is_refused_with_its_name(tmp_path: Path) -> None:
