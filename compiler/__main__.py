@@ -102,7 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--update",
         action="store_true",
-        help="ask the hub for commits that specs/revisions.lock.yaml lacks; with names of experiments or `owner/name`: for newer ones",
+        help="ask the hub for commits that specs/revisions.lock.yaml lacks; with names of experiments or `owner/name`: for newer ones; "
+        "and fetch again the runs that are imported from W&B",
     )
 
     plan = add("plan", "what would run, why, what it costs, and which claims it touches")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from compiler import code_memo, disk, revisions, terminal, waivers
@@ -13,6 +14,7 @@ from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, every_spec, in_project, live, named
+from compiler.snapshots import Renewed
 from compiler.source import has_c_parser
 from compiler.write import compare, write
 from stages.contracts.artifact import ArtifactError
@@ -74,20 +76,25 @@ def check(options: argparse.Namespace, inputs: Inputs) -> int:
 def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     """Write what differs, or with --check say what would."""
     specs, extra = options.specs, {}
+    fetched = Renewed(inputs.lock())
     if options.update:
         from compiler.update import updated
+        from compiler.update_runs import renewed
 
         new = updated(specs, inputs)
-        inputs.relock(new.lock)
-        specs, extra = new.specs, revisions.files(new.lock)
         print("".join(f"{line}\n" for line in new.says), file=sys.stderr, end="")
+        only_hub, specs = bool(specs) and not new.specs, new.specs
+        fetched = renewed([] if only_hub else [named(text) for text in specs] or live(inputs), inputs)
+        pins = replace(new.lock, snapshots=fetched.lock.snapshots)
+        inputs.relock(pins)
+        extra = revisions.files(pins)
     references = [named(text) for text in specs] or live(inputs)
-    compiled = compile_all(references, inputs)
+    compiled = _compiled(references, inputs, fetched)
     made = project(compiled, with_site=not specs)
     gone = list(waivers.expired(made.files, inputs))
     written = (compare if options.check else write)({**made.files, **extra}, made.once)
     warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
-    show(warnings, inputs)
+    show([*fetched.problems, *warnings], inputs)
     for path in written.differing:
         print(path)
     for said in gone:
@@ -98,11 +105,24 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
         show([_differs(len(written.differing))], inputs)
         return 1
     print(f"{len(written.differing)} files written, {written.unchanged} unchanged", file=sys.stderr)
+    if fetched.problems:
+        return 1
     if options.memory is not None and not options.check and has_c_parser():  # without the parser each command says so
         end = "".join([*left, f"0 files written, {len(made.files) + len(made.once)} unchanged\n"])
         answer = {name: shown(warnings, inputs, colour=colour) + end for name, colour in (("plain", False), ("colour", True))}
         options.memory.keep(made.files, made.once, answer)
     return 0
+
+
+def _compiled(references: Sequence[Reference], inputs: Inputs, unfetched: Renewed) -> list[Compiled]:
+    """All of them. That a run that could not be fetched has no log either is not told twice."""
+    try:
+        return compile_all(references, inputs)
+    except Rejected as rejected:
+        told = tuple(f"`{path}`, the log of " for path in unfetched.unfetched)
+        again = Rejected([*unfetched.problems, *(found for found in rejected.diagnostics if not found.what.startswith(told))])
+        again.sources |= rejected.sources
+        raise again from None
 
 
 def plan(options: argparse.Namespace, inputs: Inputs) -> int:

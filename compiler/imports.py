@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from compiler.experiment import Experiment
 from compiler.names import PATH
 from compiler.nodes import Node
 from compiler.parse import key_place
+from compiler.revisions import LOCK, UPDATE
 from compiler.rewards import RewardUse
 from compiler.spec import Adapter, TrainData
 from compiler.spec_command import CommandSpec
@@ -61,8 +62,8 @@ def metric_node(of: Experiment, name: str) -> Node:
     return block_of(of).get("metrics", name) or block_of(of)
 
 
-def expand_imports(of: Experiment) -> ImportedRuns:
-    """Setups, runs and sources, and what is wrong with them."""
+def expand_imports(of: Experiment, locked: Mapping[str, str] | None = None) -> ImportedRuns:
+    """Setups, runs and sources, and what is wrong with them. `locked`: hashes of snapshots by their paths."""
     problems: list[Diagnostic] = []
     use, spec = section(of), of.spec
     train = ImportedTraining(algorithm="import", max_steps=use.steps, metrics=tuple(use.metrics))
@@ -84,7 +85,7 @@ def expand_imports(of: Experiment) -> ImportedRuns:
         problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(of, use, runs, problems))
+    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(of, use, runs, problems, locked or {}))
     return ImportedRuns(Expansion(tuple(setups), runs, {}, (), {}, problems=problems), sources)
 
 
@@ -109,9 +110,23 @@ def snapshot(experiment: str, run: str) -> str:
     return f"data/imports/{experiment}/{run}.jsonl"
 
 
-def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic]) -> Iterator[tuple[str, SourceCard]]:
+def is_fetched(use: Import) -> bool:
+    """Whether the snapshots lie where octavo puts them, because the spec names no place."""
+    return use.format == "wandb" and use.path is None and not use.files
+
+
+def path_of(of: Experiment, use: Import, run: Run) -> str | None:
+    """Where the log of a run lies; None when the spec does not say."""
+    if is_fetched(use):
+        return snapshot(of.stem, run.name)
+    return filled(use.path, use, run) if use.path else use.files.get(run.name)
+
+
+def _sources(
+    of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic], locked: Mapping[str, str]
+) -> Iterator[tuple[str, SourceCard]]:
     block = block_of(of)
-    from_wandb = use.format == "wandb" and use.path is None and not use.files
+    from_wandb = is_fetched(use)
     if not from_wandb and (use.path is None) == (not use.files):
         problems.append(_neither(block))
         return
@@ -124,8 +139,9 @@ def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[
     seen: dict[str, str] = {}
     digests: dict[str, str] = {}
     for run in runs:
-        path = snapshot(of.stem, run.name) if from_wandb else filled(use.path, use, run) if use.path else use.files.get(run.name)
-        node = block.get("path") or block.get("files", run.name) or block.get("files") or block.get("format") or block
+        path = path_of(of, use, run)
+        said = (block.get("path"), block.get("ids", run.name), block.get("files", run.name), block.get("files"), block.get("format"))
+        node = next((one for one in said if one is not None), block)
         if path is None:
             problems.append(_without(run.name, node))
         elif not PATH.fullmatch(path):
@@ -134,11 +150,13 @@ def _sources(of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[
             problems.append(_shared(path, seen[path], run.name, node))
             return
         elif not disk.exists(Path(path)):
-            problems.append(_missing(path, run.name, wandb_run(use, run.name) if from_wandb else None, node))
+            problems.append(_missing(path, run.name, of.name if from_wandb else None, node))
         else:
             seen[path] = run.name
             if path not in digests:
                 digests[path] = disk.content_digest(Path(path))
+            if use.format == "wandb" and locked.get(path, digests[path]) != digests[path]:
+                problems.append(_not_as_locked(path, run.name, of.name, node))
             yield run.name, SourceCard(path=path, sha256=digests[path])
 
 
@@ -195,8 +213,18 @@ def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic
         "E389",
         f"`{path}`, the log of `{run}`, does not exist",
         why=_WHY,
-        fix=f"python -m stages.train.imports.wandb_api {fetched} {path}"
+        fix=f"{UPDATE} {fetched}, which fetches it from W&B"
         if fetched
         else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
+        place=node.place,
+    )
+
+
+def _not_as_locked(path: str, run: str, experiment: str, node: Node) -> Diagnostic:
+    return Diagnostic(
+        "E493",
+        f"`{path}`, the snapshot of `{run}`, is not what was fetched from W&B",
+        why=f"{LOCK.as_posix()} holds another hash of it: the file was edited, or only one of the two was committed",
+        fix=f"git checkout {path} {LOCK.as_posix()}; or fetch it again: {UPDATE} {experiment}",
         place=node.place,
     )

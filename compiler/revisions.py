@@ -1,4 +1,5 @@
-"""`specs/revisions.lock.yaml`: the commits of hub repositories that specs name. Read by every compile, written by `--update` alone."""
+"""`specs/revisions.lock.yaml`: the commits of hub repositories that specs name, and the hashes of snapshots of W&B runs. Read by every
+compile, written by `--update` alone."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Literal
 
 from compiler import disk
 from compiler.diagnostics import Rejected, listed, nearest
-from compiler.names import is_hub_id
+from compiler.names import PATH, is_hub_id
 from compiler.nodes import Document, Node
 from compiler.parse import key_place
 from stages.contracts.diagnostic import Diagnostic, Place
@@ -23,12 +24,20 @@ KINDS: tuple[Kind, ...] = ("models", "datasets")
 USES: dict[Kind, tuple[str, ...]] = {"models": ("model", "base"), "datasets": ("hub",)}
 """The last keys on the way to a reference of each kind."""
 
+SNAPSHOTS = "snapshots"
+"""The part of W&B: path of a snapshot -> SHA-256 of its content."""
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _HEADER = f"""\
 # Commits of the Hugging Face hub repositories that the specs name. Cards take them from here, so results name what made them.
 # Written by `{UPDATE}`, which adds what is missing and drops what no spec names;
 # `{UPDATE} owner/name` moves one entry to the newest commit. Commit this file.
 # One line an entry, sorted: git merges entries that two branches add.
+"""
+_OF_WANDB = f"""
+# runs.import of W&B: SHA-256 of what was fetched
+{SNAPSHOTS}:
 """
 _TITLES: dict[Kind, str] = {"models": "# model.base", "datasets": "# data.train.hub and data.evaluation.hub"}
 
@@ -43,10 +52,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Lock:
-    """Commit by reference. `places` of the entries' names, for messages."""
+    """Commit by reference, hash by path of a snapshot. `places` of the entries' names, for messages."""
 
     commits: Mapping[Reference, str] = field(default_factory=dict)
     places: Mapping[Reference, Place] = field(default_factory=dict)
+    snapshots: Mapping[str, str] = field(default_factory=dict)
 
 
 def lock(read: Callable[[Path], Document]) -> Lock:
@@ -58,9 +68,17 @@ def lock(read: Callable[[Path], Document]) -> Lock:
     problems = [_broken("it must hold `models:` and `datasets:`", root.place)] if not isinstance(root.value, dict) else []
     commits: dict[Reference, str] = {}
     places: dict[Reference, Place] = {}
+    snapshots: dict[str, str] = {}
     for key, node in root.items():
+        if key == SNAPSHOTS and isinstance(node.value, dict):
+            for path, entry in node.items():
+                if not PATH.fullmatch(path) or not isinstance(entry.value, str) or not _DIGEST.fullmatch(entry.value):
+                    problems.append(_broken(f"`{path[:80]}` has no SHA-256 of 64 hex digits in quotes", entry.place))
+                else:
+                    snapshots[path] = entry.value
+            continue
         if key not in KINDS or not isinstance(node.value, dict):
-            meant = nearest(key, KINDS)
+            meant = nearest(key, (*KINDS, SNAPSHOTS))
             problems.append(_broken(f"`{key}` is no part of it" + (f", did you mean `{meant}`?" if meant else ""), key_place(node)))
             continue
         for name, entry in node.items():
@@ -71,22 +89,24 @@ def lock(read: Callable[[Path], Document]) -> Lock:
             commits[reference], places[reference] = entry.value, entry.key or entry.place
     if problems:
         raise Rejected(problems)
-    return Lock(commits, places)
+    return Lock(commits, places, snapshots)
 
 
-def text(commits: Mapping[Reference, str]) -> str:
-    """Text of a lock file."""
+def text(commits: Mapping[Reference, str], snapshots: Mapping[str, str] | None = None) -> str:
+    """Text of a lock file. One without snapshots has no part for them."""
     parts = [_HEADER]
     for kind in KINDS:
         entries = {of.name: commit for of, commit in commits.items() if of.kind == kind}
         parts.append(f"\n{_TITLES[kind]}\n{kind}:" + ("" if entries else " {}") + "\n")
         parts += [f'  {name}: "{entries[name]}"\n' for name in sorted(entries)]
+    if snapshots:
+        parts += [_OF_WANDB, *(f'  {path}: "{snapshots[path]}"\n' for path in sorted(snapshots))]
     return "".join(parts)
 
 
 def files(of: Lock) -> dict[str, str]:
     """Path -> text of the lock; nothing when there is nothing to pin and never was."""
-    return {LOCK.as_posix(): text(of.commits)} if of.commits or disk.exists(LOCK) else {}
+    return {LOCK.as_posix(): text(of.commits, of.snapshots)} if of.commits or of.snapshots or disk.exists(LOCK) else {}
 
 
 def pinned(of: Reference, within: Lock) -> str:

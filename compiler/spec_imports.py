@@ -101,8 +101,8 @@ class Import(Part):
         description="octavo's metric -> the log's column, {column: ..., unit: ...}, or of `summary` {last: key} and the like.",
     )
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the source does not have; the page says so.")
-    entity: str | None = Field(None, max_length=200, description="Of `wandb`: the entity, for the command that makes the snapshot.")
-    project: str | None = Field(None, max_length=200, description="Of `wandb`: the project, for the command that makes the snapshot.")
+    entity: str | None = Field(None, max_length=200, description="Of `wandb`: the entity; `octavo compile --update` fetches its runs.")
+    project: str | None = Field(None, max_length=200, description="Of `wandb`: the project of the runs.")
     ids: dict[str, str] = Field(
         {}, max_length=20_000, description="Of `wandb`: run -> id of the W&B run. Names are not unique there, ids are."
     )

@@ -87,10 +87,14 @@ def _read(card: ImportCard, started: Started) -> Found:
     history = mapped(log, card.read, card.target_steps, started.attempt)
     if not history.rows:
         raise Unreadable(f"{path} holds no row of any metric that the spec maps")
-    known = log.steps_done is not None or bool(log.failed) or history.last >= card.target_steps
+    known = not log.running and (log.steps_done is not None or bool(log.failed) or history.last >= card.target_steps)
     done = max(history.last, log.steps_done or 0)
     return Found(
-        imported(card, started, history, known, card.source), history.rows, done, log.failed or _unfinished(log, done, card.target_steps)
+        imported(card, started, history, known, card.source),
+        history.rows,
+        done,
+        log.failed or _unfinished(log, done, card.target_steps),
+        log.running,
     )
 
 

@@ -1,5 +1,5 @@
 """Every code's full rendered text: `tests/golden_errors/<code>[-what]/` holds a spec (or a command, files, a file to be without,
-`nobody`: git knows no user, or what a stand-in for the hub answers) and what octavo says."""
+`nobody`: git knows no user, or what a stand-in for the hub or for W&B answers) and what octavo says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hub_stand_in import hub, octavo
+from wandb_stand_in import Faults, Run, wandb
 
 from compiler.__main__ import main
 
@@ -42,6 +43,12 @@ def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeyp
         with hub(json.loads((case / "hub").read_text())) as stand_in:
             ran = octavo(*command.split(), endpoint=stand_in.address)
         code, said = ran.returncode, ran.stderr.replace(stand_in.address, "https://hub")
+    elif (case / "wandb").exists():
+        pytest.importorskip("wandb")
+        answers = {query: [tuple(one) for one in given] for query, given in json.loads((case / "wandb").read_text()).items()}
+        with wandb({"team/prover/a1": Run([{"_step": 0}])}, Faults(answers)) as server:
+            ran = octavo(*command.split(), endpoint="http://127.0.0.1:9", **server.environment)
+        code, said = ran.returncode, ran.stderr
     else:
         code, said = main(command.split()), capsys.readouterr().err
     said = KINDS.sub(r"\1 (every file there)", said)

@@ -21,6 +21,8 @@ class Found:
     steps_done: int
     failed: str
     """What the source says of a run that did not end well."""
+    running: str = ""
+    """What the source says of a run that may go on."""
 
 
 def imported(card: ImportCard, started: Started, history: Mapped, known: bool, source: SourceCard) -> Imported:
@@ -52,8 +54,12 @@ def outcome_of(card: ImportCard, found: Found, failure: FailureClass | None = No
         target_steps=card.target_steps,
         failure=failure,
         error=found.failed or None,
-        unknown="" if known else f"log ends at {found.steps_done}",
+        unknown="" if known else f"still running: {found.running}, at step {found.steps_done}" if found.running else _ends(found),
     )
+
+
+def _ends(found: Found) -> str:
+    return f"log ends at {found.steps_done}"
 
 
 def write_files(run: RunFolder, found: Found, outcome: Outcome) -> None:

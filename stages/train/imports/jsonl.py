@@ -10,18 +10,18 @@ from stages.train.imports.json_text import loads
 from stages.train.imports.log import Log, Unreadable, by_column, flat
 
 
-def read(path: Path, index: str = "step") -> Log:
-    """Raises Unreadable for a line that is no JSON object."""
+def read(path: Path, index: str = "step", first: int = 1) -> Log:
+    """Rows from a line on. Raises Unreadable for a line that is no JSON object."""
     cut: list[str] = []
-    log = by_column(_rows(path, cut), index)
+    log = by_column(_rows(path, cut, first), index)
     log.cut = "; ".join(cut)
     return log
 
 
-def _rows(path: Path, cut: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, cut: list[str], first: int) -> Iterator[dict[str, Any]]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, start=1):
-        if not line or line.isspace():
+        if number < first or not line or line.isspace():
             continue
         try:
             row = loads(line)

@@ -33,6 +33,8 @@ class Log:
     """What the trainer itself says of its last step; None when the log merely ends."""
     failed: str = ""
     """What the source says of a run that did not end well, such as `exit code 1`."""
+    running: str = ""
+    """What the source says of a run that may go on, such as `W&B said running`."""
     cut: str = ""
     """Where the file breaks off; everything before was read."""
     notes: list[str] = field(default_factory=list)

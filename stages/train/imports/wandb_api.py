@@ -1,67 +1,103 @@
-"""Fetches one run of a W&B project into a snapshot. The one reader that uses the network, and never part of a stage.
+"""Fetches runs of W&B projects into snapshots. The one reader that uses the network, and never part of a stage.
 
     python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>
+    python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages/contracts/wandb_snapshot.py)
 
-It scans the whole history. `history()` of the same API returns some 500 rows picked from all, so it is never used.
+It scans the whole history. `history()` of the same API returns some 500 rows picked from all, so it is never used; and a history that
+wandb has in its cache may be older than the run, so the cache is a new folder each time.
 """
 
 from __future__ import annotations
 
-import json
-import math
+import os
 import sys
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import write_text
+from stages.contracts.wandb_snapshot import Answer, Ask
 from stages.train.imports.log import Unreadable
-from stages.train.imports.wandb_snapshot import SNAPSHOT
+from stages.train.imports.wandb_answers import fault_of
+from stages.train.imports.wandb_rows import Rows, numbers_of, settings_of, write_snapshot
 
 
 def fetch(run: Any, path: Path) -> int:
     """Write the snapshot of a run of wandb's public API and return its number of rows. Raises Unreadable when the scan is empty
-    although the history is not, or when it ends before the last step that the history has."""
+    although the history is not, when it ends before the last step that the history has, or gives a row in two ways."""
     last = run.lastHistoryStep
-    rows = list(run.scan_history())
-    if not rows:
+    rows = Rows()
+    for row in run.scan_history(use_cache=False):
+        rows.add(row)
+    if not rows.cells:
         raise Unreadable(f"the scan of {run.id} returned 0 rows, but its last history step is {last}: this is no run of 0 steps")
-    seen = max((row["_step"] for row in rows if isinstance(row.get("_step"), int)), default=-1)
+    seen = max(rows.cells)
     if isinstance(last, int) and seen < last:
         raise Unreadable(f"the scan of {run.id} ends at {seen} of {last}: it is not whole")
-    head = {"schema": SNAPSHOT, "entity": run.entity, "project": run.project, "id": run.id, "state": run.state, "rows": len(rows)}
-    lines = [{**head, "last_history_step": last}, *rows]
-    write_text(path, "".join(json.dumps(_strict(line), ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n" for line in lines))
-    return len(rows)
+    head = {
+        "entity": run.entity,
+        "project": run.project,
+        "id": run.id,
+        "state": run.state,
+        "rows": len(rows.cells),
+        "last_history_step": last,
+        "config": settings_of(run.config),
+        "summary": numbers_of(dict(run.summary)),
+        "left_out": sorted(rows.left_out),
+    }
+    write_snapshot(path, head, rows)
+    return len(rows.cells)
 
 
-def _strict(value: Any) -> Any:
-    """NaN and Infinity as text, which `cells.number` reads back."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _strict(inner) for key, inner in value.items()}
-    return [_strict(inner) for inner in value] if isinstance(value, list) else value
+def answers(asked: Iterable[Ask]) -> Iterable[Answer]:
+    """Fetch each. Where W&B cannot be asked at all, the first fault is the last answer."""
+    try:
+        api = _api()
+    except Exception as error:
+        fault = fault_of(error)
+        yield from (Answer(run=one.run, fault=fault[0], text=fault[1]) for one in list(asked)[:1])
+        return
+    for one in asked:
+        try:
+            run = api(one.run)
+            rows = fetch(run, Path(one.file))
+        except Exception as error:  # wandb raises many kinds for a wrong name, a missing key and a lost network
+            fault = fault_of(error)
+            yield Answer(run=one.run, fault=fault[0], text=fault[1])
+            if fault[0] == "away":
+                return
+        else:
+            yield Answer(run=one.run, rows=rows, state=run.state)
+
+
+def _api() -> Callable[[str], Any]:
+    """Name of a run -> the run, by wandb's public API. Few retries: nobody waits an hour for a server that is down."""
+    os.environ.setdefault("WANDB_X_GRAPHQL_RETRY_MAX", "5")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    import wandb
+
+    api = wandb.Api(overrides={"entity": "entity"}, timeout=300)  # names hold theirs; without one wandb would ask for a default
+    return lambda name: api.run(name)
 
 
 def main() -> int:
-    if len(sys.argv) != 3 or sys.argv[1].count("/") != 2:
+    asks = sys.argv[1:] == ["-"]
+    if not asks and (len(sys.argv) != 3 or sys.argv[1].count("/") != 2):
         print("usage: python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>", file=sys.stderr)
         return 2
-    try:
-        import wandb
-    except ImportError:
-        print("wandb is not installed: pip install 'octavo[wandb]'", file=sys.stderr)
-        return 1
-    try:
-        rows = fetch(wandb.Api(timeout=60).run(sys.argv[1]), Path(sys.argv[2]))
-    except Unreadable as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except Exception as error:  # wandb raises many kinds for a wrong name, a missing key and a lost network
-        print(f"error: W&B gave no run {sys.argv[1]}: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    print(f"{sys.argv[2]}: {rows} rows")
-    return 0
+    wanted = [Ask.model_validate_json(line) for line in sys.stdin] if asks else [Ask(run=sys.argv[1], file=sys.argv[2])]
+    with tempfile.TemporaryDirectory() as own:
+        os.environ |= {"WANDB_CACHE_DIR": own, "WANDB_DIR": own}
+        failed = 0
+        for one in answers(wanted):
+            failed += one.fault is not None
+            if asks:
+                print(one.model_dump_json(), flush=True)
+            elif one.fault:
+                print(f"error: {one.text}", file=sys.stderr)
+            else:
+                print(f"{sys.argv[2]}: {one.rows} rows, {one.state}")
+    return 0 if asks or not failed else 1
 
 
 if __name__ == "__main__":

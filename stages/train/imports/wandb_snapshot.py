@@ -5,16 +5,17 @@ The first line says which run it is, how it ended and how far its history goes; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.wandb_snapshot import ENDED_BADLY, RUNNING, SNAPSHOT
 from stages.train.imports import jsonl
 from stages.train.imports.json_text import loads
 from stages.train.imports.log import Log, Unreadable
 from stages.train.imports.wandb_file import STEP
 
-SNAPSHOT = "octavo.wandb_snapshot/1"
-ENDED_BADLY = ("crashed", "failed", "killed")
+FEW = 5
 
 
 def read(path: Path, index: str = STEP) -> Log:
@@ -25,12 +26,29 @@ def read(path: Path, index: str = STEP) -> Log:
     except ValueError:
         head = None
     if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
-        raise Unreadable(f"{path} is no snapshot of a W&B run; stages.train.imports.wandb_api writes them, from a full scan of the history")
-    log = jsonl.read(path, index)
-    for name in ("schema", "entity", "project", "id", "state", "rows", "last_history_step"):
-        log.columns.pop(name, None)
-    if len(log.index) - 1 != head["rows"]:
-        raise Unreadable(f"{path} says {head['rows']} rows and holds {len(log.index) - 1}: it was cut or edited")
+        raise Unreadable(f"{path} is no snapshot of a W&B run; octavo compile --update makes them, from a full scan of the history")
+    log = jsonl.read(path, index, first=2)
+    if len(log.index) != head["rows"]:
+        raise Unreadable(f"{path} says {head['rows']} rows and holds {len(log.index)}: it was cut or edited")
     if head["state"] in ENDED_BADLY:
         log.failed = f"W&B says `{head['state']}`"
+    elif head["state"] in RUNNING:
+        log.running = f"W&B said `{head['state']}` when the snapshot was made"
+    log.notes += _notes(head, log)
     return log
+
+
+def _notes(head: dict[str, Any], log: Log) -> Iterator[str]:
+    """What the first line tells beyond the rows. Snapshots that were made before it told so have none of it."""
+    if log.running:
+        yield f"{log.running}: octavo compile --update fetches it again when it has ended"
+    left_out = [str(name) for name in head.get("left_out", [])]
+    if left_out:
+        few = ", ".join(left_out[:FEW]) + (", ..." if len(left_out) > FEW else "")
+        yield f"columns of W&B that hold no numbers are not in the snapshot: {few}"
+    summary = head.get("summary", {})
+    for name in (STEP, "_step"):
+        said, column = summary.get(name), log.columns.get(name)
+        reached = max((cell for cell in column.cells if type(cell) is int), default=None) if column else None
+        if type(said) is int and reached is not None and said > reached:
+            yield f"W&B's summary says `{name}` {said}, and the history ends at {reached}"

@@ -1,0 +1,180 @@
+"""`octavo compile --update` fetches runs that are imported from W&B: wandb's own client in a process of its own, against a stand-in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.inputs import Inputs
+from compiler.plan import plan
+from compiler.plan_text import text
+from compiler.revisions import LOCK, lock
+from stages.contracts.digests import file_digest
+from stages.contracts.stage import ROOT
+from tests.compiler.plan_project import commit, git
+from tests.compiler.wandb_stand_in import KEY, Faults, Run, Wandb, wandb
+from tests.e2e.imported import compiled, findings, health, make, run
+
+pytest.importorskip("wandb")
+SPEC = """\
+title: Runs of W&B
+question: Does the reward rise?
+runs:
+  import:
+    format: wandb
+    entity: team
+    project: prover
+    ids: {shaped-s1: a1, shaped-s2: a2, zero-s1: b1, zero-s2: b2}
+    steps: 20
+    metrics: {reward: train/reward}
+    unavailable: [truncated, zero_signal_share]
+seeds: [1, 2]
+conditions:
+  shaped: {reward: shaped by tests, role: treatment}
+  zero: {reward: zero, role: null_control}
+health: {gates: {steps: complete}}
+"""
+FOLDER = Path("data/imports/wanted")
+
+
+def of(rise: float, steps: int = 20, **more: object) -> Run:
+    return Run([{"_step": s, "train/global_step": s + 1, "train/reward": 0.2 + rise * s} for s in range(steps)], **more)
+
+
+def runs() -> dict[str, Run]:
+    rises = {"a1": 0.02, "a2": 0.021, "b1": 0.0, "b2": 0.001}
+    return {f"team/prover/{name}": of(rise) for name, rise in rises.items()}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, "wanted", SPEC)
+    Path("specs/pipeline.yaml").write_text("- wanted\n")
+    return tmp_path
+
+
+def octavo(server: Wandb | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = server.environment if server else {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_API_KEY": KEY, "NO_PROXY": "*"}
+    command = [sys.executable, "-m", "compiler", "compile", *arguments]
+    own = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "WANDB_X_GRAPHQL_RETRY_MAX": "1"}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**environment, **own})
+    assert KEY not in ran.stdout + ran.stderr and "Traceback" not in ran.stderr, ran.stderr
+    return ran
+
+
+def everything() -> dict[str, bytes]:
+    return {path.as_posix(): path.read_bytes() for path in Path().rglob("*") if path.is_file() and ".cache" not in path.parts}
+
+
+def test_fetches_pins_tells_what_changed_and_what_runs_again(project):
+    before = everything()
+    missing = octavo(None, "wanted")
+    assert missing.returncode == 1 and missing.stderr.count("E389") == 4 and "octavo compile --update wanted" in missing.stderr
+    assert everything() == before
+    held = runs()
+    held["team/prover/a1"] = of(0.02, 12, state="running", config={"api_key": KEY, "lr": 1e-6}, summary={"note": KEY})
+    with wandb(held) as server:
+        first = octavo(server, "--update")
+    assert first.returncode == 0, first.stderr
+    assert "wanted/shaped-s1 (team/prover/a1): fetched, running, 12 rows; it is still running" in first.stderr
+    assert "wanted/zero-s2 (team/prover/b2): fetched, finished, 20 rows\n" in first.stderr
+    pins = lock(Inputs().document).snapshots
+    assert pins == {path.as_posix(): file_digest(path) for path in sorted(FOLDER.iterdir())} and len(pins) == 4
+    assert octavo(None, "wanted", "--check").returncode == 0, "a plain compile needs no network"
+    assert not [path for path, content in everything().items() if KEY.encode() in content]
+
+    folder = run(Path("runs/wanted"))
+    assert health(folder.parent, "shaped-s1")["reasons"] == [
+        "gate steps: unknown (still running: W&B said `running` when the snapshot was made, at step 12)"
+    ]
+    shown = (folder / "index.md").read_text()
+    assert "still running" in shown and KEY not in shown and KEY not in (folder / "lineage.json").read_text()
+
+    with wandb(runs()) as server:
+        again = octavo(server, "--update", "wanted")
+    assert (
+        again.returncode == 0
+        and "shaped-s1 (team/prover/a1): changed, running before, now finished, 12 rows before, now 20\n" in again.stderr
+    )
+    assert "zero-s2 (team/prover/b2): as before, finished, 20 rows\n" in again.stderr
+    assert again.stdout.split() == ["runs/wanted/shaped-s1/import.card.json"], "one card, and the lock with its snapshot before"
+    run(compiled("wanted"))
+    assert health(Path("runs/wanted"), "shaped-s1")["included"]
+    assert findings(Path("runs/wanted"))["shaped-s1/reward/final"]["value"] == pytest.approx(0.2 + 0.02 * 18.5)
+
+
+def test_plan_says_why_a_changed_snapshot_runs_again(project):
+    with wandb(runs()) as server:
+        assert octavo(server, "--update").returncode == 0
+        git(project, "init", "--quiet")
+        commit(project, "before")
+        server.runs["team/prover/b1"] = of(0.0, 19)
+        assert octavo(server, "--update").returncode == 0
+    found = plan(["wanted"], Inputs(), "HEAD")
+    why = {stage.stage: {reason.key for reason in stage.reasons} for stage in found.stages}
+    assert "/source/sha256" in why["import-zero-s1"] | {"/" + str(key).replace(".", "/") for key in why["import-zero-s1"]}
+    assert not {"source.sha256", "/source/sha256"} & why["import-zero-s2"]
+    assert "data/imports/wanted/zero-s1.jsonl changed" in text(found) and "zero-s2.jsonl changed" not in text(found)
+
+
+def test_a_run_that_cannot_be_fetched_keeps_its_snapshot(project):
+    with wandb(runs()) as server:
+        assert octavo(server, "--update").returncode == 0
+    old = (FOLDER / "shaped-s2.jsonl").read_bytes()
+    held = runs()
+    del held["team/prover/a2"]
+    held["team/prover/b2"] = of(0.002, 20)
+    with wandb(held) as server:
+        ran = octavo(server, "--update")
+    assert ran.returncode == 1 and "wanted.yaml:8:37: E491 `shaped-s2` was not fetched" in ran.stderr
+    assert "the snapshot of 20 rows stays" in ran.stderr and "zero-s2 (team/prover/b2): changed" in ran.stderr
+    assert (FOLDER / "shaped-s2.jsonl").read_bytes() == old and octavo(None, "--check").returncode == 0
+    pins = lock(Inputs().document).snapshots
+    assert pins == {path.as_posix(): file_digest(path) for path in sorted(FOLDER.iterdir())}
+
+
+def test_w_and_b_is_down(project):
+    with wandb(runs(), Faults({"RunHistoryKeys": [None, None, (503, {})]})) as server:
+        ran = octavo(server, "--update")
+    assert ran.returncode == 1 and ran.stderr.count("E490") == 1 and "E389" not in ran.stderr
+    assert "shaped-s1 (team/prover/a1): fetched" in ran.stderr and "2 more runs were not asked for" in ran.stderr
+    assert [path.name for path in FOLDER.iterdir()] == ["shaped-s1.jsonl"], "nothing half-written"
+    assert list(lock(Inputs().document).snapshots) == ["data/imports/wanted/shaped-s1.jsonl"]
+
+
+def test_a_snapshot_that_was_edited_is_refused_and_fetched_again(project):
+    with wandb(runs()) as server:
+        assert octavo(server, "--update").returncode == 0
+        path = FOLDER / "zero-s1.jsonl"
+        path.write_text(path.read_text().replace("0.2}", "0.9}", 1))
+        ran = octavo(None, "wanted")
+        assert ran.returncode == 1 and "E493" in ran.stderr and "zero-s1" in ran.stderr
+        assert octavo(server, "--update", "wanted").returncode == 0
+    assert octavo(None, "wanted", "--check").returncode == 0
+
+
+def test_only_what_is_named_is_asked_and_what_is_left_is_dropped(project):
+    with wandb(runs()) as server:
+        assert octavo(server, "--update").returncode == 0
+        make(project, "other", SPEC.replace("title: Runs", "title: Other"))
+        assert octavo(server, "--update", "other").returncode == 0
+        assert {path.split("/")[2] for path in lock(Inputs().document).snapshots} == {"wanted", "other"}
+        fewer = SPEC.replace("seeds: [1, 2]", "seeds: [1]").replace(" shaped-s2: a2,", "").replace(", zero-s2: b2", "")
+        make(project, "other", fewer.replace("title: Runs", "title: Other"))
+        server.asked.clear()
+        assert octavo(server, "--update", "other").returncode == 0
+        assert {variables.get("name") for name, variables in server.asked if name == "Run"} == {"a1", "b1"}
+        kept = list(lock(Inputs().document).snapshots)
+        assert len([path for path in kept if "/other/" in path]) == 2 and len(kept) == 6
+
+
+@pytest.mark.parametrize(("old", "new"), [("    entity: team\n", ""), ("zero-s2: b2", "zero-s3: b2")])
+def test_a_run_without_its_name_is_an_error_before_anything_is_asked(project, old, new):
+    Path("specs/wanted.yaml").write_text(SPEC.replace(old, new))
+    with wandb(runs()) as server:
+        ran = octavo(server, "--update")
+        assert ran.returncode == 1 and "E389" in ran.stderr and not server.asked and not LOCK.exists()
