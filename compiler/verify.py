@@ -36,7 +36,9 @@ def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     if not names:
         from stages.publish.verify.built import overviews
 
-        told = [*told, *([Verified(experiment="(site)", checked={}, differences=tuple(found))] if (found := overviews()) else [])]
+        found, pages = overviews()
+        checked = {"files of the site": pages}
+        told = [*told, *([Verified(experiment="(site)", checked=checked, differences=tuple(found))] if pages or found else [])]
     return Verification(experiments=tuple(told))
 
 

@@ -11,9 +11,9 @@ from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.metric_words import words
 from stages.contracts.origin import Origin
 from stages.publish import numbers
+from stages.publish.bars import Place, bar, place
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text
-from stages.publish.text import shown
 
 WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
 MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}
@@ -32,6 +32,8 @@ class ClaimView:
     fact: Markup | None
     level: str
     bar: Markup | None
+    at: Place | None
+    """Where the number stands against its margin; None without a number."""
     seeds: tuple[SeedValue, ...]
     values: dict[str, str]
     with_all: str
@@ -87,6 +89,7 @@ def _view(
     unit = finding.unit if finding else "share"
     digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
     written, late = experiment.rules_written.get(claim, ("unknown", False))
+    at = place(finding, verdict) if finding else None
     return ClaimView(
         id=claim,
         says=says,
@@ -96,7 +99,8 @@ def _view(
         rule=rule_words(rule) if rule else "",
         fact=facts.interval(finding) if finding else None,
         level=numbers.percent(finding.level) if finding and finding.level else "",
-        bar=interval_bar(finding, verdict) if finding else None,
+        bar=bar(at, verdict.verdict, interval_text(finding)) if finding and at else None,
+        at=at,
         seeds=seeds,
         values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},
         with_all=_with_all(finding),
@@ -159,52 +163,3 @@ def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
     if verdict.seeds_needed is not None:
         parts.append(f"At the observed spread, {numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide.")
     return " ".join(parts)
-
-
-_WIDTH, _EDGE = 320, 12
-_BAR = Markup(
-    '<svg class="bar {verdict}" viewBox="0 0 {width} 58" role="img" aria-label="{label}">'
-    '<rect class="side" x="{side_x}" y="8" width="{side_width}" height="24"/>'
-    '<line class="axis" x1="0" y1="20" x2="{width}" y2="20"/>'
-    "{zero}"
-    '<line class="margin" x1="{margin}" y1="4" x2="{margin}" y2="36"/>'
-    '<text class="margin" x="{margin_text}" y="50" text-anchor="middle">margin {margin_label}</text>'
-    '{whisker}<circle class="point" cx="{value}" cy="20" r="5"/></svg>'
-)
-_ZERO = Markup('<line class="zero" x1="{at}" y1="12" x2="{at}" y2="28"/>{label}')
-_WHISKER = Markup(
-    '<line class="whisker" x1="{low}" y1="20" x2="{high}" y2="20"/>'
-    '<line class="cap" x1="{low}" y1="14" x2="{low}" y2="26"/><line class="cap" x1="{high}" y1="14" x2="{high}" y2="26"/>'
-)
-
-
-def interval_bar(finding: Finding, verdict: Verdict) -> Markup | None:
-    """The interval as a bar against the margin; the claimed side is shaded. None when there is no value to draw."""
-    if finding.value is None:
-        return None
-    marks = [0.0, verdict.margin, finding.value, *(x for x in (finding.low, finding.high) if x is not None)]
-    least, most = min(marks), max(marks)
-    span = (most - least) or 1.0
-    least, most = least - 0.12 * span, most + 0.12 * span
-
-    def at(x: float) -> float:
-        return round(_EDGE + (x - least) / (most - least) * (_WIDTH - 2 * _EDGE), 1)
-
-    margin = at(verdict.margin)
-    above = verdict.direction == "above"
-    zero_label = Markup('<text x="{}" y="50" text-anchor="middle">0</text>').format(at(0.0)) if abs(at(0.0) - margin) > 50 else Markup("")
-    return _BAR.format(
-        verdict=verdict.verdict,
-        width=_WIDTH,
-        label=shown(f"{interval_text(finding)} against the margin {numbers.setting(verdict.margin)}, {verdict.direction}"),
-        side_x=margin if above else 0,
-        side_width=round(_WIDTH - margin if above else margin, 1),
-        zero=_ZERO.format(at=at(0.0), label=zero_label) if verdict.margin else Markup(""),
-        margin=margin,
-        margin_text=min(max(margin, 40), _WIDTH - 40),
-        margin_label=shown(numbers.setting(verdict.margin).replace("-", numbers.MINUS)),
-        whisker=_WHISKER.format(low=at(finding.low), high=at(finding.high))
-        if finding.low is not None and finding.high is not None
-        else Markup(""),
-        value=at(finding.value),
-    )

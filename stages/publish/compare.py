@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from stages.contracts.finding import Finding
 from stages.publish.claims import MARKS, WORDS
+from stages.publish.entries import Entry
 from stages.publish.facts import Facts
-from stages.publish.home import Entry
 from stages.publish.render import render
 from stages.publish.summary import PageSummary
 
@@ -44,9 +44,12 @@ class Row:
 def comparisons(found: list[Entry]) -> dict[str, tuple[str, ...]]:
     """Experiment -> what it is compared with, itself among them; the first one is what the others change."""
     known = {entry.summary.experiment: entry.summary for entry in found if not entry.summary.profile}
+    of_parent: dict[str, list[str]] = {}
+    for name in sorted(known):
+        of_parent.setdefault(known[name].parent or "", []).append(name)
     made: dict[str, tuple[str, ...]] = {}
     for name, summary in sorted(known.items()):
-        children = tuple(child for child in sorted(known) if known[child].parent == name)
+        children = tuple(of_parent.get(name, ()))
         if children:
             made[name] = (name, *children)
         elif summary.parent in known:

@@ -1,98 +1,80 @@
-"""The home page's list of experiments and newest findings, from the summaries that pages carry."""
+"""The home page: how much there is, the newest findings, the newest experiments and their families, from the summaries that pages carry."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
+from markupsafe import Markup
 
-from stages.contracts.artifact import read
+from stages.publish.bars import bar
 from stages.publish.claims import MARKS, ORDER, WORDS
+from stages.publish.entries import MOST_CHANGES, Entry, Member, family, pills, size
+from stages.publish.lists import FAMILIES, few, tags
 from stages.publish.render import render
 from stages.publish.summary import ClaimLine, PageSummary
 
 MARKER = "<!-- octavo: experiments -->"
-_NEWEST = 8
-_MOST = 4
-"""So many changes of a child are told in the family tree; its own page tells all."""
-
-
-@dataclass(frozen=True)
-class Pill:
-    verdict: str
-    mark: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An experiment on the home page."""
-
-    summary: PageSummary
-    pills: tuple[Pill, ...]
-
-    @property
-    def date(self) -> str:
-        return self.summary.data_until[:10] if self.summary.data_until else "no data yet"
-
-
-def entries(pages: list[Path]) -> list[Entry]:
-    """One entry a page folder: full experiments first, then those with the newest data. Raises ArtifactError on a broken page."""
-    found = [_entry(read(PageSummary, page / "summary.json")) for page in pages]
-    found.sort(key=lambda entry: entry.summary.experiment)
-    found.sort(key=lambda entry: entry.summary.data_until or "", reverse=True)
-    return sorted(found, key=lambda entry: entry.summary.profile is not None)
-
-
-def _entry(summary: PageSummary) -> Entry:
-    counts = Counter(claim.verdict for claim in summary.claims)
-    pills = tuple(Pill(v, MARKS[v], f"{counts[v]} {WORDS[v].lower()}") for v in ORDER if counts[v])
-    return Entry(summary, pills)
+BEGINS, ENDS = "octavo-begins", "octavo-ends"
+"""Classes of the empty elements between which the computed part of the home page stands."""
+NEWEST, OF_ONE = 8, 4
+"""So many findings are told, and so many of one experiment."""
+CARDS, SMOKE = 6, 2
+TREES, MEMBERS = 6, 30
 
 
 def newest(found: list[Entry]) -> list[tuple[PageSummary, ClaimLine, str]]:
-    """(experiment, claim, mark) of the decided and undecided claims, newest data first; profiles decide nothing and are left out."""
-    lines = [(e.summary, claim, MARKS[claim.verdict]) for e in found if not e.summary.profile for claim in e.summary.claims]
-    return lines[:_NEWEST]
+    """(experiment, claim, mark): the newest day's first, on a day what is decided first. Profiles decide nothing and are left out."""
+    lines = []
+    for entry in found:
+        if not entry.summary.profile:
+            claims = sorted(entry.summary.claims, key=lambda claim: _decided(claim))
+            lines += [(entry.summary, claim, MARKS[claim.verdict]) for claim in claims[:OF_ONE]]
+    lines.sort(key=lambda line: _decided(line[1]))
+    return sorted(lines, key=lambda line: (line[0].data_until or "")[:10], reverse=True)[:NEWEST]
 
 
-@dataclass(frozen=True)
-class Member:
-    """An experiment in the family tree, with those that change it."""
-
-    entry: Entry
-    children: tuple[Member, ...]
-
-
-def family(found: list[Entry]) -> tuple[Member, ...]:
-    """Trees of experiments with parents or children; an experiment whose parent has no page begins a tree. Profiles are left out."""
-    entries = {entry.summary.experiment: entry for entry in found if not entry.summary.profile}
-
-    def member(name: str) -> Member:
-        return Member(entries[name], tuple(member(child) for child in sorted(entries) if entries[child].summary.parent == name))
-
-    roots = [name for name in sorted(entries) if entries[name].summary.parent not in entries]
-    trees = [member(name) for name in roots]
-    return tuple(tree for tree in trees if tree.children or tree.entry.summary.parent)
+def _decided(claim: ClaimLine) -> int:
+    """Supported and refuted before inconclusive before void."""
+    return max(1, ORDER.index(claim.verdict))
 
 
 def home(text: str, found: list[Entry]) -> str:
-    """The home page with the list in place of its marker, or at its end."""
-    made = render(
-        "home.html.j2",
-        entries=found,
-        newest=newest(found),
-        family=family(found),
-        compared={entry.summary.experiment for entry in found if not entry.summary.profile},
-        words=WORDS,
-        base="experiments/",
-        level=3,
-        most=_MOST,
-    )
+    """The home page with the computed part in place of its marker, or at its end."""
+    made = computed(found)
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
-def overview(found: list[Entry]) -> str:
-    """The page that lists all experiments."""
-    made = render("home.html.j2", entries=found, newest=[], family=(), compared=(), words=WORDS, base="", level=2, most=_MOST)
-    return f"---\nhide:\n  - navigation\n  - toc\n---\n# Experiments\n\n{made}"
+def computed(found: list[Entry]) -> str:
+    """The part of the home page that is computed."""
+    full = [entry for entry in found if not entry.summary.profile]
+    smoke = [entry for entry in found if entry.summary.profile]
+    trees = family(found)
+    shown: list[Member] = []
+    for tree in trees[:TREES]:
+        if not shown or sum(map(size, [*shown, tree])) <= MEMBERS:
+            shown.append(tree)
+    some, all_tags = few(tags(found))
+    told = newest(found)
+    groups = (full[:CARDS], smoke[: SMOKE if full else CARDS])
+    return render(
+        "home.html.j2",
+        entries=found,
+        groups=groups,
+        left=len(found) - sum(map(len, groups)),
+        full=len(full),
+        runs=sum(entry.summary.runs for entry in full),
+        verdicts=pills([claim.verdict for entry in full for claim in entry.summary.claims]),
+        newest=told,
+        bars={f"{summary.experiment}/{claim.id}": _bar(claim) for summary, claim, _ in told},
+        tags=some,
+        all_tags=all_tags,
+        family=shown,
+        families=FAMILIES if len(shown) < len(trees) else "",
+        compared={entry.summary.experiment for entry in full},
+        words=WORDS,
+        base="experiments/",
+        most=MOST_CHANGES,
+    )
+
+
+def _bar(claim: ClaimLine) -> Markup:
+    """The interval of a claim against its margin, in small; an empty place where there is no number."""
+    return bar(claim.place, claim.verdict, claim.printed, small=True) if claim.place else Markup('<span class="bar"></span>')

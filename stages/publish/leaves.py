@@ -49,7 +49,9 @@ def write_leaves(site: Path, pages: list[Path], more: Mapping[str, str] | None =
             target.write_text(framed(parts, leaf.read_text(encoding="utf-8")), encoding="utf-8")
             written += 1
     for place, body in (more or {}).items():
-        (site / "experiments" / place).write_text(framed(parts, body), encoding="utf-8")
+        target = site / "experiments" / place
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(framed(parts, body), encoding="utf-8")
         written += 1
     path.unlink()
     path.parent.rmdir()

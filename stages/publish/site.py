@@ -21,9 +21,12 @@ from stages.contracts.layout import BUILD
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import main
 from stages.publish import compare
-from stages.publish.home import Entry, entries, home, overview
+from stages.publish.entries import Entry, entries
+from stages.publish.home import home
 from stages.publish.leaves import FOLDER, put_frame, write_leaves
+from stages.publish.lists import listings, overview
 from stages.publish.render import render
+from stages.publish.search import write_search
 from stages.publish.text import shown
 
 SOURCE = Path("site")
@@ -55,7 +58,8 @@ def site(runs: Path) -> None:
     target, new = BUILD / "site", BUILD / "site.new"
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(BUILD / "mkdocs.yml")
-    write_leaves(new, pages, _compared(pages, found))
+    write_leaves(new, pages, generated(pages, found))
+    write_search(new, found)
     old = BUILD / "site.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -83,10 +87,12 @@ def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
     (docs / "experiments" / "index.md").write_text(overview(found), encoding="utf-8")
 
 
-def _compared(pages: list[Path], found: list[Entry]) -> dict[str, str]:
-    """Place -> HTML of the pages on which experiments of a family stand side by side."""
+def generated(pages: list[Path], found: list[Entry]) -> dict[str, str]:
+    """Place under `experiments/` -> HTML of the leaves of no experiment: families side by side, and lists."""
     folders, summaries = {page.parent.name: page for page in pages}, {entry.summary.experiment: entry.summary for entry in found}
-    return {f"{name}/{compare.LEAF}": compare.comparison(names, folders, summaries) for name, names in compare.comparisons(found).items()}
+    compared = compare.comparisons(found)
+    beside = {f"{name}/{compare.LEAF}": compare.comparison(names, folders, summaries) for name, names in compared.items()}
+    return beside | listings(found)
 
 
 def age(page: Path) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from markupsafe import Markup
+from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.intention import ChangeWords
 from stages.publish import carried, expectations, imported, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
+from stages.publish.bars import Place
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.exclusions import causes
 from stages.publish.experiment import ExperimentFiles
@@ -28,6 +30,8 @@ class ClaimLine(Frozen):
     finding: str | None
     printed: str
     """The deciding number as the page prints it; empty when there is none."""
+    place: Place | None = Field(None, exclude_if=lambda value: value is None)
+    """Where it stands against its margin."""
 
 
 class PageSummary(Artifact):
@@ -241,13 +245,14 @@ def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], war
                 says=claim.says,
                 verdict=claim.verdict,
                 printed=printed[claim.id],
+                place=claim.at,
                 finding=experiment.verdicts[claim.id].finding if claim.id in experiment.verdicts else None,
             )
             for claim in claims
         ),
         runs=len(experiment.runs),
         included=sum(run.included for run in experiment.runs),
-        finished=sum(run.state == "finished" for run in experiment.runs),
+        finished=sum(run.state in ("finished", "unknown") for run in experiment.runs),
         warnings=warnings,
         data_until=data_until(experiment),
         parent=card.parent,

@@ -51,6 +51,12 @@ def test_what_was_just_made_is_verified(built):
     assert said.startswith("small: verified\n") and "DIFFER" not in said
 
 
+def test_a_changed_digit_on_the_home_page_is_named(project):
+    change(project, "build/site/index.html", lambda old: old.replace(b"<dt>runs</dt><dd>6</dd>", b"<dt>runs</dt><dd>5</dd>"))
+    said = project.octavo("verify", ok=False)
+    assert re.search(r"build/site/index.html:\d+:\d+: S489 .*expected 6, found 5", said) and "small: verified" in said
+
+
 def test_one_changed_digit_in_each_published_form_is_named(project):
     """On the page, in its built form, in the findings, in a figure's table and in the JSON twin; and nothing else is named."""
     finding = "shaped-vs-zero/evaluation.tests.pass_share/final"

@@ -8,11 +8,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
 from stages.contracts.verification import Difference
-from stages.publish.home import entries, overview
+from stages.publish.entries import entries
+from stages.publish.home import BEGINS, ENDS, computed
 from stages.publish.leaves import FOLDER
-from stages.publish.site import AGE, age
+from stages.publish.lists import overview
+from stages.publish.site import AGE, age, generated
 from stages.publish.verify.parts import Part, parts
 
 SITE = BUILD / "site"
@@ -126,13 +129,37 @@ def differences(experiment: ExperimentFolder, made: dict[str, bytes]) -> tuple[l
     return found, len(files)
 
 
-def overviews() -> list[Difference]:
-    """The same of the list of all experiments."""
-    built = SITE / "experiments" / "index.html"
-    if not built.is_file():
-        return []
+def overviews() -> tuple[list[Difference], int]:
+    """(where pages about several experiments differ from what the summaries give, number of these pages): home, lists, tags, families
+    and comparisons; nothing when no site was built."""
+    if not SITE.is_dir():
+        return [], 0
     pages = sorted(path for path in RUNS.glob("*/page") if (path / "summary.json").exists())
-    return list(_told(built, of_page(overview(entries(pages))), of_site(built.read_text(encoding="utf-8"))))
+    try:
+        experiments = entries(pages)
+        made = {"index.md": overview(experiments), **generated(pages, experiments)}
+        home = computed(experiments)
+    except ArtifactError as error:  # told of its experiment too
+        return [Difference(code="S489", path=error.path, what=error.what, fix=error.fix)], 0
+    found: list[Difference] = []
+    for name, content in made.items():
+        path = SITE / "experiments" / _built(name)
+        if path.is_file():
+            found += _told(path, of_page(content), of_site(path.read_text(encoding="utf-8")))
+        else:
+            found.append(Difference(code="S489", path=path.as_posix(), what="the site lacks this page", fix=_FIX))
+    path = SITE / "index.html"
+    if path.is_file():
+        found += _told(path, of_page(home), _between(of_site(path.read_text(encoding="utf-8"))))
+    else:
+        found.append(Difference(code="S489", path=path.as_posix(), what="the site lacks its home page", fix=_FIX))
+    return found, len(made) + 1
+
+
+def _between(tokens: list[Token]) -> list[Token]:
+    """The computed part of the home page, its marks among them; what the author wrote around it is left out."""
+    marks = [at for at, token in enumerate(tokens) if f"class={BEGINS}" in token.text or f"class={ENDS}" in token.text]
+    return tokens[marks[0] : marks[-1] + 1] if marks else []
 
 
 def _built(name: str) -> str:

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from stages.contracts.finding import Finding, Verdict
-from stages.publish.claims import interval_bar
+from stages.publish.bars import bar, place
 
 
 def drawn(value: float | None, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
@@ -12,9 +12,10 @@ def drawn(value: float | None, low: float | None, high: float | None, margin: fl
         id="a/b/final", says="", subject="a", metric="b", statistic="difference", unit="share", value=value, low=low, high=high
     )
     verdict = Verdict(claim="c", verdict="void", why="", finding="a/b/final", direction=direction, margin=margin)  # type: ignore[arg-type]
-    text = interval_bar(finding, verdict)
-    if text is None:
+    at = place(finding, verdict)
+    if at is None:
         return {}
+    text = bar(at, verdict.verdict, "")
     patterns = {
         "low": r'class="whisker" x1="([^"]*)"',
         "high": r'class="whisker" [^>]*x2="([^"]*)"',

@@ -8,7 +8,7 @@ from stages.contracts.artifact import read, write
 from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.home import Member, entries, family
+from stages.publish.entries import Member, entries, family
 from stages.publish.page import page
 from stages.publish.site import site
 

@@ -1,0 +1,80 @@
+"""Lists of experiments: pages of a size that a phone loads, tags, families, and a home page that does not grow."""
+
+import html
+import re
+from pathlib import Path
+
+from example_experiment import build
+
+from stages.publish.entries import Entry, entries
+from stages.publish.home import CARDS, NEWEST, computed
+from stages.publish.lists import ALL_TAGS, FAMILIES, ON_A_PAGE, listings, overview, tag_place
+from stages.publish.page import page
+
+
+def many(project: Path, count: int, **changes: object) -> list[Entry]:
+    """Entries of so many experiments that are alike but for their name, their day and their parent."""
+    folder = build(project)
+    page(folder)
+    [entry] = entries([folder / "page"])
+    days = [f"2026-{1 + number // 28 % 12:02}-{1 + number % 28:02}T00:00:00Z" for number in range(count)]
+    return [
+        Entry(
+            entry.summary.model_copy(
+                update={
+                    "experiment": f"e{number:04}",
+                    "parent": f"e{number - 1:04}" if number % 4 else None,
+                    "data_until": days[number],
+                    **changes,
+                }
+            ),
+            entry.pills,
+        )
+        for number in range(count)
+    ]
+
+
+def cards(text: str) -> list[str]:
+    return re.findall(r'<h[23]><a href="[^"]*?(e\d{4})/index\.html"', html.unescape(text))
+
+
+def test_a_thousand_experiments_are_listed_once_each_in_pages_below_300_kb(project: Path) -> None:
+    found = many(project, 1000)
+    first, leaves = overview(found), listings(found)
+    pages = [first, *(leaves[f"octavo-list/all-{number}.html"] for number in range(2, 22))]
+    assert [name for text in pages for name in cards(text)] == [entry.summary.experiment for entry in found]
+    assert all(len(cards(text)) <= ON_A_PAGE for text in pages) and "octavo-list/all-22.html" not in leaves
+    assert max(len(text.encode()) for text in [first, *leaves.values(), computed(found)]) < 250_000, "50 KB are left to the theme"
+    assert 'href="octavo-list/all-2.html"' in html.unescape(first) and 'href="../index.html"' in html.unescape(pages[1])
+    assert '<b aria-current="page">2</b>' in pages[1] and "<h1>Experiments, page 2</h1>" in html.unescape(pages[1])
+
+
+def test_home_shows_the_newest_and_leads_to_the_rest(project: Path) -> None:
+    text = html.unescape(computed(many(project, 100)))
+    assert len(cards(text)) == CARDS and text.count('<ul class="newest">') == 1
+    assert len(re.findall(r"index\.html#claim-", text)) == NEWEST
+    assert '<a href="experiments/index.html">All 100 experiments</a>' in text and f'href="experiments/{FAMILIES}"' in text
+    assert re.search(r"<dt>experiments</dt><dd>100</dd>", text) and re.search(r"<dt>runs</dt><dd>1200</dd>", text)
+    assert re.search(r"✓</span> supported</dt><dd>100</dd>", text)
+
+
+def test_a_tag_leads_to_its_experiments_and_every_address_in_a_list_is_there(project: Path) -> None:
+    found = many(project, 60)
+    found[7] = Entry(found[7].summary.model_copy(update={"tags": ("Two Words", "grpo")}), found[7].pills)
+    leaves = listings(found)
+    place = tag_place("Two Words")
+    assert cards(leaves[place]) == ["e0007"] and re.fullmatch(r"octavo-list/tag-two-words-[0-9a-f]{6}\.html", place)
+    assert len(cards(leaves[tag_place("grpo")])) == ON_A_PAGE and len(cards(leaves["octavo-list/tag-grpo-2.html"])) == 60 - ON_A_PAGE
+    assert "Two Words" in html.unescape(leaves[ALL_TAGS])
+    known = {*leaves, "index.html"}
+    for name, text in {**leaves, "index.html": overview(found)}.items():
+        folder = name.rpartition("/")[0]
+        for address in re.findall(r'href="([^"#]*)', html.unescape(text)):
+            target = (Path("/") / folder / address).as_posix()
+            target = re.sub(r"[^/]+/\.\./", "", target).removeprefix("/")
+            assert target in known or re.fullmatch(r"e\d{4}/(index|compare)\.html", target), (name, address)
+
+
+def test_tags_that_differ_only_in_letters_of_no_address_have_different_pages() -> None:
+    assert len({tag_place(tag) for tag in ("a b", "a-b", "A b", "a/b", "../a b", "")}) == 6
+    assert tag_place("a-b") == "octavo-list/tag-a-b.html" and ".." not in tag_place("../a b")
