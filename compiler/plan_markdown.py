@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from compiler.diagnostics import sentence
-from compiler.plan_text import PAGE, STATES, cost, groups, headline, names, said, waived
+from compiler.plan_text import PAGE, STATES, called, cost, groups, headline, names, said, waived
 from stages.contracts.plan import ExperimentPlan, Plan, StagePlan
 
 MARKER = "<!-- octavo-plan -->"
@@ -82,7 +82,7 @@ def _stages(stages: Iterable[StagePlan]) -> list[str]:
         if together:
             lines.append(f"\n**{title[0].upper()}{title[1:]}**")
         for some, reasons in together:
-            lines.append(f"- {_safe(names([stage.stage for stage in some]))}")
+            lines.append(f"- {_safe(names([called(stage) for stage in some]))}")
             lines += [f"  - {_code(line)}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in found)
     lines.append(f"\nStages that stay: {stays}")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from compiler.inputs import MADE
+from stages.contracts.layout import MODELS
 from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 
+IMPORTED = "import-"
+"""How the stages begin that import a run."""
 NAMES = 4
 REASONS = 6
 STATES = {
@@ -50,6 +55,10 @@ def headline(of: Plan) -> str:
 
 def counts(of: ExperimentPlan) -> list[str]:
     """Runs and stages by what happens to them, and the cost."""
+    imports = [stage for stage in of.stages if stage.stage.startswith(IMPORTED)]
+    if imports:
+        anew, stay = (sum(stage.state == state for stage in imports) for state in ("runs", "stays"))
+        return [f"{anew} of {plural(len(imports), 'run is', 'runs are')} imported, {stay} {'stays' if stay == 1 else 'stay'}"]
     trained = [stage for stage in of.stages if stage.run and stage.state == "runs"]
     new = [stage for stage in trained if stage.run in of.new_runs]
     back = sum(1 for stage in of.stages if stage.run and stage.state == "restored")
@@ -119,13 +128,19 @@ def _stages(stages: Sequence[StagePlan]) -> list[str]:
         if found:
             lines.append(f"  {title}:")
         for together, reasons in found:
-            lines.append(f"    {names([stage.stage for stage in together])}")
+            lines.append(f"    {names([called(stage) for stage in together])}")
             lines += [f"      {line}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in stages)
     lines.append(f"  stays: {plural(stays, 'stage', 'stages')}")
     for waiver, kept in waived(stages).items():
         lines += [f"    {names(kept)}", f"      {waiver}"]
     return lines
+
+
+def called(of: StagePlan) -> str:
+    """A stage's name; of several stages of one name, such as those that make base models, with what each makes."""
+    model = Path(of.pipeline).parent
+    return f"{of.stage} {MADE}{model.name}" if model.parent == MODELS else of.stage
 
 
 def waived(stages: Iterable[StagePlan]) -> dict[str, list[str]]:

@@ -230,6 +230,21 @@ def test_text_puts_equal_reasons_together(work):
     assert "shaped-teaches (supported): zero-s1, zero-s2, zero-s3 train again" in lines
 
 
+def test_text_tells_base_models_apart_and_counts_imports():
+    def stage(pipeline, name, state="runs"):
+        return StagePlan(pipeline=f"runs/{pipeline}/dvc.yaml", stage=name, trains=name == "pretrain", state=state)
+
+    imports = [stage("logs", f"import-a-s{seed}", state) for seed, state in ((1, "runs"), (2, "stays"), (3, "runs"))]
+    cost = Cost(unit="CPU-hours", runs=0, basis="no history")
+    logs = ExperimentPlan(name="logs", spec="specs/logs.yaml", stages=(*imports, stage("logs", "page")), page="new", cost=cost)
+    models = (stage("_models/tiny", "pretrain"), stage("_models/ocaml", "pretrain"), stage("", "site"))
+    plan = Plan(base=None, experiments=(logs,), shared=models)
+    said = [line.strip() for line in text(plan).splitlines()]
+    assert "2 of 3 runs are imported, 1 stays" in said and not any("train again" in line for line in said)
+    assert "pretrain octavo/tiny, pretrain octavo/ocaml, site" in said
+    assert "- pretrain octavo/tiny, pretrain octavo/ocaml, site" in markdown(plan)
+
+
 NASTY = "](http://x.test) <script>alert(1)</script> @admin #12 `code` ![i](x) | </details> <!-- --> &amp; **b** \x1b[31m www.x.test"
 
 
