@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -27,11 +28,18 @@ def git(*arguments: str) -> bytes | None:
     return found.stdout if found.returncode == 0 else None
 
 
+def no_git(code: str, why: str) -> Diagnostic:
+    """Of a command that needs git where there is none."""
+    return Diagnostic(code, "git is not installed", why=why, fix="apt-get install git")
+
+
 def commit(revision: str) -> str:
     """Full id of a revision such as `main` or `HEAD~3`. Raises Rejected E391."""
     found = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if found is not None:
         return found.decode().strip()
+    if shutil.which("git") is None:
+        raise Rejected([no_git("E391", "`--base` names a branch, tag or commit that git knows, to compare the specs with")])
     inside = git("rev-parse", "--is-inside-work-tree")
     raise Rejected(
         [

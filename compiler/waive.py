@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from compiler.diagnostics import SECRET, Rejected, listed, nearest, sentence
 from compiler.inputs import MADE, MODEL_SPECS, Inputs
 from compiler.pipeline import Reference, every_spec, live, named
 from compiler.plan_files import Cache
-from compiler.plan_git import git
+from compiler.plan_git import git, no_git
 from compiler.plan_lock import Lock, read_lock
 from compiler.plan_past import OnDisk
 from compiler.plan_values import differences
@@ -209,6 +210,8 @@ def _append(path: Path, waivers: list[Waiver]) -> None:
 
 def _who() -> str:
     found = {key: (git("config", "--get", f"user.{key}") or b"").decode("utf-8", "replace").strip() for key in ("name", "email")}
+    if not found["name"] and shutil.which("git") is None:
+        raise Rejected([no_git("E271", "a waiver is signed with the name that git knows, and readers of the page see whose it is")])
     if not found["name"]:
         raise Rejected(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -43,6 +44,9 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(f"usage: {usage}", file=sys.stderr)
         raise SystemExit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale without some character must end no stage: texts of specs and models are printed
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = stage(Path(sys.argv[1]))
     except StageError as error:

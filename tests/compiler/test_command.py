@@ -1,6 +1,7 @@
 """The `octavo` command: exit codes, what it imports, what it prints."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from compiler.__main__ import main
+from compiler.schema import schema
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "verify", "export", "waive", "rescore", "doctor", "merge-lock"]
@@ -118,6 +120,24 @@ def test_a_wrong_command_line_is_2(arguments, capsys):
         main(arguments)
     assert end.value.code == 2
     assert "usage: octavo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "caf\\xe9 \\u2192"), ("latin-1", "café \\u2192"), ("utf-8", "café →")])
+def test_an_encoding_without_a_character_ends_no_command(work, spec, encoding, shown):
+    (work / "specs/example.yaml").write_text(spec.replace("answer: expression", "answer: expression, tests: 'café →'"), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
+    run = functools.partial(subprocess.run, cwd=work, env=environment, capture_output=True)
+    found = run([sys.executable, "-m", "compiler", "check", "example"])
+    assert found.returncode == 1 and shown in found.stderr.decode(encoding)
+    (work / "specs/example.yaml").write_text(spec.replace("pattern: '[-+*()x0-9 ]+'", "pattern: 'café →'"), encoding="utf-8")
+    found = run([sys.executable, "-m", "compiler", "explain", "shaped-s1", "reward.gates"])
+    assert found.returncode == 0 and shown in found.stdout.decode(encoding)
+
+
+def test_what_programs_read_is_utf8_whatever_the_locale(work):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run([sys.executable, "-m", "compiler", "schema"], cwd=work, env=environment, capture_output=True, check=True)
+    assert json.loads(found.stdout.decode("utf-8")) == json.loads(schema())
 
 
 def test_our_own_fault_is_3_with_a_report_and_no_traceback(work, tmp_path_factory):

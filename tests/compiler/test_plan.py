@@ -193,6 +193,14 @@ def test_an_unknown_revision(work, name):
     assert not Path("x").exists()
 
 
+def test_where_git_is_not_installed_the_plan_says_that(work, monkeypatch):
+    monkeypatch.setenv("PATH", str(work))
+    with pytest.raises(Rejected) as rejected:
+        planned(base="HEAD")
+    (said,) = rejected.value.diagnostics
+    assert (said.code, said.what, said.fix) == ("E391", "git is not installed", "apt-get install git")
+
+
 def test_a_broken_spec_is_shown_as_check_shows_it(work, capsys):
     edit(SPEC, "max_steps: 12", "max_stepz: 12")
     assert main(["plan"]) == 1

@@ -313,6 +313,14 @@ def test_nobody_to_sign(work, capsys):
     assert "E271" in capsys.readouterr().err and not Path("runs/example/waivers.jsonl").exists()
 
 
+def test_without_git_nobody_can_sign_and_it_says_what_is_missing(work, capsys, monkeypatch):
+    gate()
+    monkeypatch.setenv("PATH", str(work))
+    assert waive("shaped-s1") == 1
+    said = capsys.readouterr().err
+    assert "E271 git is not installed" in said and "fix: apt-get install git" in said
+
+
 @pytest.mark.parametrize("why", ["", " \n", "x" * 2001, "hf_" + "A" * 30])
 def test_a_reason_is_needed_and_holds_no_secret(work, capsys, why):
     gate()

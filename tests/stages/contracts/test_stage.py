@@ -1,0 +1,63 @@
+"""How every stage ends: exit codes, plain messages, whatever the encoding of the terminal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BODY = """
+import sys
+from pathlib import Path
+from stages.contracts.diagnostic import StageError
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.stage import main
+def stage(folder):
+{body}
+main(stage, "python -m stages.x <folder>")
+"""
+
+
+def ran(tmp_path, body, *arguments, **environment):
+    code = BODY.format(body="\n".join(f"    {line}" for line in body.splitlines()))
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize(("body", "code"), [("return None", 0), ("return 0", 0), ("return 7", 7), ("raise KeyboardInterrupt", 130)])
+def test_exit_codes(tmp_path, body, code):
+    assert ran(tmp_path, body, "runs/x").returncode == code
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", "b"), ("--help",)])
+def test_one_folder_and_nothing_else(tmp_path, arguments):
+    found = ran(tmp_path, "raise RuntimeError", *arguments)
+    assert (found.returncode, found.stderr) == (2, b"usage: python -m stages.x <folder>\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            'raise StageError("S999", "it broke", why="a reason", fix="a repair")',
+            "error S999: it broke\n  why: a reason\n  fix: a repair\n",
+        ),
+        ('open("nowhere/at/all")', "error S103: No such file or directory: nowhere/at/all\n"),
+    ],
+)
+def test_errors_are_messages_and_no_tracebacks(tmp_path, body, says):
+    found = ran(tmp_path, body, "runs/x")
+    assert found.returncode == 1 and found.stderr.decode().startswith(says) and b"Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"caf\\xe9 \\u2192"), ("utf-8", "café →".encode())])
+def test_an_encoding_without_a_character_ends_no_stage(tmp_path, encoding, shown):
+    """What specs, models and logs say is printed on whatever terminal or log file there is."""
+    found = ran(tmp_path, 'print("caf\\u00e9 \\u2192")\nprint("caf\\u00e9 \\u2192", file=sys.stderr)', "runs/x", PYTHONIOENCODING=encoding)
+    assert (found.returncode, found.stdout.strip(), found.stderr.strip()) == (0, shown, shown)
