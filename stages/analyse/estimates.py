@@ -61,7 +61,7 @@ def group(evidence: Evidence, condition: str, name: str, statistic: str, *, ever
 
 def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str, level: float) -> Finding:
     """One run's value. Shares of its evaluation carry k/n; a window's mean has no interval, because a run is one
-    trajectory; its change has one from batch means, which is about this run and says nothing of other seeds."""
+    trajectory; its change has one from its correlated steps, which is about this run and says nothing of other seeds."""
     measured = evidence.value(run, name, statistic)
     interval = proportion(measured.k, measured.n, level) if measured.k is not None and measured.n else None
     evaluation = name.startswith("evaluation.")
@@ -69,8 +69,8 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
     if statistic == "change" and not evaluation and not run.only_summary and measured.value is not None:
         before, after = run.trace.rows[name, "initial"], run.trace.rows[name, "final"]
         if before is not None and after is not None:
-            interval = trend(before, after, level)
-            smallest = detectable([after.batches, before.batches], level) if interval.low is not None else None
+            interval = trend(before, after, run.trace.correlation[name], level)
+            smallest = interval.detectable
             measured = Measured(measured.value, measured.why, None, interval.n, measured.method)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
     return _finding(

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from stages.analyse.traces import Rows
+from stages.analyse.correlated import LEAST_ROWS, LEAST_WORTH, worth
+from stages.analyse.correlated import error as autocorrelated
+from stages.analyse.traces import Rows, variance
 from stages.contracts.wilson import wilson
 
 POWER = 0.8
 _MOST_SEEDS = 10_000
+_BATCHES = 4
+"""Of fewer batches the spread is mostly chance."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Interval:
     high: float | None
     n: int
     method: str
+    detectable: float | None = None
+    """Smallest true distance that would have shown, where the interval's maker knows it."""
 
 
 def mean(values: Sequence[float], level: float) -> Interval:
@@ -52,15 +58,31 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
     return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds")
 
 
-def trend(before: Rows, after: Rows, level: float) -> Interval:
-    """Mean of the last window minus mean of the first, rows of one run. Steps are correlated, so the spread is that of batch means, and
-    the interval is Welch's over them."""
-    change, first, last = after.exact - before.exact, before.batches, after.batches
-    n = min(before.n, after.n)
-    if not first or not last:
+def trend(before: Rows, after: Rows, correlation: float | None, level: float) -> Interval:
+    """Mean of the last window minus mean of the first, rows of one run whose neighbours correlate by at most `correlation`.
+
+    Welch's t interval with what the rows are worth (see correlated.py), or that over batch means where a window has four batches and that
+    one is wider: it also sees what is correlated over more than neighbours. No interval for windows that are worth too little.
+    """
+    change, n = after.exact - before.exact, min(before.n, after.n)
+    if not before.batches or not after.batches:
         return Interval(change, None, None, n, "one run; a window of fewer than four logged steps has no error of its own")
-    found = _around(change, *_spread([last, first], [len(last), len(first)]), n, level, "t interval over batch means of one run's steps")
-    return Interval(found.value, found.low, found.high, n, found.method.replace("between seeds", "between batches"))
+    if correlation is None:
+        return Interval(change, None, None, n, f"one run; fewer than {LEAST_ROWS} logged steps do not show how they are correlated")
+    value = min(worth(rows.n, correlation) for rows in (before, after))
+    known = f"neighbours correlate by up to {correlation:.2f}, so {n} steps count as {value:.1f}"
+    if value < LEAST_WORTH and before.variance + after.variance > 0:
+        return Interval(change, None, None, n, f"one run; too strongly correlated for an interval: {known}")
+    error, freedom = _welch([autocorrelated(rows.variance, rows.n, correlation) for rows in (before, after)])
+    method = f"t interval over one run's steps: {known}"
+    groups = [after.batches, before.batches]
+    if min(len(group) for group in groups) >= _BATCHES:
+        wide, few = _spread(groups, [len(group) for group in groups])
+        if wide * _quantile(few, level) > error * _quantile(freedom, level):
+            error, freedom, method = wide, few, "t interval over batch means of one run's steps"
+    found = _around(change, error, freedom, n, level, method)
+    says = found.method.replace("between seeds", "between steps")
+    return Interval(found.value, found.low, found.high, n, says, _detectable(error, freedom, level))
 
 
 def proportion(k: int, n: int, level: float) -> Interval:
@@ -83,21 +105,17 @@ def _quantile(freedom: float, level: float) -> float:
     return float(special.stdtrit(freedom, (1 + level) / 2))
 
 
-def _variance(values: Sequence[float]) -> float:
-    if len(set(values)) == 1:
-        return 0.0  # not the dust of a rounded mean
-    centre = math.fsum(values) / len(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
-
-
 def _spread(groups: Sequence[Sequence[float]], sizes: Sequence[int]) -> tuple[float, float]:
     """Standard error of a mean (one group) or difference (two), and Welch's degrees of freedom, with sizes[i] seeds in group i."""
-    parts = [_variance(group) / size for group, size in zip(groups, sizes, strict=True)]
-    total = math.fsum(parts)
+    return _welch([(variance(group) / size, size - 1) for group, size in zip(groups, sizes, strict=True)])
+
+
+def _welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Standard error and Welch's degrees of freedom of a sum of independent parts: (squared error, degrees of freedom) each."""
+    total = math.fsum(part for part, _ in parts)
     if total == 0:
-        return 0.0, float(min(sizes) - 1)
-    shares = math.fsum((part / total) ** 2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
-    return math.sqrt(total), 1 / shares
+        return 0.0, float(min(freedom for _, freedom in parts))
+    return math.sqrt(total), 1 / math.fsum((part / total) ** 2 / freedom for part, freedom in parts)
 
 
 def detectable(groups: Sequence[Sequence[float]], level: float) -> float | None:

@@ -12,10 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.analyse.completions import Completions
+from stages.analyse.correlated import neighbours
 from stages.analyse.tables import History
 from stages.analyse.windows import Window
 from stages.contracts.batch_means import batches
 from stages.contracts.history import gate_columns
+
+
+def variance(values: Sequence[float]) -> float:
+    """Sample variance, of two values or more."""
+    if len(set(values)) == 1:
+        return 0.0  # not the dust of a rounded mean
+    centre = math.fsum(values) / len(values)
+    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
 
 class Rows(NamedTuple):
@@ -26,6 +35,8 @@ class Rows(NamedTuple):
     """With numpy's pairwise sum."""
     exact: float
     """With a correctly rounded sum, as statistics need it; its last digits may differ."""
+    variance: float
+    """Sample variance; 0 of a single value."""
     batches: Sequence[float]
     """Batch means; none of fewer than four values."""
 
@@ -34,7 +45,7 @@ class Rows(NamedTuple):
         """Raises ValueError without values."""
         if not values:
             raise ValueError("rows of nothing")
-        return cls(len(values), float(np.mean(values)), math.fsum(values) / len(values), array("d", batches(values)))
+        return cls(len(values), float(np.mean(values)), math.fsum(values) / len(values), variance(values), array("d", batches(values)))
 
 
 class GateCounts(NamedTuple):
@@ -53,7 +64,8 @@ class GateCounts(NamedTuple):
 @dataclass(frozen=True)
 class Trace:
     """What is kept of one run's tables. `rows` by metric and statistic (`initial`, `final`), None: no value may enter statistics;
-    `gates` by gate and statistic. Names that nobody asked for when the run was read are in neither."""
+    `correlation` of neighbouring rows by metric (see correlated.py); `gates` by gate and statistic. Names that nobody asked for when the
+    run was read are in none of them."""
 
     path: Path
     attempt: str | None
@@ -65,6 +77,7 @@ class Trace:
     since: int | None
     """First step of a gradient that stays not finite to the end of the log: the valid range ends before it."""
     rows: Mapping[tuple[str, str], Rows | None]
+    correlation: Mapping[str, float | None]
     gates: Mapping[tuple[str, str], GateCounts]
 
 
@@ -90,6 +103,7 @@ def reduce(
         stride=history.stride,
         since=history.gradient.since,
         rows=rows,
+        correlation={name: neighbours(history.rows(name).values) for name in metrics},
         gates=counts,
     )
 

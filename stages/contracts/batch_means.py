@@ -2,7 +2,7 @@
 
 Rows are cut into about sqrt(n) stretches of about equal length; their means are nearly independent where a stretch is longer than the
 rows remember, and the spread of those means gives the error of the whole mean (Conway 1963; Law and Kelton, Simulation Modeling and
-Analysis, section 9.5). It is too small for series that remember longer than a stretch: `benchmarks/coverage.py` says by how much.
+Analysis, section 9.5). It is too small for series that remember longer than a stretch; thresholds on it are set at four errors.
 """
 
 from __future__ import annotations

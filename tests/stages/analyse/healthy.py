@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from stages.contracts.observed import Observed, Resume
 from stages.contracts.series import CompletionsSummary, RewardCount, Share
@@ -16,10 +17,8 @@ STEPS, GROUPS, SAMPLES = 300, 8, 8
 def memory(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:
     """A stationary first-order autoregression of unit variance whose neighbours correlate by phi."""
     noise = rng.normal(0, (1 - phi**2) ** 0.5, n)
-    made, value = np.empty(n), rng.normal()
-    for step in range(n):
-        value = phi * value + noise[step]
-        made[step] = value
+    noise[:1] = rng.normal()
+    made: NDArray[np.float64] = lfilter([1.0], [1.0, -phi], noise)
     return made
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 from synthetic import GATES, Run, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
@@ -289,10 +291,10 @@ def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
     assert folder.findings.read_bytes() == first
 
 
-def test_a_run_s_change_has_batch_means_and_what_it_could_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = [Run(name, seed, target=60, steps=60, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
-    for run in made:  # six steps a window: two batches of three
+    for run in made:  # six steps a window; each step is unlike the one before, so neighbours count as correlated by 1 / sqrt(60) = 0.129
         run.cells = {"reward": {step: (step % 3) + (0.1 if step > 54 else 0.0) * (step - 54) for step in range(1, 61)}}
     folder = complete(tmp_path, made=made)
     write_cards(folder, made, claims=())
@@ -300,9 +302,14 @@ def test_a_run_s_change_has_batch_means_and_what_it_could_have_shown(tmp_path: P
     conclude(folder.root)
     found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
     change = found["shaped-s1/reward/change"]
-    # batches of the first window 1, 1; of the last 1.2, 1.5: its mean has the variance 0.045 / 2, and Welch leaves 1 degree of freedom
     assert change.value == pytest.approx(0.35)
-    assert (change.low, change.high) == pytest.approx((0.35 - 12.7062 * 0.15, 0.35 + 12.7062 * 0.15), abs=1e-4)
-    assert change.detectable is not None and change.detectable > 0.35 and "batch means" in change.method
+    r, windows = 0.129, ([1, 2, 0, 1, 2, 0], [1.1, 2.2, 0.3, 1.4, 2.5, 0.6])
+    inflated = 1 + 2 * sum((1 - k / 6) * r**k for k in range(1, 6))
+    parts = [np.var(window, ddof=1) * 5 / (6 - inflated) * inflated / 6 for window in windows]
+    error, one = sum(parts), 6 * (1 - r**2) / (1 + r**2) - 1
+    half = stats.t.ppf(0.975, error**2 / sum(part**2 / one for part in parts)) * error**0.5
+    assert (change.low, change.high) == pytest.approx((0.35 - half, 0.35 + half), abs=1e-9)
+    assert change.detectable is not None and change.detectable > half
+    assert change.method.endswith("neighbours correlate by up to 0.13, so 6 steps count as 4.8")
     assert found["shaped-s1/reward/final"].low is None
     assert found["shaped/reward/change"].detectable == 0.0  # three equal seeds: no spread

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stages.analyse.correlated import neighbours, worth
 from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed, trend
 from stages.analyse.traces import Rows
 from stages.analyse.windows import Window, final_window, initial_window
@@ -174,15 +175,72 @@ def test_batch_means_cut_into_about_sqrt_n_stretches() -> None:
     assert len(batches([float(n) for n in range(30)])) == 5
 
 
-def test_a_trend_by_hand() -> None:
-    # batches 1, 3 and 11, 13: variances 2, each mean has variance 1, so the error is sqrt(2) with 2 degrees of freedom (t = 4.303)
-    found = trend(Rows.of([0.0, 2.0, 2.0, 4.0]), Rows.of([10.0, 12.0, 12.0, 14.0]), 0.95)
-    assert (found.value, found.n) == (10.0, 4)
-    assert (found.low, found.high) == pytest.approx((10 - 4.302653 * 2**0.5, 10 + 4.302653 * 2**0.5), abs=1e-5)
-    assert trend(Rows.of([1.0] * 3), Rows.of([2.0] * 9), 0.95).low is None
-    assert trend(Rows.of([1.0] * 4), Rows.of([2.0] * 4), 0.95).method.endswith("(no spread between batches)")
+def _worth(n: int, r: float) -> float:
+    return n / (1 + 2 * sum((1 - k / n) * r**k for k in range(1, n)))
+
+
+def test_what_correlated_rows_are_worth() -> None:
+    assert worth(30, 0.0) == 30
+    assert worth(4, 0.5) == pytest.approx(4 / 2.0625)  # 1 + 2 (0.75 x 0.5 + 0.5 x 0.25 + 0.25 x 0.125)
+    for n, r in ((2, 0.3), (6, 0.9), (100, 0.97), (1000, 0.999)):
+        assert worth(n, r) == pytest.approx(_worth(n, r))
+    # a mean of 40 rows that correlate by 0.8 varies as much as that of so many independent ones
+    rng = np.random.default_rng(8)
+    means = [np.mean(_correlated(rng, 40, 0.8)) for _ in range(2000)]
+    assert 1 / np.var(means) == pytest.approx(worth(40, 0.8), rel=0.1)
+
+
+def test_how_neighbours_correlate_is_estimated_on_the_whole_run() -> None:
+    rng = np.random.default_rng(9)
+    learning = 5 * (1 - np.exp(-3 * np.arange(300) / 300))
+    for r in (0.0, 0.5, 0.9):
+        found = [neighbours(learning + np.array(_correlated(rng, 300, r))) for _ in range(300)]
+        upper = r + ((1 - r**2) / 300) ** 0.5  # a standard error above
+        assert np.mean([value or 0.0 for value in found]) == pytest.approx(upper, abs=0.03)
+    assert neighbours(np.arange(11.0)) is None
+    assert neighbours(np.full(60, 0.1)) == 0.0 == neighbours(np.arange(60.0) / 7)  # no spread, and a straight line
+    assert neighbours(np.tile([1.0, -1.0], 30)) == pytest.approx((1 / 60) ** 0.5, abs=6e-4)  # below 0 counts as 0
+
+
+def test_a_trend_of_independent_rows_by_hand() -> None:
+    # sample variance 1.2, so each mean has 0.2 with 5 degrees of freedom: error sqrt(0.4), Welch 10 degrees of freedom, t = 2.228139
+    found = trend(Rows.of([0.0, 2.0] * 3), Rows.of([10.0, 12.0] * 3), 0.0, 0.95)
+    assert (found.value, found.n) == (10.0, 6)
+    assert (found.low, found.high) == pytest.approx((10 - 2.228139 * 0.4**0.5, 10 + 2.228139 * 0.4**0.5), abs=1e-5)
+    assert found.detectable == pytest.approx(3.11 * 0.4**0.5, abs=0.01)  # noncentrality of 80% power at 10 degrees of freedom
+    assert found.method == "t interval over one run's steps: neighbours correlate by up to 0.00, so 6 steps count as 6.0"
+
+
+def test_a_trend_of_correlated_rows_by_hand() -> None:
+    # 1 + 2 (0.41667 + 0.16667 + 0.0625 + 0.02083 + 0.00521) = 2.34375: six rows are worth 2.56, their variance is 1.2 x 5 / (6 - 2.34375)
+    found = trend(Rows.of([0.0, 2.0] * 3), Rows.of([10.0, 12.0] * 3), 0.5, 0.95)
+    error, freedom = (2 * 1.2 * 5 / 3.65625 / 2.56) ** 0.5, 2 * (6 * 0.75 / 1.25 - 1)
+    assert found.high == pytest.approx(10 + stats.t.ppf(0.975, freedom) * error)
+    assert found.method.endswith("neighbours correlate by up to 0.50, so 6 steps count as 2.6")
+
+
+def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
+    six = Rows.of([0.0, 2.0] * 3), Rows.of([10.0, 12.0] * 3)
+    strong = trend(*six, 0.9, 0.95)
+    assert (strong.value, strong.low, strong.high, strong.detectable) == (10.0, None, None, None)
+    assert "too strongly correlated for an interval: neighbours correlate by up to 0.90, so 6 steps count as 1.2" in strong.method
+    assert "fewer than 12 logged steps" in trend(*six, None, 0.95).method
+    few = trend(Rows.of([1.0] * 3), Rows.of([2.0] * 9), 0.0, 0.95)
+    assert few.low is None and "fewer than four" in few.method
+    flat = trend(Rows.of([1.0] * 4), Rows.of([2.0] * 4), 0.999, 0.95)
+    assert (flat.low, flat.high, flat.detectable) == (1.0, 1.0, 0.0) and flat.method.endswith("(no spread between steps)")
     with pytest.raises(ValueError, match="nothing"):
         Rows.of([])
+
+
+def test_batch_means_count_where_they_are_wider() -> None:
+    """Sixteen rows of a ramp, said to be independent: the batches 1.5, 5.5, 9.5 and 13.5 (variance 80 / 3) know better."""
+    ramp = [float(n) for n in range(16)]
+    found = trend(Rows.of(ramp), Rows.of([100 + value for value in ramp]), 0.0, 0.95)
+    half = stats.t.ppf(0.975, 6) * (2 * (80 / 3) / 4) ** 0.5
+    assert (found.low, found.high) == pytest.approx((100 - half, 100 + half))
+    assert found.method == "t interval over batch means of one run's steps"
+    assert "batch" not in trend(Rows.of(ramp[:15]), Rows.of(ramp[:15]), 0.0, 0.95).method  # three batches say little
 
 
 def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
@@ -195,14 +253,28 @@ def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
     return made
 
 
-def test_trend_intervals_cover_the_truth_where_steps_are_correlated() -> None:
-    """Windows of 100 steps whose neighbours correlate by 0.5: rows taken as independent would hold it in about 74 of 100."""
+@pytest.mark.parametrize(("memory", "given"), [(0.0, 1.0), (0.5, 1.0), (0.9, 0.55)])
+def test_trend_intervals_cover_the_truth_where_steps_are_correlated(memory: float, given: float) -> None:
+    """Runs of 300 steps that learn, windows of 30: rows taken as independent would hold the truth in about 0.74 at 0.5 and 0.36 at 0.9."""
     rng = np.random.default_rng(4)
-    held = [
-        _holds(trend(Rows.of(_correlated(rng, 100, 0.5)), Rows.of([2 + v for v in _correlated(rng, 100, 0.5)]), 0.95), 2.0)
-        for _ in range(1000)
-    ]
-    assert 0.90 < np.mean(held) < 0.97
+    learning = 3 * (1 - np.exp(-3 * np.arange(300) / 300))
+    truth, held = float(learning[-30:].mean() - learning[:30].mean()), []
+    for _ in range(600):
+        run = learning + np.array(_correlated(rng, 300, memory))
+        found = trend(Rows.of(run[:30].tolist()), Rows.of(run[-30:].tolist()), neighbours(run), 0.95)
+        held += [_holds(found, truth)] if found.low is not None else []
+    assert np.mean(held) > 0.93
+    assert len(held) / 600 == pytest.approx(given, abs=0.1)
+
+
+@pytest.mark.parametrize(("shared", "least", "most"), [(0.5, 0.96, 1.0), (0.0, 0.93, 0.97)])
+def test_welch_is_cautious_where_seeds_of_two_conditions_move_together(shared: float, least: float, most: float) -> None:
+    """Equal seeds may begin from equal weights and see equal data: a positive correlation makes the true error smaller than Welch's."""
+    rng = np.random.default_rng(6)
+    cov = [[1.0, shared], [shared, 1.0]]
+    rounds = [rng.multivariate_normal([0.3, 0.0], cov, 3) for _ in range(1000)]
+    held = [_holds(difference(list(pairs[:, 0]), list(pairs[:, 1]), 0.95), 0.3) for pairs in rounds]
+    assert least < np.mean(held) < most
 
 
 def test_paired_intervals_are_those_of_the_differences() -> None:

@@ -1,0 +1,66 @@
+"""What correlated rows are worth: the steps of one run resemble their neighbours, so their mean is less certain than that of as many
+independent rows.
+
+Rows are taken as a first-order autoregression. How strongly neighbours correlate is estimated on the whole run, because a window of a
+tenth is too short to show it, after a straight line is taken out of each stretch of about sixty rows: learning is no noise. The estimate
+is corrected for its bias (Marriott and Pope 1954), and one standard error is added, because an estimate that is too low makes intervals
+too narrow. `benchmarks/false_alarms.py` says how often the intervals hold the truth. A slow drift below much faster noise is no such
+autoregression; it is seen as a movement of the run, which it is.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_ROWS = 12
+"""Fewer rows of a run do not show how they correlate."""
+LEAST_WORTH = 2.0
+"""A window that is worth fewer independent rows has no interval: what such windows would say of their error is mostly chance."""
+_STRETCH, _MOST_STRETCHES = 60, 10
+_MOST = 0.999
+
+
+def neighbours(values: NDArray[np.float64]) -> float | None:
+    """Upper estimate of the correlation of neighbouring rows, 0 to 0.999, to three digits; None of fewer than twelve rows."""
+    n = len(values)
+    if n < LEAST_ROWS:
+        return None
+    many = min(_MOST_STRETCHES, max(1, n // _STRETCH))
+    edges = [n * part // many for part in range(many + 1)]
+    shared, whole = 0.0, 0.0
+    for first, end in pairwise(edges):
+        rest = _without_line(values[first:end])
+        shared += float((rest[1:] * rest[:-1]).sum())
+        whole += float((rest * rest).sum())
+    if whole <= 1e-24 * float((values * values).sum()):  # a constant or a line, but for rounding
+        return 0.0
+    length = n / many
+    found = min(_MOST, max(0.0, (shared / whole + 2 / length) / (1 - 4 / length)))
+    return round(min(_MOST, found + math.sqrt((1 - found**2) / n)), 3)
+
+
+def _without_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    at = np.arange(len(values)) - (len(values) - 1) / 2
+    rest: NDArray[np.float64] = values - float(values.mean())
+    rest -= at * float((at * rest).sum() / (at * at).sum())
+    return rest
+
+
+def worth(n: int, correlation: float) -> float:
+    """Independent rows whose mean would be as certain as that of n rows: n / (1 + 2 sum (1 - k/n) r^k) (Bayley and Hammersley 1946)."""
+    r = correlation
+    # the sum in closed form: sum_{k=1}^{n-1} (1 - k/n) r^k
+    tail = r / (1 - r) - r * (1 - r**n) / (n * (1 - r) ** 2)
+    return n / (1 + 2 * tail)
+
+
+def error(variance: float, n: int, correlation: float) -> tuple[float, float]:
+    """(square of the standard error of the mean, its degrees of freedom) of n rows with this sample variance. The sample variance of
+    correlated rows is too small, by (n - n/w) / (n - 1) for rows that are worth w; their squares correlate by r^2."""
+    rows = worth(n, correlation)
+    spread = variance * (n - 1) / (n - n / rows)
+    return spread / rows, max(1.0, n * (1 - correlation**2) / (1 + correlation**2) - 1)
