@@ -29,6 +29,8 @@ _STACK = (signal.SIGSEGV, signal.SIGBUS)
 Which of the two moves with the address layout of each zygote (11 of 100); the depth does not, so both are the answer's own failure."""
 _FINDLIB = ("/etc/ocamlfind.conf", "/etc/ocamlfind.conf.d", "/usr/share/coq")
 """What coqtop looks at when it starts, where it is there."""
+_ENVIRONMENT = ("OCAMLRUNPARAM=s=256k,o=200",)
+"""Two MiB for young values, where Coq itself takes 256 MiB: the kernel hands out each page that a job writes on, used before or not."""
 _HEADER_SAID = "octavo_header_was_read"
 
 
@@ -67,8 +69,9 @@ class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
     def start(self, tier: Tier, lane: int) -> ProofZygote:
         bubblewrap_only(tier, "Coq")
         program, _, library = coqtop()
-        first = f"{self.header}\nLocate {_HEADER_SAID}.\n"
-        zygote = ProofZygote(tier, [program, "-q", "-coqlib", library], [program, library, *_FINDLIB], first, seccomp.checker(), lane=lane)
+        first = f"Set Silent.\n{self.header}\nLocate {_HEADER_SAID}.\n"
+        command, needs = [program, "-q", "-coqlib", library], [program, library, *_FINDLIB]
+        zygote = ProofZygote(tier, command, needs, first, seccomp.checker(), _ENVIRONMENT, lane)
         if "Error:" in zygote.said_first or f"basename {_HEADER_SAID}" not in zygote.said_first:
             said = zygote.said_first.split("Error:")[-1]
             zygote.close()

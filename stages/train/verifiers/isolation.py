@@ -23,8 +23,9 @@ TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
 UID = 60720
 """Uid and gid of model code when octavo runs as root, and of LANES more: systemd, Debian and container tools leave 60706-61183 unused."""
 LANES = 400
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin"}
-"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine."""
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
+"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine; what the loader binds at
+the start, no job binds anew on copies of its pages."""
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
 _DEVICES = ("/dev/null", "/dev/urandom")
 

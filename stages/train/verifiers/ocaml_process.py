@@ -51,8 +51,7 @@ class OcamlZygote(ZygoteProcess):
         nonce = secrets.token_hex(8)
         try:
             frames = [f"{self.jobs} {order.cpu:.3f} {order.memory}", nonce, order.before, order.answer, order.tests]
-            for frame in frames:
-                self.send(frame.encode("utf-8", "surrogatepass"))
+            self.send(*(frame.encode("utf-8", "surrogatepass") for frame in frames))
             until = time.monotonic() + wall + GRACE_SECONDS
             number, word, code, cpu = self.receive(until).decode().split()
             written = self.receive(until)

@@ -65,8 +65,7 @@ class ProofZygote(ZygoteProcess):
         try:
             if watching:
                 watching.start()
-            self.send(f"{self.jobs} {cpu:.3f} {memory} {wall:.3f}".encode())
-            self.send(text.encode("utf-8", "replace"))
+            self.send(f"{self.jobs} {cpu:.3f} {memory} {wall:.3f}".encode(), text.encode("utf-8", "replace"))
             until = time.monotonic() + wall + GRACE_SECONDS
             number, status, why, seconds = self.receive(until).decode().split()
             written = self.receive(until)

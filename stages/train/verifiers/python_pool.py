@@ -79,7 +79,7 @@ class Pool(zygote_pool.Pool[Job, Ran, PythonZygote]):
             "code": job.code,
             "answer": job.answer,
             "names": job.names,
-            "calls": job.calls,
+            "calls": json.loads(job.calls),
             "cpu": job.cpu_seconds,
             "memory": job.memory,
         }
@@ -113,16 +113,16 @@ def read(job: Job, nonce: str, answered: Answered) -> Ran:
     if killed:
         return replace(ran, reason=f"crashed with signal {killed}")
     try:
-        if not answered.written.startswith(nonce.encode()):
+        _, ours, said = answered.written.decode("ascii").partition(nonce)
+        if not ours or _:
             raise ValueError
-        said = json.loads(answered.written[len(nonce) :])
-        if "load" in said:
-            kind, text = said["load"]
+        if said.startswith("load "):
+            kind, text = json.loads(said[5:])
             return replace(ran, reason=clean(f"does not load: {kind}: {text}"))
-        values = tuple(_value(*outcome) for outcome in said["calls"])
+        values = tuple(map(_value, said.split("\n") if said else ()))
         if len(values) != len(json.loads(job.calls)):
             raise ValueError
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return replace(ran, reason="ended without a result")
     return replace(ran, outcome="values", values=values)
 
@@ -133,15 +133,20 @@ def clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _value(kind: str, first: str, second: str = "") -> Value:
+def _value(line: str) -> Value:
+    """What a line says of one call. Raises ValueError, TypeError or RecursionError where it is none of ours."""
+    kind, _, text = line.partition(" ")
     if kind == "value":
         try:
-            return Value(True, json.loads(first))
-        except (ValueError, TypeError, RecursionError):
+            return Value(True, json.loads(text))
+        except (ValueError, RecursionError):
             return Value(False, error="returned a value that cannot be read")
     if kind == "raised":
-        return Value(False, error=clean(f"raised {first}: {second}"))
-    return Value(False, error=clean(f"returned a {first}, which is not plain data"))
+        name, words = json.loads(text)
+        return Value(False, error=clean(f"raised {name}: {words}"))
+    if kind == "odd":
+        return Value(False, error=clean(f"returned a {json.loads(text)}, which is not plain data"))
+    raise ValueError
 
 
 _GOOD = Job("def f(x):\n    return [x, x * x]", "function", ("f",), "[[3]]", 1.0, 512 * MIB)

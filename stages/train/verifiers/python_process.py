@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import marshal
 import secrets
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ class PythonZygote(ZygoteProcess):
         super().__init__(tier, isolation.python_command(_source()), lane=lane)
         try:
             uid = isolation.uid_to_drop_to(lane) if tier == "seccomp" else None
-            self._tell({"uid": uid, **{name: base64.b64encode(bpf).decode() for name, bpf in filters.items()}})
+            self.send(json.dumps({"uid": uid, **{name: base64.b64encode(bpf).decode() for name, bpf in filters.items()}}).encode())
             self.ready = json.loads(self.receive(time.monotonic() + START_SECONDS))
         except (VerifierFault, ValueError) as error:
             said = self.said()
@@ -41,20 +42,17 @@ class PythonZygote(ZygoteProcess):
         self.jobs += 1
         nonce = secrets.token_hex(8)
         try:
-            self._tell({**job, "id": self.jobs, "nonce": nonce, "wall": wall})
+            self.send(python_zygote.HEADER.pack(self.jobs, wall) + marshal.dumps({**job, "nonce": nonce}))
             until = time.monotonic() + wall + GRACE_SECONDS
-            header = json.loads(self.receive(until))
+            number, status, cpu, why = self.receive(until).decode().split(" ", 3)
             written = self.receive(until)
-            if header["id"] != self.jobs:
+            if int(number) != self.jobs:
                 raise VerifierFault("the zygote answered another job")
             locked = written.startswith(python_zygote.LOCKED)
-            return nonce, Answered(header["status"], header["why"], header["cpu"], written[1:] if locked else None)
-        except (VerifierFault, ValueError, KeyError) as error:
+            return nonce, Answered(int(status), why, float(cpu), written[1:] if locked else None)
+        except (VerifierFault, ValueError) as error:
             self.close()
             raise VerifierFault(f"the zygote failed: {error}") from None
         except BaseException:  # an interrupt in the middle of a frame: nothing that follows could be trusted
             self.close()
             raise
-
-    def _tell(self, frame: dict[str, Any]) -> None:
-        self.send(json.dumps(frame).encode())

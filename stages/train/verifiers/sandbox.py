@@ -68,21 +68,19 @@ def _candidate_holes(tier: Tier) -> list[str]:
     try:
         names = [attack.__name__ for attack in attacks.CANDIDATE]
         code = Path(attacks.__file__).read_text() + "\ndef f(name): return globals()[name]()\n"
-        calls = json.dumps([[name] for name in names])
-        job = {"code": code, "answer": "function", "names": ["f"], "calls": calls, "cpu": 5.0, "memory": 512 * 2**20}
+        calls = [[name] for name in names]
+        job = {"code": code, "answer": "function", "names": ("f",), "calls": calls, "cpu": 5.0, "memory": 512 * 2**20}
         nonce, answered = zygote.ask(job, 30.0)
         if answered.written is None or not answered.written.startswith(nonce.encode()):
             return [f"the attacks gave no answer: {answered.status} {answered.why}"]
-        said = json.loads(answered.written[len(nonce) :])
-        if "calls" not in said:
+        said = answered.written[len(nonce) :].decode("ascii", "replace").split("\n")
+        if len(said) != len(names):
             return [f"the attacks did not load: {said}"]
-        loop = {**job, "code": "while True: pass", "calls": "[]", "cpu": 0.05}
+        loop = {**job, "code": "while True: pass", "calls": [], "cpu": 0.05}
         endless = zygote.ask(loop, 30.0)[1]
         stopped = [] if endless.status & 127 else ["an endless loop was not stopped"]
         return stopped + [
-            f"{name}: {outcome[-1]}"
-            for name, outcome in zip(names, said["calls"], strict=True)
-            if outcome[0] != "value" or not outcome[1].startswith('"contained')
+            f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith('value "contained')
         ]
     finally:
         zygote.close()

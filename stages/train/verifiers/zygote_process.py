@@ -25,6 +25,7 @@ START_SECONDS = 60.0
 GRACE_SECONDS = 20.0
 """How much longer than a job's wall time the host waits before it calls the zygote dead."""
 _FRAME_BYTES = 8 * 2**20
+_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class ZygoteProcess:
         self.tier, self.owner, self.lane = tier, os.getpid(), lane
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._child: int | None = None
+        self._come = bytearray()
         try:
             self.process = self._start(command, also, links)
         except OSError as error:
@@ -152,9 +154,9 @@ class ZygoteProcess:
             .result()
         )
 
-    def send(self, content: bytes) -> None:
-        """Send one frame."""
-        view = memoryview(struct.pack("<I", len(content)) + content)
+    def send(self, *contents: bytes) -> None:
+        """Send frames, all at once."""
+        view = memoryview(b"".join([struct.pack("<I", len(content)) + content for content in contents]))
         assert self.process.stdin is not None
         try:
             while view:
@@ -170,14 +172,16 @@ class ZygoteProcess:
         return self._read(size, until)
 
     def _read(self, size: int, until: float) -> bytes:
+        """So many bytes, of which some may have come with those before."""
         assert self.process.stdout is not None
-        content = bytearray()
+        content = self._come
         while len(content) < size:
             ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 raise VerifierFault("it fell silent")
-            chunk = os.read(self.process.stdout.fileno(), size - len(content))
+            chunk = os.read(self.process.stdout.fileno(), _CHUNK_BYTES)
             if not chunk:
                 raise VerifierFault("it died")
             content += chunk
-        return bytes(content)
+        self._come = content[size:]
+        return bytes(content[:size])

@@ -220,7 +220,7 @@ def test_an_interrupt_leaves_nothing_half_said(pool):
 def test_starvation_is_told_from_a_time_out(tier):
     """Seen from the zygote: the wall limit comes before the CPU limit only when the process did not get its share."""
     zygote = PythonZygote(tier)
-    job = {"code": "while True: pass", "answer": "function", "names": ["f"], "calls": "[]", "cpu": 5.0, "memory": MEMORY}
+    job = {"code": "while True: pass", "answer": "function", "names": ("f",), "calls": [], "cpu": 5.0, "memory": MEMORY}
     _, answered = zygote.ask(job, 0.2)
     assert answered.why == "wall" and read(function("", []), "n", answered).outcome == "unknown"
     _, answered = zygote.ask({**job, "cpu": 0.1}, 5.0)
@@ -276,14 +276,22 @@ def test_canaries_come_again_and_zygotes_retire(tier, monkeypatch):
         (Answered(9, "", 0.01, b"n"), "unknown", "the candidate's process was killed from outside"),
         (Answered(9, "", 1.5, b"n"), "stopped", "timeout"),
         (Answered(27, "", 0.99, b"n"), "stopped", "timeout"),
-        (Answered(0, "", 1.5, b'n{"calls": [["value", "1"]]}'), "stopped", "timeout"),
-        (Answered(0, "", 0.1, b'n{"calls": [["value", "1"]]}'), "values", ""),
-        (Answered(0, "", 0.1, b'n{"calls": []}'), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b'n{"calls": 3}'), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b'm{"calls": [["value", "1"]]}'), "stopped", "ended without a result"),
+        (Answered(0, "", 1.5, b"nvalue 1"), "stopped", "timeout"),
+        (Answered(0, "", 0.1, b"nvalue 1"), "values", ""),
+        (Answered(0, "", 0.1, b"n"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b""), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"n3"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"mvalue 1"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"mnvalue 1"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"nvalue 1\nvalue 1"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"nvalue 1\n"), "stopped", "ended without a result"),
         (Answered(0, "", 0.1, b"n[1]"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b'n{"load": [1]}'), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b'n{"calls": [["value", 3]]}'), "values", ""),
+        (Answered(0, "", 0.1, b"nload [1]"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"nload 1"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"nraised []"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"nvalue \xff"), "stopped", "ended without a result"),
+        (Answered(0, "", 0.1, b"n" + b"value [" * 10), "values", ""),
+        (Answered(0, "", 0.1, b'nodd "set"'), "values", ""),
     ],
 )
 def test_reading_an_answer(answered, outcome, reason):
