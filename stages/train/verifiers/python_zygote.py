@@ -7,7 +7,8 @@ bytes of length (little endian), then the content. The first frame from the host
     {"nonce", "code", "answer": "function" | "expression", "names": (...), "calls": [[...], ...], "cpu": s, "memory": B}
 
 The answer to a job is two frames: "<number> <status of wait> <CPU seconds> <why>" and what the candidate wrote, untrusted: LOCKED, the
-nonce, then one line a call: `value <JSON>`, `raised <JSON of [type, text]>`, `odd <JSON of type>`; or one line `load <JSON of [type, text]>`.
+nonce, then one line a call: `value <JSON>`, `raised <JSON of [type, text]>`, `odd <JSON of type>`; or one line only:
+`load <JSON of [type, text]>`.
 A candidate's process holds nothing but /dev/null and the pipe it writes its values to. Expected values never come in here.
 """
 
@@ -38,10 +39,11 @@ OUTPUT_BYTES = 4 * 2**20
 RESULT_FD = 3
 HEADER = struct.Struct("<Qd")
 """Number and wall seconds of a job."""
+_FUNCTION = "import math\ndef f(xs):\n  best = {}\n  for x in sorted(xs):\n    best[x] = [x, str(x)]\n  return len(best)"
 WARM_UP = (
-    {"code": "import math\ndef f(xs):\n  best = {}\n  for x in sorted(xs):\n    best[x] = [x, str(x)]\n  return len(best)", "answer": "function", "names": ["f"], "calls": [[[3, 1, 2]], [1]]},
-    {"code": "(x*2)+3", "answer": "expression", "names": ["x"], "calls": [[1], [-2.5]]},
-    {"code": "(x*2)+3)", "answer": "expression", "names": ["x"], "calls": [[1], [-2.5]]},
+    {"code": _FUNCTION, "answer": "function", "names": ("f",), "calls": [[[3, 1, 2]], [1]]},
+    {"code": "(x*2)+3", "answer": "expression", "names": ("x",), "calls": [[1], [-2.5]]},
+    {"code": "(x*2)+3)", "answer": "expression", "names": ("x",), "calls": [[1]]},
 )
 """What it does before the first job; never a candidate's text."""
 LOCKED = b"."
