@@ -20,12 +20,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from compile_growth import OCTAVO, clean, synthetic  # noqa: E402
+from compile_growth import OCTAVO, new, synthetic  # noqa: E402
 from plan import ENVIRONMENT, has_run, parsed  # noqa: E402
 
 TARGET, AT = 15.0, 1000
@@ -58,29 +59,29 @@ def main() -> int:
         for runs in options.sizes:
             ours = has_run(synthetic(Path(folder) / "octavo" / str(runs), runs))
             theirs = explicit(ours, Path(folder) / "calkit" / str(runs))
-            fresh = synthetic(Path(folder) / "fresh" / str(runs), runs)
+            fresh = partial(new, Path(folder), runs)
             dvc = [sys.executable, "-m", "dvc"]
             for work, sides in {
                 "check": [
-                    ("octavo check", [*OCTAVO, "check"], ours, None),
-                    ("calkit check pipeline", [calkit, "check", "pipeline"], theirs, None),
-                    ("dvc stage list", [*dvc, "stage", "list", "--all"], ours, None),
+                    ("octavo check", [*OCTAVO, "check"], ours),
+                    ("calkit check pipeline", [calkit, "check", "pipeline"], theirs),
+                    ("dvc stage list", [*dvc, "stage", "list", "--all"], ours),
                 ],
                 "compile": [
-                    ("octavo compile, nothing there yet", [*OCTAVO, "compile"], fresh, lambda fresh=fresh: clean(fresh)),
-                    ("octavo compile, unchanged", [*OCTAVO, "compile"], ours, None),
-                    ("calkit check pipeline --compile", [calkit, "check", "pipeline", "--compile"], theirs, None),
+                    ("octavo compile, nothing there yet", [*OCTAVO, "compile"], fresh),
+                    ("octavo compile, unchanged", [*OCTAVO, "compile"], ours),
+                    ("calkit check pipeline --compile", [calkit, "check", "pipeline", "--compile"], theirs),
                 ],
                 "plan": [
-                    ("octavo plan", [*OCTAVO, "plan", "--json"], ours, None),
-                    ("calkit status, pipeline only", [calkit, "status", "-c", "pipeline", "--no-env-check"], theirs, None),
-                    ("dvc status", [*dvc, "status", "--json"], ours, None),
-                    ("dvc repro --dry", [*dvc, "repro", "--dry", "--all-pipelines"], ours, None),
+                    ("octavo plan", [*OCTAVO, "plan", "--json"], ours),
+                    ("calkit status, pipeline only", [calkit, "status", "-c", "pipeline", "--no-env-check"], theirs),
+                    ("dvc status", [*dvc, "status", "--json"], ours),
+                    ("dvc repro --dry", [*dvc, "repro", "--dry", "--all-pipelines"], ours),
                 ],
             }.items():
                 base: Cost | None = None
-                for name, command, project, before in sides:
-                    cost = measured(command, project, 1 if runs > AT else options.repeats, options.limit, before)
+                for name, command, project in sides:
+                    cost = measured(command, project, 1 if runs > AT else options.repeats, options.limit)
                     if cost is None:
                         print(f"{runs:>6}  {work:<8} {name:<34} {'>' + str(options.limit):>8} {'-':>8} {'-':>6} {'-':>10}", flush=True)
                         continue
@@ -88,8 +89,6 @@ def main() -> int:
                     found[runs, name] = cost
                     ratio = f"{cost.cpu / base.cpu:9.1f}x"
                     print(f"{runs:>6}  {work:<8} {name:<34} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak:6.0f} {ratio}", flush=True)
-            for project in (ours, theirs, fresh):
-                shutil.rmtree(project)
     ours_1000, calkit_1000 = (found.get((AT, name)) for name in ("octavo compile, nothing there yet", "calkit check pipeline --compile"))
     if ours_1000 and calkit_1000 and calkit_1000.cpu < TARGET * ours_1000.cpu:
         missed.append(f"compile of {AT} runs: calkit takes {calkit_1000.cpu / ours_1000.cpu:.1f} times ours, wanted {TARGET:.0f}")
@@ -102,12 +101,11 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def measured(command: list[str | Path], folder: Path, repeats: int, limit: int, before: Callable[[], None] | None) -> Cost | None:
-    """Cost of a process; None when it needs longer than the limit. `before` runs untimed before each."""
+def measured(command: list[str | Path], project: Path | Callable[[], Path], repeats: int, limit: int) -> Cost | None:
+    """Cost of a process; None when it needs longer than the limit. `project` is the folder, or makes one for each round, untimed."""
     costs = []
     for round_ in range(repeats + (repeats > 1)):
-        if before:
-            before()
+        folder = project() if callable(project) else project
         began = time.perf_counter()
         with subprocess.Popen(
             ["prlimit", f"--cpu={limit}", *command], cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import gc
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     _say_anything(options)
     gc.disable()  # much is built and little thrown away: looking for garbage is a tenth of a command's time
-    atexit.register(gc.freeze)  # nor is it looked for when the process ends, which frees all anyway: 7% of a plan of 1,000 runs
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -51,6 +50,14 @@ def _say_anything(options: argparse.Namespace) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8" if is_for_programs and stream is sys.stdout else None, errors="backslashreplace")
+
+
+def entry() -> NoReturn:
+    """The command as a process: it ends without taking down, piece by piece, all that it has built."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -170,4 +177,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    entry()

@@ -95,10 +95,8 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     written = (compare if options.check else write)({**made.files, **extra}, made.once)
     warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
     show([*fetched.problems, *warnings], inputs)
-    for path in written.differing:
-        print(path)
-    for said in gone:
-        print(said, file=sys.stderr)
+    print("".join(f"{path}\n" for path in written.differing), end="")
+    print("".join(f"{said}\n" for said in gone), file=sys.stderr, end="")
     left = [f"{folder}: no longer in the spec; nothing runs it and nothing deletes it\n" for folder in _left_over(compiled)]
     print("".join(left), file=sys.stderr, end="")
     if options.check and written.differing:

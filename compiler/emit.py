@@ -8,6 +8,7 @@ import os.path
 import re
 from bisect import bisect
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from compiler import disk
 from compiler.expand import Run
@@ -60,17 +61,36 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
 
 def _dumped(cards: Mapping[str, Artifact]) -> dict[str, str]:
     """The same as `dump` of each: cards share most of their parts, such as the list of runs, and each part is encoded once."""
-    known: dict[bytes, str] = {}
-    texts = {}
-    for name, card in cards.items():
-        lines = []
-        for key, value in sorted({"schema": card.SCHEMA, **card.model_dump(mode="json")}.items()):
-            same = marshal.dumps(value)  # equal bytes, equal values of equal types
-            if same not in known:
-                known[same] = encoded(value, "  ")
-            lines.append(f"  {encoded(key)}: {known[same]}")
-        texts[name] = "{\n" + ",\n".join(lines) + "\n}\n"
-    return texts
+    known: dict[tuple[bytes, int], str] = {}
+    return {name: _block({"schema": card.SCHEMA, **card.model_dump(mode="json")}, 0, known) + "\n" for name, card in cards.items()}
+
+
+def _shared(value: Any, depth: int, known: dict[tuple[bytes, int], str]) -> str:
+    """The same as `encoded`, with parts that were met before, at the same depth, taken from `known`: those of a card, such as its runs,
+    and those of the entries of its lists, such as each condition's reward with all examples."""
+    if not value or not isinstance(value, dict | list) or depth > _DEEPEST:
+        return encoded(value, "  " * depth)
+    same = marshal.dumps(value), depth  # equal bytes, equal values of equal types
+    if same not in known:
+        inner = "\n" + "  " * (depth + 1)
+        if isinstance(value, dict):
+            known[same] = _block(value, depth, known)
+        else:
+            entries = [_block(item, depth + 1, known) if isinstance(item, dict) else encoded(item, "  " * (depth + 1)) for item in value]
+            known[same] = f"[{inner}{f',{inner}'.join(entries)}{inner[:-2]}]"
+    return known[same]
+
+
+_DEEPEST = 3
+
+
+def _block(value: dict[str, Any], depth: int, known: dict[tuple[bytes, int], str]) -> str:
+    inner = "\n" + "  " * (depth + 1)
+    parts = [
+        f"{encoded(key)}: {_shared(item, depth + 1, known) if isinstance(item := value[key], dict | list) else encoded(item)}"
+        for key in sorted(value)
+    ]
+    return f"{{{inner}{f',{inner}'.join(parts)}{inner[:-2]}}}" if parts else "{}"
 
 
 def first_files(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:

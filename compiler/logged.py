@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from compiler.expand import Setup
@@ -16,9 +17,10 @@ def logs_kl(train: TrainSettings) -> bool:
     return "kl" in logged_by(train.algorithm) and (not isinstance(train, GroupedSettings) or train.beta > 0)
 
 
-def logged_by(algorithm: str) -> list[str]:
+@functools.cache
+def logged_by(algorithm: str) -> tuple[str, ...]:
     """History metrics that runs of an algorithm log."""
-    return [name for name, metric in METRICS.items() if not metric.algorithms or algorithm in metric.algorithms]
+    return tuple(name for name, metric in METRICS.items() if not metric.algorithms or algorithm in metric.algorithms)
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:

@@ -74,9 +74,11 @@ def of_data(pointer: str, written: Node | None) -> Origins:
     return found | dict.fromkeys((f"{pointer}/path", f"{pointer}/hub/revision"), origin(written.get("hub")))
 
 
-def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin], stop: Origins) -> Origins:
+def of_setup(
+    setup: Setup, train: dict[str, Any], base: Node, resources: Node | None, pins: dict[str, Origin], stop: Origins, reward: Origins
+) -> Origins:
     """Of a train card, but for its seed. `base` is the spec's `model`, `train` the dumped card, `pins` the places of versions,
-    `stop` those of the stop rules."""
+    `stop` those of the stop rules, `reward` those of its reward."""
     found: Origins = {}
     found["/condition"] = origin(Node(None, setup.node.key or setup.node.place, layer=setup.node.layer))
     found["/null_control"] = origin(setup.node.get("role"))
@@ -90,8 +92,7 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
     if train["data"].get("answer") is not None:
         found["/data/answer"] = origin(setup.data_node.get("answer"))
     found |= leaves("/train", train["train"], setup.train_node)
-    if train.get("reward") is not None:
-        found |= _of_reward(setup.reward)
+    found |= reward
     found |= {f"/stop{pointer}": place for pointer, place in stop.items()}
     found["/device"] = origin(resources.get("gpus") if resources else None)
     if train.get("gpus") is not None:
@@ -100,11 +101,15 @@ def of_setup(setup: Setup, train: dict[str, Any], base: Node, resources: Node | 
     return found
 
 
-def _of_reward(reward: RewardUse) -> Origins:
-    found: Origins = {}
-    found |= {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}
+def of_condition(reward: RewardUse) -> Origins:
+    """Of what a condition itself says of its reward."""
+    return {"/reward/name": origin(reward.node), "/reward/invert": origin(reward.node.get("invert"))}
+
+
+def of_reward(reward: RewardUse) -> Origins:
+    """Of the rest of a reward, which conditions share."""
     source = reward.source
-    found["/reward/combine"] = origin(source.get("combine") if source else None)
+    found = {"/reward/combine": origin(source.get("combine") if source else None)}
     found["/reward/unknown_limit"] = origin(source.get("unknown", "limit") if source else None)
     found |= of_gates("/reward/gates", reward.gates)
     for key in ("penalties", "curriculum"):

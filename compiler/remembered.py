@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from compiler import disk
-from stages.contracts.digests import digest, file_digest
+from stages.contracts.digests import digest
 
 MEMORY = Path(".cache/octavo/compiled.json")
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def _made_by() -> str:
     for package in _CODE:
         for folder, folders, files in os.walk(ROOT / package):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
-            parts += [f"{folder}/{name} {file_digest(Path(folder, name))}" for name in sorted(files)]
+            parts += [f"{folder}/{name} {digest(_content(f'{folder}/{name}'))}" for name in sorted(files)]
     libraries: set[str] = set()
     for folder in sys.path:
         with suppress(OSError):  # a library's version stands in the name of its folder
@@ -73,8 +73,9 @@ def _made_by() -> str:
 
 def _in_place(files: Mapping[str, str], once: Iterable[str]) -> bool:
     """Whether every file holds the text that a compile would write, and those are there that it writes once."""
-    for path, wanted in files.items():
-        with open(path, "rb", buffering=0) as stream:
-            if digest(stream.read()) != wanted:
-                return False
-    return all(os.path.lexists(path) for path in once)
+    return all(digest(_content(path)) == wanted for path, wanted in files.items()) and all(os.path.lexists(path) for path in once)
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as stream:
+        return stream.read()

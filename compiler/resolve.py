@@ -12,9 +12,11 @@ from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
 from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
+from compiler.nodes import Node
 from compiler.origins_single import of_single_stages
 from compiler.resolve_analysis import AnalysisCards
 from compiler.revisions import Reference
+from compiler.rewards import RewardUse
 from compiler.spec import PromptData, TrainData
 from compiler.stops import stop_card, stop_origins
 from stages.contracts.algorithms import SFT, AnyTrainCard, stage_of
@@ -80,6 +82,7 @@ class Resolver:
         self.device: Any = "cuda" if of.spec.resources.gpus else "cpu"
         self.analysis = AnalysisCards(of, expansion, inputs)
         self.examples: dict[tuple[str, str | None], tuple[ExampleCard, ...]] = {}
+        self.reward_origins: dict[str | Node, places.Origins] = {}
 
     def train(self, setup: Setup) -> AnyTrainCard:
         return AnyTrainCard(
@@ -154,9 +157,16 @@ class Resolver:
             for name, (_, line) in self.inputs.pins().items()
             if name in card.versions
         }
-        return places.of_setup(
-            setup, card.model_dump(mode="json"), self.of.node("model"), self.of.root.get("resources"), pins, stop_origins(self.of, setup)
-        )
+        written = card.model_dump(mode="json", exclude={"reward"})
+        base, resources, stop = self.of.node("model"), self.of.root.get("resources"), stop_origins(self.of, setup)
+        reward = {} if card.reward is None else self._reward_origins(setup.reward)
+        return places.of_setup(setup, written, base, resources, pins, stop, reward)
+
+    def _reward_origins(self, reward: RewardUse) -> places.Origins:
+        key = reward.declared or reward.node
+        if key not in self.reward_origins:  # many conditions may share a reward with many gates
+            self.reward_origins[key] = places.of_reward(reward)
+        return places.of_condition(reward) | self.reward_origins[key]
 
     def _model(self, setup: Setup | None) -> ModelCard:
         """The base model with a condition's adapter; stages that train nothing get the adapter's defaults, which they ignore."""

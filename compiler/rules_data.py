@@ -206,10 +206,10 @@ def evaluation_is_held_out(of: Experiment, expansion: Expansion, inputs: Inputs)
         return
     seen: set[str | None] = set()
     for setup in expansion.setups:
+        if setup.data.path in seen:
+            continue
         try:
             held_out = _prompts(inputs.data(evaluation.path), evaluation.prompt, evaluation.rows)
-            if setup.data.path in seen:
-                continue
             trained = set(_prompts(inputs.data(setup.data.path), setup.data.prompt, setup.data.rows))
         except Fault:
             continue

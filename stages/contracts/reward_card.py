@@ -6,6 +6,7 @@ use them keeps its bytes, its name and its runs.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -20,12 +21,17 @@ class _Grown(Frozen):
 
     @model_serializer(mode="wrap")
     def _without_unset_later_fields(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
         found: dict[str, Any] = dumped(self)
-        for name in self.LATER:
-            if getattr(self, name) == fields[name].default:
+        for name, unset in _unset(type(self)):
+            if getattr(self, name) == unset:
                 found.pop(name, None)
         return found
+
+
+@functools.cache
+def _unset(model: type[_Grown]) -> list[tuple[str, Any]]:
+    """LATER fields with their defaults: thousands of gates are dumped, and pydantic looks fields up anew each time."""
+    return [(name, model.model_fields[name].default) for name in model.LATER]
 
 
 class GateCard(_Grown):

@@ -95,6 +95,33 @@ def test_no_temporary_file_stays():
     assert oct(os.stat("a/one").st_mode & 0o777) == oct(0o666 & ~umask())
 
 
+def test_a_new_folder_takes_nothing_from_a_compile_that_was_killed():
+    """It was killed while it wrote beside its targets: nothing of it is in place, and nothing of it gets there later."""
+    Path(f"a{SUFFIX}/deep").mkdir(parents=True)
+    Path(f"a{SUFFIX}/deep/half").write_text("ha")
+    Path("b").mkdir()
+    Path(f"b/one{SUFFIX}").write_text("much longer than what follows\n")
+    write({"a/deep/whole": "1\n", "b/one": "2\n"}, {})
+    assert snapshot() == {"a": None, "a/deep": None, "a/deep/whole": b"1\n", "b": None, "b/one": b"2\n"}
+
+
+def test_new_folders_are_put_in_place_whole(monkeypatch):
+    """Whoever looks in between finds a folder with all its files, or none of them."""
+    seen = []
+    rename = os.replace
+
+    def looked(source, target):
+        seen.append(sorted(path.as_posix() for path in Path().rglob("*") if path.is_file() and SUFFIX not in path.as_posix()))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", looked)
+    write({"x/a/one": "1\n", "x/a/two": "2\n", "x/b/one": "1\n"}, {"x/b/two": "2\n"})
+    assert seen == [[]], "one rename, before which nothing is there"
+    write({"x/c/one": "1\n", "x/c/two": "2\n", "x/a/one": "1\n", "x/three": "3\n"}, {})
+    assert len(seen) == 3 and all({path.rpartition("/")[0] for path in files} <= {"x", "x/a", "x/b", "x/c"} for files in seen)
+    assert not any(("x/c/one" in files) != ("x/c/two" in files) for files in seen)
+
+
 def umask() -> int:
     found = os.umask(0)
     os.umask(found)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 
@@ -69,3 +70,10 @@ def test_the_digest_of_a_folder_depends_on_names_and_content(tmp_path):
 
 def test_equal_content_gives_equal_bytes():
     assert dump(Retry(after="a")) == dump(Retry.model_validate({"after": "a"}))
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 21) + 1])
+def test_files_of_any_size_have_the_digest_of_their_bytes(tmp_path, size):
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    (tmp_path / "file").write_bytes(content)
+    assert file_digest(tmp_path / "file") == hashlib.sha256(content).hexdigest()
