@@ -68,14 +68,14 @@ class Decider:
         """One stage. The graph has no circles."""
         if key not in self.known:
             stage = self.stages[key]
-            for before in {self.producer[dep] for dep in stage.deps if dep in self.producer}:
-                self.decide(before)
-            self.known[key] = self._decide(key[0], stage)
+            before = dict.fromkeys(self.producer[dep] for dep in stage.deps if dep in self.producer)
+            soft = [Cause("upstream", found.address) for found in map(self.decide, before) if found.state in ("runs", "may_run")]
+            self.known[key] = self._decide(key[0], stage, soft)
         return self.known[key]
 
-    def _decide(self, pipeline: str, stage: Stage) -> Decision:
+    def _decide(self, pipeline: str, stage: Stage, soft: list[Cause]) -> Decision:
+        """`soft`: stages whose rerun may change what this one reads."""
         locked = self.locks.get(pipeline, {}).get(stage.name)
-        soft = self._upstream(stage)
         record = locked or Locked(command(stage))
         if locked is None:
             causes: list[Cause] = [Cause("new")]
@@ -92,11 +92,6 @@ class Decider:
             self.restored |= found
         return Decision(pipeline, stage, state, (*causes, *soft), locked)
 
-    def _upstream(self, stage: Stage) -> list[Cause]:
-        """Stages whose rerun may change what this one reads."""
-        keys = dict.fromkeys(self.producer[dep] for dep in stage.deps if dep in self.producer)
-        return [Cause("upstream", self.known[key].address) for key in keys if self.known[key].state in ("runs", "may_run")]
-
     def _inputs(self, stage: Stage, locked: Locked, upstream: set[str]) -> list[Cause]:
         found = []
         for dep in stage.deps:
@@ -105,7 +100,7 @@ class Decider:
                 found.append(Cause("added", dep))
                 continue
             if dep in self.producer:
-                if self.known[self.producer[dep]].address in upstream:
+                if upstream and self.known[self.producer[dep]].address in upstream:
                     continue
                 if self.cache is None:  # another revision: what stages write is not in git
                     continue
@@ -125,11 +120,10 @@ class Decider:
             if entry is None:
                 found.append(Cause("output_added", out))
                 continue
-            if stage.cache and not cache.holds(entry.md5):
-                found.append(Cause("not_in_cache", out))
-                continue
             change = self.files.against(out, entry)
-            if change != "same":
+            if stage.cache and not cache.holds(entry.md5, self.files.folders.get(entry.md5)):
+                found.append(Cause("not_in_cache", out))
+            elif change != "same":
                 found.append(Cause("output_missing" if change == "missing" else "output_changed", out))
         return found
 

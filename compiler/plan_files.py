@@ -8,12 +8,14 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Literal
 
 from compiler.plan_lock import Entry, Locked, read_record
 
 Change = Literal["same", "changed", "missing"]
 _CHUNK = 1 << 20
+_OTHER_SIZE = "another size"
 _ALWAYS_IGNORED = (".git", ".hg", ".dvc")
 
 
@@ -24,6 +26,8 @@ class Files:
         self.root, self.overlay = root, overlay
         self._here = root == Path()
         self._known: dict[str, str | None] = {}
+        self.folders: dict[str, dict[str, str]] = {}
+        """MD5 of a folder -> its listing, of those that were read."""
         self._ignored = _ignored_patterns(root)
 
     def md5(self, path: str) -> str | None:
@@ -34,15 +38,13 @@ class Files:
 
     def against(self, path: str, entry: Entry | None) -> Change:
         """How a path compares with what was recorded of it. The size decides first, so that most changes cost no reading."""
-        if path not in self.overlay and path not in self._known and entry is not None and entry.size is not None:
-            try:
-                stat = os.stat(self._full(path))
-            except OSError:
-                self._known[path] = None
-                return "missing"
-            if not _is_folder(stat.st_mode) and not entry.md5.endswith(".dir") and stat.st_size != entry.size:
+        if path not in self._known:
+            size = None if entry is None or entry.md5.endswith(".dir") else entry.size
+            found = self._md5(path, size)
+            if found == _OTHER_SIZE:
                 return "changed"
-        found = self.md5(path)
+            self._known[path] = found
+        found = self._known[path]
         if found is None:
             return "missing"
         return "same" if entry is not None and found == entry.md5 else "changed"
@@ -73,16 +75,19 @@ class Files:
                 if entry.name not in _ALWAYS_IGNORED and not self._ignores(f"{path}/{name}/"):
                     self._walk(entry.path, f"{name}/", path, found)
             elif not self._ignores(f"{path}/{name}"):
-                found[name] = _file_md5(entry.path)
+                found[name] = _md5(entry.path)
 
-    def _md5(self, path: str) -> str | None:
+    def _md5(self, path: str, size: int | None = None) -> str | None:
+        """_OTHER_SIZE for a file on the disk that does not have the size."""
         text = self.overlay.get(path)
         if text is not None:
             return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
         try:
-            return _file_md5(self._full(path))
+            return _md5(self._full(path), size)
         except IsADirectoryError:
-            return folder_md5(self.listing(path))
+            listing = self.listing(path)
+            self.folders[found := folder_md5(listing)] = listing
+            return found
         except OSError:
             return None
 
@@ -107,10 +112,11 @@ class Cache:
         self._names: dict[str, set[str]] = {}
         self._whole: dict[str, bool] = {}
 
-    def holds(self, md5: str) -> bool:
-        """Whether an object is there; of a folder, each of its files."""
+    def holds(self, md5: str, listing: Mapping[str, str] | None = None) -> bool:
+        """Whether an object is there; of a folder, each of its files. Its listing need not be read where one that has this MD5 is known."""
         if md5 not in self._whole:
-            self._whole[md5] = self._file(md5) and (not md5.endswith(".dir") or all(map(self._file, self.listing(md5).values())))
+            files = (listing or self.listing(md5)).values() if md5.endswith(".dir") else ()
+            self._whole[md5] = self._file(md5) and all(map(self._file, files))
         return self._whole[md5]
 
     def listing(self, md5: str) -> dict[str, str]:
@@ -162,19 +168,23 @@ def _cache_folder(root: Path) -> Path:
     return found
 
 
-def _file_md5(file: str) -> str:
+def _md5(file: str, size: int | None = None) -> str:
+    """_OTHER_SIZE, unread, when it does not have the size. Raises OSError, IsADirectoryError for a folder."""
     handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        found = hashlib.md5(usedforsecurity=False)
-        while content := os.read(handle, _CHUNK):
-            found.update(content)
+        here = os.fstat(handle)
+        if S_ISDIR(here.st_mode):
+            raise IsADirectoryError(21, "a folder", file)
+        if size not in (None, here.st_size):
+            return _OTHER_SIZE
+        content = os.read(handle, min(here.st_size, _CHUNK))
+        found = hashlib.md5(content, usedforsecurity=False)
+        if not content or len(content) != here.st_size:  # a file of any length in bounded memory
+            while content := os.read(handle, _CHUNK):
+                found.update(content)
         return found.hexdigest()
     finally:
         os.close(handle)
-
-
-def _is_folder(mode: int) -> bool:
-    return mode & 0o170000 == 0o040000
 
 
 def _ignored_patterns(root: Path) -> Any:

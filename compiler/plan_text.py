@@ -46,11 +46,16 @@ PAGE = {
 
 def headline(of: Plan) -> str:
     """One line: how much trains."""
-    against = f"compared with {of.base_name} ({of.base[:12]})" if of.base and of.base_name else "compared with what is on disk"
+    against = f"compared with {_revision(of.base, of.base_name)}" if of.base and of.base_name else "compared with what is on disk"
     trains, runs = len(of.training), sum(stage.state == "runs" for stage in of.stages)
     if not runs:
         return f"Nothing certainly runs, {against}."
     return f"{plural(runs, 'stage runs', 'stages run')}, {trains or 'none'} of them {'trains' if trains == 1 else 'train'}, {against}."
+
+
+def _revision(base: str, name: str) -> str:
+    """A branch or tag with its commit. A commit by its own name is cut: all 40 digits look like a key, which comments do not show."""
+    return base[:12] if base.startswith(name) else f"{name} ({base[:12]})"
 
 
 def counts(of: ExperimentPlan) -> list[str]:
