@@ -38,6 +38,8 @@ class Needs:
     """What to type for the problem."""
     hub: tuple[tuple[str, str, str], ...] = ()
     """(models or datasets, name, commit) of hub repositories."""
+    per_run: tuple[tuple[str, int, int | None], ...] = ()
+    """(experiment, GPUs, bytes of memory on each or None) of those that train on GPUs."""
     quantized: tuple[str, ...] = ()
     """Experiments whose base model is loaded in fewer bits."""
 
@@ -90,6 +92,9 @@ def live_needs() -> Needs:
         tuple(one.experiment.name for one in compiled),
         tuple(one.experiment.name for one in compiled if one.experiment.spec.resources.gpus),
         tuple(kind for kind in sorted(used) if hasattr(load(GATES, kind), "tier")),
+        per_run=tuple(
+            (one.experiment.name, asked.gpus, asked.gpu_memory) for one in compiled if (asked := one.experiment.spec.resources).gpus
+        ),
         quantized=tuple(one.experiment.name for one in compiled if one.experiment.spec.model.quantization != "none"),
         hub=tuple(sorted({found for one in compiled for found in one.cards.on_hub()})),
     )

@@ -44,15 +44,29 @@ def devices(needs: Needs) -> Iterator[Line]:
         yield Line("torch", "missing", "does not start", "pip install -c constraints.txt -e . && python -c 'import torch'")
         return
     yield Line("cpu", "ok", f"{os.cpu_count()} cores")
-    if found["devices"]:
-        yield Line("gpu", "ok", ", ".join(f"{name} ({memory / 10**9:.0f} GB)" for name, memory in found["devices"]))
-        return
-    build = f"torch is built for CUDA {found['cuda']}" if found["cuda"] else "torch is a build without CUDA"
-    if needs.gpu:
-        fix = "nvidia-smi" if found["cuda"] else "install a CUDA build of torch, or set `resources: {gpus: 0}`"
-        yield Line("gpu", "missing", f"none seen ({build}); needed by {', '.join(needs.gpu)}", fix)
-    else:
-        yield Line("gpu", "optional", f"none seen ({build}); no live experiment trains on one")
+    yield gpus(needs, [(str(name), int(memory)) for name, memory in found["devices"]], found["cuda"])
+
+
+def gpus(needs: Needs, devices: list[tuple[str, int]], cuda: str | None) -> Line:
+    """GPUs of this machine, (name, bytes) each, against what a run of the live experiments asks for. `cuda`: torch's own build."""
+    build = f"torch is built for CUDA {cuda}" if cuda else "torch is a build without CUDA"
+    if not devices and needs.gpu:
+        fix = "nvidia-smi" if cuda else "install a CUDA build of torch, or set `resources: {gpus: 0}`"
+        return Line("gpu", "missing", f"none seen ({build}); needed by {', '.join(needs.gpu)}", fix)
+    if not devices:
+        return Line("gpu", "optional", f"none seen ({build}); no live experiment trains on one")
+    seen = ", ".join(f"{name} ({memory / 10**9:.0f} GB)" for name, memory in devices)
+    for experiment, count, memory in needs.per_run:
+        large_enough = sum(has >= (memory or 0) for _, has in devices)
+        if large_enough < count:
+            asked = f"{count} with {memory / 10**9:.0f} GB each" if memory else str(count)
+            return Line(
+                "gpu",
+                "missing",
+                f"{seen}; a run of {experiment} asks for {asked}",
+                "train it on another machine, or change its `resources`",
+            )
+    return Line("gpu", "ok", seen)
 
 
 def quantization(needs: Needs) -> Iterator[Line]:

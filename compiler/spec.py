@@ -289,7 +289,12 @@ class Resources(Part):
         le=16,
         description="0: trains on the CPU. More: each run trains on so many GPUs of one host, and its batch is so many times as large.",
     )
-    gpu_memory: int | None = Field(None, ge=0, json_schema_extra={"unit": "B"}, description="Memory of the GPU; for planning only.")
+    gpu_memory: int | None = Field(
+        None,
+        ge=0,
+        json_schema_extra={"unit": "B"},
+        description="Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.",
+    )
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 
 

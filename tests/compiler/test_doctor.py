@@ -40,7 +40,7 @@ def by_name(lines):
 def test_needs_are_those_of_the_live_experiments(work, spec):
     assert live_needs() == Needs(("example",), (), ("python_tests",))
     (work / "specs/example.yaml").write_text(spec + "\nresources: {gpus: 1}\n")
-    assert live_needs() == Needs(("example",), ("example",), ("python_tests",))
+    assert live_needs() == Needs(("example",), ("example",), ("python_tests",), per_run=(("example", 1, None),))
     (work / "specs/pipeline.yaml").write_text("[]\n")
     assert live_needs() == NOTHING
 
@@ -112,6 +112,22 @@ def test_git_its_repository_and_the_merge_driver(ready, monkeypatch):
     (ready / ".git").rename(ready / "git")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(ready.parent))
     assert [line.name for line in doctor_machine.git() if line.status == "missing"] == ["git"]
+
+
+@pytest.mark.parametrize(
+    ("count", "memory", "status", "says"),
+    [
+        (1, None, "ok", "A (24 GB), B (80 GB)"),
+        (2, 24 * 10**9, "ok", "A (24 GB), B (80 GB)"),
+        (1, 80 * 10**9, "ok", "A (24 GB), B (80 GB)"),
+        (2, 30 * 10**9, "missing", "A (24 GB), B (80 GB); a run of big asks for 2 with 30 GB each"),
+        (3, None, "missing", "A (24 GB), B (80 GB); a run of big asks for 3"),
+    ],
+)
+def test_gpus_are_held_against_what_a_run_asks_for(count, memory, status, says):
+    needs = Needs(("big",), ("big",), (), per_run=(("big", count, memory),))
+    line = doctor_machine.gpus(needs, [("A", 24 * 10**9), ("B", 80 * 10**9)], "13.0")
+    assert (line.status, line.found, bool(line.install)) == (status, says, status == "missing")
 
 
 def test_a_gpu_is_missing_only_to_those_who_train_on_one(ready, monkeypatch):

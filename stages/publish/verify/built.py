@@ -40,7 +40,7 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.tokens: list[Token] = []
         self._whole, self._inside, self._depth = whole, whole, 0
-        self._skip, self._finding, self._links = "", "", 0
+        self._skip, self._finding = "", ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
