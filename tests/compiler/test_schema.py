@@ -155,7 +155,7 @@ def test_hover_shows_defaults_and_units():
     definitions = SCHEMA["$defs"]
     assert definitions["TrainGrpo"]["properties"]["epsilon"]["markdownDescription"] == "Clip range of the policy ratio.\n\nDefault: `0.2`"
     assert definitions["Resources"]["properties"]["gpu_memory"]["markdownDescription"] == (
-        "Memory of the GPU; for planning only.\n\nUnit: bytes, written `512MB` or `30GB`"
+        "Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.\n\nUnit: bytes, written `512MB` or `30GB`"
     )
     assert definitions["PreflightOverride"]["properties"]["truncated"]["markdownDescription"].endswith("Default: `{below: 0.3}`")
     timeout = next(form for form in definitions["Gate"]["oneOf"] if form["title"] == "python_tests")["properties"]["timeout"]
