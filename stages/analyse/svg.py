@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
@@ -140,6 +141,13 @@ class Picture:
     def text(self, x: float, y: float, text: str, kind: str = "", size: float | None = None) -> None:
         scaled = f' style="font-size:{number(size)}px"' if size else ""
         self._parts.append(f'<text x="{number(x)}" y="{number(y)}"{_class(kind, None)}{scaled}>{escape(text)}</text>')
+
+    @contextmanager
+    def group(self, kind: str, name: str) -> Iterator[None]:
+        """What is drawn inside belongs together: a `g` whose `data-<kind>` is the name."""
+        self._parts.append(f"<g data-{kind}={quoteattr(name)}>")
+        yield
+        self._parts.append("</g>")
 
     def render(self) -> str:
         """The whole file."""

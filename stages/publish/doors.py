@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import canonical_json, file_digest
+from stages.contracts.artifact import canonical_json, digest
 from stages.contracts.finding import Finding
 from stages.publish import numbers
 from stages.publish.claims import ClaimView
 from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.facts import interval_text
+from stages.publish.late_figure import drawn, files
 from stages.publish.passports import Passport, behind, passport, recompute
 from stages.publish.text import slug
 
@@ -63,7 +63,7 @@ def figure_passports(experiment: ExperimentFiles, used: Mapping[str, Finding]) -
 
 
 def _figure(experiment: ExperimentFiles, drawing: Drawing, used: Mapping[str, Finding]) -> Passport:
-    figure = drawing.figure
+    figure = drawn(experiment, drawing)[0]
     table = (("table", f"figures/{drawing.csv.name}"),) if drawing.csv.exists() else ()
     return Passport(
         anchor=slug(figure_id(figure.name)),
@@ -123,8 +123,8 @@ def figures_json(experiment: ExperimentFiles) -> str:
     return canonical_json(
         {
             drawing.figure.name: {
-                "figure": drawing.figure.model_dump(mode="json"),
-                "files": {path.name: file_digest(path) for path in (drawing.svg, drawing.csv) if Path(path).exists()},
+                "figure": drawn(experiment, drawing)[0].model_dump(mode="json"),
+                "files": {name: digest(content) for name, content in files(experiment, drawing).items() if not name.endswith(".json")},
                 "command": _draw(experiment),
             }
             for drawing in experiment.drawings

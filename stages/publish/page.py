@@ -17,7 +17,7 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, doors, imported, intentions, ledger, overview, reward, settings, summary
+from stages.publish import anomalies, doors, imported, intentions, late_figure, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage
 from stages.publish.answers import answers
 from stages.publish.citation import citation
@@ -125,9 +125,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     for drawing in experiment.drawings:
         if (plot := plot_script(experiment, drawing)) is not None:
             made[f"figures/{drawing.figure.name}.js"] = plot.encode()
-        for path in (drawing.svg, drawing.csv, drawing.svg.with_suffix(".json")):
-            if path.exists():
-                made[f"figures/{path.name}"] = path.read_bytes()
+        made |= {f"figures/{name}": content for name, content in late_figure.files(experiment, drawing).items()}
     return made
 
 

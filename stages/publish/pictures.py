@@ -12,6 +12,7 @@ from markupsafe import Markup
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.figure import Figure
 from stages.publish.experiment import ExperimentFiles
+from stages.publish.late_figure import drawn
 
 _REFUSED = {"script", "foreignobject", "iframe", "object", "embed", "image", "a", "animate", "set", "handler"}
 _HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.*?-->\s*)*", re.DOTALL)
@@ -62,13 +63,14 @@ def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
     found: dict[str, list[Picture]] = {"claims": [], "conditions": [], "reward": [], "curves": []}
     styles: set[str] = set()
     for drawing in sorted(drawings, key=lambda d: list(found).index(_section(d.figure.name))):
-        svg = inlined(drawing.svg)
+        figure, text = drawn(experiment, drawing)
+        svg = inlined(drawing.svg, text)
         style = STYLE.search(svg)
         if style and style[0] in styles:
             svg = Markup(svg.replace(style[0], "", 1))
         elif style:
             styles.add(style[0])
-        found[_section(drawing.figure.name)].append(Picture(drawing.figure, svg, drawing.csv.name))
+        found[_section(drawing.figure.name)].append(Picture(figure, svg, drawing.csv.name))
     return {section: Group(tuple(made)) for section, made in found.items()}
 
 
@@ -76,9 +78,10 @@ def _section(figure: str) -> str:
     return _SECTIONS.get(figure.split("-")[0], "curves")
 
 
-def inlined(path: Path) -> Markup:
-    """The picture as one HTML element without blank lines. Raises ArtifactError when it is no plain drawing."""
-    text = path.read_text(encoding="utf-8")
+def inlined(path: Path, text: str | None = None) -> Markup:
+    """The picture as one HTML element without blank lines; with `text`, that one in place of the file's. Raises ArtifactError when it is
+    no plain drawing."""
+    text = path.read_text(encoding="utf-8") if text is None else text
     if "<!ENTITY" in text:
         raise _refuse(path, "an entity declaration")
     try:

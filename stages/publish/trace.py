@@ -13,6 +13,7 @@ from stages.contracts.stage import card_id
 from stages.publish import carried, numbers
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
+from stages.publish.late_figure import drawn
 from stages.publish.ledger import changes
 from stages.publish.numbers import setting
 from stages.publish.passports import recompute, spec_places
@@ -105,7 +106,7 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
 
 
 def _figure(experiment: ExperimentFiles, drawing: Drawing) -> Iterator[str]:
-    figure = drawing.figure
+    figure = drawn(experiment, drawing)[0]
     yield f"figure {figure.name}   {figure.title}"
     yield f"  {figure.alternative}"
     numbers_drawn = [(interval_text(found), found.id) for id_ in figure.findings if (found := experiment.findings.get(id_))]

@@ -32,7 +32,8 @@ def draw(material: Material) -> list[Drawing]:
         numbers = (finding.unit, finding.value, finding.low, finding.high) if finding else (None, None, None, None)
         rows.append((verdict.claim, verdict.verdict, verdict.finding, *numbers, verdict.direction, verdict.margin))
         if finding is None or finding.value is None:
-            y = _undecided(picture, verdict, y)
+            with picture.group("claim", verdict.claim):
+                y = _undecided(picture, verdict, y)
     if not verdicts:
         y = svg.note(picture, "The spec makes no claims.", y)
     picture.height = y + 4
@@ -59,7 +60,8 @@ def _panel(picture: svg.Picture, unit: str, chosen: list[tuple[Verdict, Finding]
         picture.line(across(tick), top + 4, across(tick), below, "axis" if tick == 0 else "grid")
         picture.text(across(tick), below + svg.FONT + 3, svg.shown(tick), "mid soft")
     for index, (verdict, found) in enumerate(chosen):
-        _row(picture, verdict, found, top + _ROW * index, across)
+        with picture.group("claim", verdict.claim):
+            _row(picture, verdict, found, top + _ROW * index, across)
     picture.text(svg.WIDTH / 2, below + 2 * svg.FONT + 7, unit or "value", "mid soft")
     return below + 2 * svg.FONT + 18
 
