@@ -10,18 +10,19 @@ from compiler.inputs import Inputs
 from compiler.parse import key_place
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.grouped import GroupedSettings
+from stages.contracts.ppo import PpoSettings
 
 
 def engines_fit(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """E245 settings of vLLM without it, E246 an engine without its GPU, E247 `compiled` from 8-bit weights."""
     for setup in expansion.setups:
         train, node = setup.train, setup.train_node.get("generation")
-        if not isinstance(train, GroupedSettings) or train.generation is None or node is None:
+        if not isinstance(train, GroupedSettings | PpoSettings) or train.generation is None or node is None:
             continue
         engine, written = train.generation.engine, node.get("engine")
         place = written.place if written is not None else key_place(node)
-        vllm = node.get("vllm")
-        if vllm is not None and train.generation.vllm is not None and engine != "vllm":
+        vllm = node.get("vllm") if isinstance(train, GroupedSettings) and train.generation.vllm is not None else None
+        if vllm is not None and engine != "vllm":
             yield Diagnostic(
                 "E245",
                 f"`generation.vllm` means nothing with `engine: {engine}`",

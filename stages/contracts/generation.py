@@ -26,6 +26,22 @@ class VllmSettings(Frozen):
     server_port: int = Field(8000, ge=1, le=65535, description="server: its port.")
 
 
+_BUCKET = "compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur."
+_COMPILE = "compiled: compile the forward pass too; false only records its kernels."
+
+
+class OwnGenerationSettings(Frozen):
+    """`train.generation` where octavo's own trainer samples (PPO). Left out, a GPU takes `compiled` and a CPU `transformers`."""
+
+    engine: Literal["auto", "transformers", "compiled"] = Field(
+        "auto",
+        description="auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from "
+        "a copy of the model with the adapter merged.",
+    )
+    bucket: int = Field(64, ge=8, description=_BUCKET)
+    torch_compile: bool = Field(True, description=_COMPILE)
+
+
 class GenerationSettings(Frozen):
     """`train.generation`: what samples the completions. Left out, a GPU takes `compiled` and a CPU `transformers`."""
 
@@ -34,6 +50,6 @@ class GenerationSettings(Frozen):
         description="auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from "
         "a copy of the model with the adapter merged.",
     )
-    bucket: int = Field(64, ge=8, description="compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur.")
-    torch_compile: bool = Field(True, description="compiled: compile the forward pass too; false only records its kernels.")
+    bucket: int = Field(64, ge=8, description=_BUCKET)
+    torch_compile: bool = Field(True, description=_COMPILE)
     vllm: VllmSettings | None = Field(None, exclude_if=_unset, description="vllm: where it runs.")

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Frozen
+from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.sampled import SampledSettings
 
 
@@ -46,6 +47,10 @@ class PpoSettings(SampledSettings):
     whiten_rewards: bool = Field(False, description="Divide token rewards by their standard deviation over the batch.")
     scoring_temperature: float | None = Field(
         None, gt=0, description="Temperature of the probabilities in ratios and KL; not given: that of sampling. TRL 0.11 used 1.0."
+    )
+
+    generation: OwnGenerationSettings | None = Field(
+        None, exclude_if=lambda value: value is None, description="What samples the completions; a good one for the device when left out."
     )
 
     @property

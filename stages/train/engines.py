@@ -1,4 +1,4 @@
-"""Which engine samples the completions of a run that TRL trains, and what TRL must be told of it."""
+"""Which engine samples the completions of a run, and what TRL must be told of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 from stages.contracts.diagnostic import StageError
 from stages.contracts.generation import GenerationSettings, VllmSettings
 from stages.contracts.grouped import GroupedSettings
+from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 
 
 def engine(card: TrainCard[Any]) -> str:
     """`auto` resolved: `compiled` on a GPU, `transformers` on a CPU. Quantisation to 8 bits stays with `transformers`."""
-    settings: GroupedSettings = card.train
-    chosen = (settings.generation or GenerationSettings()).engine
+    settings: GroupedSettings | PpoSettings = card.train
+    chosen = settings.generation.engine if settings.generation else "auto"
     if chosen != "auto":
         return chosen
     return "compiled" if card.device == "cuda" and card.model.quantization != "int8" else "transformers"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.train.attempts import Stopped
 from stages.train.checkpoints import newest
+from stages.train.engines import engine
 from stages.train.model import end_tokens, load_base, prompt_texts
 from stages.train.progress import Progress
 from stages.train.quantized import for_training
@@ -45,6 +47,7 @@ def _fit(work: Work[PpoSettings]) -> Path:
     from stages.train.ppo_checkpoint import restore, save
     from stages.train.ppo_policy import Policy
     from stages.train.ppo_trainer import PpoTrainer
+    from stages.train.rollouts import Rollouts
 
     card, settings, gates = work.card, work.card.train, work.card.reward
     assert gates is not None  # the compiler gives every sampled algorithm one
@@ -55,6 +58,8 @@ def _fit(work: Work[PpoSettings]) -> Path:
         logits.attach(model)
     set_seed(card.seed)
     policy = Policy(model, card.model.adapter, settings.gradient_checkpointing)
+    if engine(card) == "compiled":
+        policy.rollouts = Rollouts(settings.generation or OwnGenerationSettings(), logits, work.said)
     ends = end_tokens(model, tokenizer)
     reward = TrainingReward(
         gates,

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from stages.contracts.model_card import AdapterCard
 from stages.train.model import lora
+from stages.train.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Policy(nn.Module):  # type: ignore[misc]
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         self.checkpointing = checkpointing
+        self.rollouts: Rollouts | None = None
+        """The engine that samples; none: transformers does."""
         if checkpointing:
             self.network.enable_input_require_grads()
             self.network.gradient_checkpointing_enable({"use_reentrant": False})
@@ -63,21 +67,30 @@ class Policy(nn.Module):  # type: ignore[misc]
     def sample(self, tokenizer: Any, prompts: Sequence[str], ends: set[int], max_tokens: int, temperature: float, top_p: float) -> Sampled:
         """One completion a prompt, with torch's global random numbers."""
         inputs = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left").to(self.network.device)
-        with torch.no_grad():
-            output = self.network.generate(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                max_new_tokens=max_tokens,
-                do_sample=True,
-                temperature=temperature,
-                top_p=top_p,
-                top_k=0,
-                pad_token_id=tokenizer.pad_token_id,
-            )
-        made = output[:, inputs["input_ids"].shape[1] :]
+        ids, attention = inputs["input_ids"], inputs["attention_mask"]
+        how = {"max_new_tokens": max_tokens, "do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        how["pad_token_id"] = tokenizer.pad_token_id
+        output = self._compiled(ids, attention, ends, how)
+        if output is None:
+            with torch.no_grad():
+                output = self.network.generate(input_ids=ids, attention_mask=attention, **how)
+        made = output[:, ids.shape[1] :]
         over = torch.isin(made, torch.tensor(sorted(ends), device=made.device)).cumsum(1)
         mask = torch.cat([torch.ones_like(over[:, :1]), (over[:, :-1] == 0).long()], 1)
-        return Sampled(output, torch.cat([inputs["attention_mask"], mask], 1), mask.float())
+        return Sampled(output, torch.cat([attention, mask], 1), mask.float())
+
+    def _compiled(self, ids: Tensor, attention: Tensor, ends: set[int], how: dict[str, Any]) -> Tensor | None:
+        """Prompts with completions from the engine, as wide as the longest of them; None where transformers must sample."""
+        if self.rollouts is None:
+            return None
+        config = GenerationConfig(**how, eos_token_id=sorted(ends))
+        output = self.rollouts.sampled(self.network, ids, attention, config)
+        if output is None:
+            return None
+        made = output[:, ids.shape[1] :]
+        going = torch.isin(made, torch.tensor(sorted(ends), device=made.device)).cumsum(1) == 0
+        longest = min(made.shape[1], int(going.sum(1).max()) + 1)
+        return output[:, : ids.shape[1] + longest]
 
     def read(self, sampled: Sampled, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
         """(log-probability of each completion token, entropy of its distribution, value before it), each (completions, tokens)."""

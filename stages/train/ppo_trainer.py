@@ -128,6 +128,7 @@ class PpoTrainer:
         mask = sampled.mask
         known = torch.tensor([score is not None for score in found], device=mask.device)
         scores = torch.tensor([0.0 if score is None else score for score in found], device=mask.device)
+        differs = self._differs(sampled, logps)
         kl = kl_of_tokens(logps, reference, mask, settings.kl.estimator)
         coefficient = self.kl.coefficient
         rewards = token_rewards(scores, kl, coefficient, mask)
@@ -154,8 +155,17 @@ class PpoTrainer:
             "value.explained_variance": explained_variance(values, returns, counted),
             "returns": float(masked_mean(returns, counted)) if some else None,
             "advantages": float(masked_mean(plain, counted)) if some else None,
+            **differs,
         }
         return Batch(sampled, counted, logps, values * mask, whitened(plain, counted), returns), logs
+
+    def _differs(self, sampled: Sampled, logps: Tensor) -> dict[str, float]:
+        """How far the engine's log-probabilities and those of the policy differ; nothing where transformers sampled, or where what is
+        scored is another distribution than what is sampled."""
+        rollouts, settings = self.policy.rollouts, self.settings
+        if rollouts is None or settings.scored_at != settings.temperature:
+            return {}
+        return rollouts.difference(sampled.ids, sampled.attention, sampled.width, logps) or {}
 
     def _pieces(self, sampled: Sampled) -> Iterator[Sampled]:
         for which in torch.arange(len(sampled.ids), device=sampled.ids.device).split(self.settings.mini_batch_size):

@@ -1,4 +1,4 @@
-"""The `compiled` engine in one of TRL's trainers: takes the place of `generate`, falls back to it, and logs how far both sides differ."""
+"""The `compiled` engine in a trainer: takes the place of `generate`, falls back to it, and logs how far both sides differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.contracts.generation import GenerationSettings
+from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
 from stages.train.decoding import Choice, Decoder, Shape, end_ids
 from stages.train.guards import InvalidLogits
 from stages.train.rollout_model import LARGEST_SHARE, RolloutModel, Unsupported, extra_bytes, rollout_model
@@ -16,14 +16,17 @@ from stages.train.rollout_model import LARGEST_SHARE, RolloutModel, Unsupported,
 TOLERANCE = 0.3
 """Largest mean |log p(rollout) - log p(training)| a token, in nats, with which the engine is trusted. bfloat16 alone gives 0.02-0.06 on
 random weights of 1.5B to 7B; a wrong place or mask gives more than 1."""
+PARTS = ("input_ids", "attention_mask", "generation_config")
+"""What TRL calls `generate` with, by name."""
 METRIC = "sampling/sampling_logp_difference"
 """TRL's own name for the same measure with vLLM: `/mean` and `/max` over the tokens of a step."""
 
 
 class Rollouts:
-    """Attach to a trainer after it is built. `said["generation"]` is what generated, for the ledger."""
+    """Attach to a trainer of TRL after it is built; PPO calls `sampled` and `difference` itself. `said["generation"]` is what generated,
+    for the ledger."""
 
-    def __init__(self, settings: GenerationSettings, logits: InvalidLogits | None, said: dict[str, str]) -> None:
+    def __init__(self, settings: GenerationSettings | OwnGenerationSettings, logits: InvalidLogits | None, said: dict[str, str]) -> None:
         self.settings, self.logits, self.said = settings, logits, said
         self.refused: str | None = None
         self.compiled = settings.torch_compile
@@ -37,7 +40,7 @@ class Rollouts:
         plain, read = policy.generate, trainer._get_per_token_logps_and_entropies
 
         def generate(*arguments: Any, **named: Any) -> Any:
-            found = self._generate(policy, **named) if not arguments else None
+            found = self.sampled(policy, *(named.get(name) for name in PARTS)) if not arguments else None
             return plain(*arguments, **named) if found is None else found
 
         def compared(model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *rest: Any, **named: Any) -> Any:
@@ -48,12 +51,13 @@ class Rollouts:
 
         policy.generate, trainer._get_per_token_logps_and_entropies = generate, compared
 
-    def _generate(self, policy: Any, **named: Any) -> Tensor | None:
-        """Prompts with completions as `generate` returns them; None: the plain way must do it."""
+    def sampled(self, policy: Any, ids: Tensor, attention: Tensor, config: Any) -> Tensor | None:
+        """Prompts with completions as `generate` returns them, padded to `max_new_tokens`; None: the plain way must do it. `config` has
+        the names of transformers' GenerationConfig."""
         if self.refused:
             return None
         try:
-            return self._fast(policy, named["input_ids"], named["attention_mask"], named["generation_config"])
+            return self._fast(policy, ids, attention, config)
         except Unsupported as error:
             self._refuse(str(error))
         except (RuntimeError, AttributeError, TypeError, ValueError, KeyError, NotImplementedError) as error:
@@ -112,6 +116,13 @@ class Rollouts:
         return Decoder(self._model.model, shape, choice, compiled=False)
 
     def _compare(self, trainer: Any, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> None:
+        found = self.difference(ids, attention, width, logps)
+        for name, value in (found or {}).items():
+            trainer._metrics["train"][name].append(value)
+
+    def difference(self, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> dict[str, float] | None:
+        """METRIC's mean and maximum over the tokens of these rows, whose last `width` places are completions, against the log-probabilities
+        that training gives them; None when none of the rows was sampled here. Too large a mean ends the use of the engine."""
         differences = []
         all_ids, shown, logps = ids.cpu(), attention.bool().cpu(), logps.float().cpu()
         for row in range(len(all_ids)):
@@ -120,14 +131,12 @@ class Rollouts:
             if sampled is not None:
                 differences.append((sampled - logps[row, : len(completion)]).abs())
         if not differences:
-            return
+            return None
         found = torch.cat(differences)
         mean, largest = float(found.mean()), float(found.max())
-        metrics = trainer._metrics["train"]
-        metrics[f"{METRIC}/mean"].append(mean)
-        metrics[f"{METRIC}/max"].append(largest)
         if mean > TOLERANCE:
             self._refuse(f"rollout and training differ by {mean:.3f} nats a token")
+        return {f"{METRIC}/mean": mean, f"{METRIC}/max": largest}
 
     def _refuse(self, why: str) -> None:
         self.refused, self.said["generation"] = why, f"transformers: {why}"

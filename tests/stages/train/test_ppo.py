@@ -9,6 +9,7 @@ from random_model import ROWS, random_model, run_folder, start
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Changed, Outcome, read_attempts
+from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.model_card import AdapterCard, ModelCard
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
@@ -16,6 +17,7 @@ from stages.train.model import load_base
 from stages.train.ppo_checkpoint import restore, save
 from stages.train.ppo_policy import Policy
 from stages.train.ppo_trainer import PpoTrainer
+from stages.train.rollouts import METRIC, Rollouts
 from stages.train.run import _with_microbatch
 
 
@@ -47,12 +49,14 @@ def capitals(prompts, completions, ids, *, id, trainer_state):
     return [sum("a" <= letter <= "z" for letter in text) / 6 for text in completions]
 
 
-def trainer(base, reward=capitals, seed=3, **changes):
+def trainer(base, reward=capitals, seed=3, compiled=False, **changes):
     chosen = settings(**changes)
     card = ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4))
     model, tokenizer = load_base(card, "cpu", bf16=chosen.bf16)
     torch.manual_seed(seed)
     policy = Policy(model, card.adapter, checkpointing=chosen.gradient_checkpointing)
+    if compiled:
+        policy.rollouts = Rollouts(OwnGenerationSettings(engine="compiled", torch_compile=False), None, {})
     listener = Listener()
     made = PpoTrainer(
         chosen, policy, tokenizer, [(row, row["prompt"]) for row in ROWS], ends={0, 1}, seed=seed, reward=reward, callbacks=[listener]
@@ -89,18 +93,57 @@ def test_the_reward_rises(base):
     assert sum(scores[-5:]) / 5 > 2 * sum(scores[:5]) / 5
 
 
-def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path):
-    whole, undisturbed = trainer(base)
+@pytest.mark.parametrize("compiled", [False, True], ids=["transformers", "compiled"])
+def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path, compiled):
+    whole, undisturbed = trainer(base, compiled=compiled)
     whole.train(nothing)
-    begun, rows = trainer(base, save_steps=2)
+    begun, rows = trainer(base, save_steps=2, compiled=compiled)
     begun.settings = begun.settings.model_copy(update={"max_steps": 2})
     begun.train(lambda found: save(found, tmp_path))
     torch.manual_seed(99)
-    resumed, later = trainer(base, save_steps=2)
+    resumed, later = trainer(base, save_steps=2, compiled=compiled)
     restore(resumed, tmp_path / "checkpoint-2")
     resumed.train(lambda found: save(found, tmp_path))
     assert rows + later == undisturbed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-2", "checkpoint-4"]
+
+
+def test_the_compiled_engine_samples_what_transformers_samples(base):
+    """On a CPU both draw the same random numbers in the same order; the difference of log-probabilities is logged beside."""
+    usual, plain = trainer(base, max_steps=3)
+    usual.train(nothing)
+    made, rows = trainer(base, max_steps=3, compiled=True)
+    made.train(nothing)
+    assert made.policy.rollouts.said == {"generation": "compiled, without torch.compile"}
+    assert [row.pop(f"{METRIC}/mean") for row in rows] == pytest.approx([0.0] * 3, abs=1e-5)
+    assert all(0 <= row.pop(f"{METRIC}/max") < 1e-4 for row in rows)
+    assert rows == [{name: pytest.approx(value, rel=1e-3, abs=1e-5) for name, value in row.items()} for row in plain]
+
+
+def test_an_engine_that_samples_another_policy_is_left(base, capsys):
+    """The copy forgets its refresh: after the first update it samples the policy of before, which the difference tells."""
+    made, rows = trainer(base, max_steps=3, learning_rate=0.3, compiled=True)
+    made.policy.sample(made.tokenizer, [ROWS[0]["prompt"]] * 8, {0, 1}, 6, 1.0, 1.0)
+    made.policy.rollouts._model._merged.clear()
+    made.train(nothing)
+    assert rows[0][f"{METRIC}/mean"] < 1e-4 and rows[1][f"{METRIC}/mean"] > 0.3 and f"{METRIC}/mean" not in rows[2]
+    assert "transformers generates instead" in capsys.readouterr().err and "differ by" in made.policy.rollouts.said["generation"]
+
+
+def test_what_is_scored_elsewhere_is_not_compared(base):
+    made, rows = trainer(base, max_steps=1, compiled=True, temperature=0.7, scoring_temperature=1.0)
+    made.train(nothing)
+    assert f"{METRIC}/mean" not in rows[0] and made.policy.rollouts.refused is None
+
+
+def test_compiled_completions_are_as_wide_as_the_longest(base):
+    made, _ = trainer(base, compiled=True)
+    ends = {0, 1, *range(2, 258, 2)}
+    sampled = made.policy.sample(made.tokenizer, [row["prompt"] for row in ROWS], ends, 40, 1.0, 1.0)
+    assert sampled.width == int(sampled.mask.sum(1).max()) < 40
+    for ids, mask in zip(sampled.completions.tolist(), sampled.mask.tolist(), strict=True):
+        length = next((place + 1 for place, token in enumerate(ids) if token in ends), len(ids))
+        assert mask == [1.0] * length + [0.0] * (sampled.width - length)
 
 
 def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):

@@ -14,6 +14,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.generation import GenerationSettings
 from stages.contracts.grpo import GrpoSettings
 from stages.contracts.model_card import ModelCard
+from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.train.decoding import Choice, Decoder, Shape
 from stages.train.engines import engine, trl_settings
@@ -203,6 +204,9 @@ def card(device, quantization="none", **generation):
 
 def test_engines():
     assert [engine(card("cpu")), engine(card("cuda")), engine(card("cuda", "nf4"))] == ["transformers", "compiled", "compiled"]
+    made = PpoSettings(algorithm="ppo", max_steps=1, learning_rate=1.0, max_completion_length=1)
+    ppo = [TrainCard[PpoSettings].model_construct(device=device, model=card("cpu").model, train=made) for device in ("cpu", "cuda")]
+    assert [engine(one) for one in ppo] == ["transformers", "compiled"] and "generation" not in made.model_dump()
     assert [engine(card("cuda", "int8")), engine(card("cpu", engine="compiled"))] == ["transformers", "compiled"]
     assert trl_settings(card("cpu")) == {} == trl_settings(card("cuda"))
     assert trl_settings(card("cuda", engine="continuous_batching")) == {"use_transformers_continuous_batching": True}
