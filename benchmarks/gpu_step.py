@@ -1,20 +1,24 @@
 """Seconds of a GRPO step on one GPU, split into generation, reward and update: octavo's engines against a plain TRL script.
 
     python benchmarks/gpu_step.py [--tiny] [--budget SECONDS] [--parts NAME,NAME,NAME]
+    python benchmarks/gpu_step.py [--tiny] --turns NAME,NAME --steps N
 
 Models have random weights and the shapes of a 7B Llama and a 1.5B Qwen; 16 completions of one prompt a step, as in seed 1, nearly all of
 them at full length. Both sides load the same files, train the same adapter with the same settings and score with the same reward. Each
 part prints its line when it is done; a part that no longer fits into the budget is left out. Parts run in the order given; one that is
-named twice runs twice (`qwen-plain,qwen-octavo,qwen-plain,qwen-octavo`: what drifts, drifts for both sides). `--tiny` runs every part on a
-CPU, to see that it works: its seconds mean nothing.
+named twice runs twice (`qwen-plain,qwen-octavo,qwen-plain,qwen-octavo`: what drifts, drifts for both sides). `--turns` loads two parts and
+takes a step of one, then a step of the other: generation that waits for Python drifts by a tenth from process to process and minute to
+minute, and pairs of neighbouring steps hold that out. `--tiny` runs every part on a CPU, to see that it works: its seconds mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import statistics
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -73,6 +77,38 @@ PARTS = (
     Part("nf4-512-plain", "7b", True, 512, None, 2, 90, checkpointing=True),
     Part("nf4-512-compiled", "7b", True, 512, COMPILED, 3, 80, checkpointing=True),
 )
+
+
+class Turns:
+    """Two trainers of one process, each in a thread, take their steps in turn. Nobody works outside of its turn."""
+
+    def __init__(self) -> None:
+        self.condition, self.now, self.left = threading.Condition(), 0, [0, 1]
+
+    def take(self, who: int) -> None:
+        with self.condition:
+            self.condition.wait_for(lambda: self.now == who)
+
+    def give(self, who: int, last: bool = False) -> None:
+        with self.condition:
+            if last:
+                self.left.remove(who)
+            self.now = next((other for other in self.left if other != who), who)
+            self.condition.notify_all()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One trainer's place in the turns."""
+
+    turns: Turns
+    who: int
+
+    def take(self) -> None:
+        self.turns.take(self.who)
+
+    def give(self) -> None:
+        self.turns.give(self.who)
 
 
 class Clock:
@@ -174,7 +210,7 @@ class Measured:
     gib: float
 
 
-def plain(card: TrainCard[GrpoSettings], folder: Path) -> Measured:
+def plain(card: TrainCard[GrpoSettings], folder: Path, turn: Turn | None = None) -> Measured:
     """A script as a user of TRL writes it: TRL's defaults where the card says nothing."""
     import datasets
     import torch
@@ -229,10 +265,10 @@ def plain(card: TrainCard[GrpoSettings], folder: Path) -> Measured:
         processing_class=tokenizer,
         peft_config=adapter,
     )
-    return _timed(trainer, clock, cuda, list, lambda: "plain TRL")
+    return _timed(trainer, clock, cuda, list, lambda: "plain TRL", turn=turn)
 
 
-def ours(card: TrainCard[GrpoSettings], folder: Path) -> Measured:
+def ours(card: TrainCard[GrpoSettings], folder: Path, turn: Turn | None = None) -> Measured:
     """The same training with all that octavo's stage puts around it (stages/train/with_trl.py)."""
     from stages.train.callbacks import HistoryRecorder
     from stages.train.engines import engine
@@ -283,7 +319,7 @@ def ours(card: TrainCard[GrpoSettings], folder: Path) -> Measured:
         )
         return generated.get("generation", "transformers") + difference
 
-    return _timed(trainer, scoring, cuda, owned, said, last)
+    return _timed(trainer, scoring, cuda, owned, said, last, turn)
 
 
 def _timed(
@@ -293,6 +329,7 @@ def _timed(
     owned: Callable[[], list[float]],
     said: Callable[[], str],
     last: list[float] | None = None,
+    turn: Turn | None = None,
 ) -> Measured:
     import torch
     from transformers import PrinterCallback, TrainerCallback
@@ -307,6 +344,8 @@ def _timed(
         begun = 0.0
 
         def on_step_begin(self, *rest: Any, **named: Any) -> None:
+            if turn is not None:
+                turn.take()
             self.begun = generating.now()
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
@@ -317,10 +356,15 @@ def _timed(
                 last[0] = steps[-1][2]
             own.extend(owned())
             print(f"  step {len(steps)}: {steps[-1][0]:.2f} s, generation {steps[-1][1]:.2f}, reward {steps[-1][2]:.3f}", flush=True)
+            if turn is not None:
+                turn.give()
 
     trainer.add_callback(Steps())
     if cuda:
         torch.cuda.reset_peak_memory_stats()
+    if turn is not None:
+        turn.give()  # it is built
+        turn.take()
     trainer.train()
     return Measured(steps, own, said(), torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0)
 
@@ -329,6 +373,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--tiny", action="store_true")
     options.add_argument("--budget", type=float, default=1e9)
+    options.add_argument("--turns", default="")
+    options.add_argument("--steps", type=int, default=8)
     options.add_argument("--parts", default=",".join(part.name for part in PARTS))
     chosen = options.parse_args()
     begun = time.monotonic()
@@ -337,6 +383,9 @@ def main() -> None:
     cuda = torch.cuda.is_available() and not chosen.tiny
     prepare("cuda" if cuda else "cpu")
     print(f"{torch.cuda.get_device_name() if cuda else 'cpu'}, torch {torch.__version__}", flush=True)
+    if chosen.turns:
+        in_turn([next(part for part in PARTS if part.name == name) for name in chosen.turns.split(",")], chosen.steps, chosen.tiny, cuda)
+        return
     wanted = chosen.parts.split(",")
     counted: dict[str, list[tuple[float, float, float]]] = {}
     folder = Path(tempfile.mkdtemp())
@@ -374,6 +423,44 @@ def main() -> None:
         if whole and not name.endswith("-plain"):
             ratio = _median(whole)[0] / _median(steps)[0]
             print(f"{name}: {ratio:.3f}x of plain TRL by medians, {_quickest(whole) / _quickest(steps):.3f}x by quickest steps", flush=True)
+
+
+def in_turn(parts: list[Part], count: int, tiny: bool, cuda: bool) -> None:
+    """Two parts, `count` steps each after a first one that is not counted, a step of each at a time."""
+    folder, turns = Path(tempfile.mkdtemp()), Turns()
+    path = make_model(folder, parts[0].shape, tiny, cuda)
+    found: dict[int, Measured] = {}
+
+    def run(who: int) -> None:
+        part = dataclasses.replace(parts[who], steps=count + 1)
+        turns.take(who)
+        try:
+            card = card_of(part, path, cuda, 8 if tiny else part.tokens)
+            side = plain if part.engine is None else ours
+            found[who] = side(card, folder / f"{who}", Turn(turns, who))
+        except Exception:
+            traceback.print_exc()
+        finally:
+            turns.give(who, last=True)
+
+    threads = [threading.Thread(target=run, args=(who,)) for who in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(found) < 2:
+        raise SystemExit("a side failed")
+    for who, part in enumerate(parts):
+        print(f"{part.name}, {count} steps: {_split(found[who].steps[1:])}; {found[who].said}", flush=True)
+    ratios = [second[0] / first[0] for first, second in zip(found[0].steps[1:], found[1].steps[1:], strict=True)]
+    sums = [sum(step[0] for step in found[who].steps[1:]) for who in (0, 1)]
+    updates = [statistics.median(step[0] - step[1] - step[2] for step in found[who].steps[1:]) for who in (0, 1)]
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5
+    print(
+        f"{parts[1].name} / {parts[0].name}: pairs {statistics.mean(ratios):.4f} (standard error {error:.4f}, "
+        f"{min(ratios):.3f}-{max(ratios):.3f}), sums {sums[1] / sums[0]:.4f}, updates {updates[1]:.4f} / {updates[0]:.4f} s",
+        flush=True,
+    )
 
 
 def _median(steps: list[tuple[float, float, float]]) -> tuple[float, float, float]:
