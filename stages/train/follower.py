@@ -17,7 +17,7 @@ from stages.contracts.run_card import TrainCard
 from stages.train.data import read_rows
 from stages.train.environment import prepare
 from stages.train.failures import classify
-from stages.train.ranks import HANDOVER, failure_file, rank
+from stages.train.ranks import FIRST, HANDOVER, failure_file, rank
 from stages.train.recorder import Journal
 from stages.train.run import Fit, Work
 from stages.train.stopping import Stopping
@@ -28,6 +28,8 @@ def follow(run: RunFolder, kind: type[TrainCard[Any]], fit: Fit[Any]) -> int:
     its exit functions."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; rank 0 answers for all
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with rank 0
+    if os.getppid() != int(os.environ[FIRST]):
+        return 1  # rank 0 was killed before that line, while this process was starting: it would wait for it for half an hour
     handover = Path(os.environ[HANDOVER])
     task: dict[str, Any] = json.loads((handover / "task.json").read_text(encoding="utf-8"))
     card = kind.model_validate(task["card"])

@@ -23,6 +23,8 @@ from stages.train.attempts import Stopped
 T = TypeVar("T")
 HANDOVER = "OCTAVO_HANDOVER"
 """Folder that holds the task of the other ranks."""
+FIRST = "OCTAVO_FIRST_RANK"
+"""Process id of rank 0: another rank whose parent is not that one has lost it."""
 SECONDS_TO_END = 60.0
 """How long another rank may take to end after rank 0 has trained to the end."""
 
@@ -127,7 +129,7 @@ def followers(count: int, command: Sequence[str], handover: Path, task: dict[str
 
 
 def _started(command: Sequence[str], number: int, shared: dict[str, str], handover: Path) -> subprocess.Popen[bytes]:
-    mine = {"RANK": str(number), "LOCAL_RANK": str(number), HANDOVER: str(handover), "WANDB_MODE": "disabled"}
+    mine = {"RANK": str(number), "LOCAL_RANK": str(number), HANDOVER: str(handover), FIRST: str(os.getpid()), "WANDB_MODE": "disabled"}
     environment = {**os.environ, **shared, **mine}
     return subprocess.Popen([sys.executable, *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 

@@ -77,7 +77,7 @@ STAGES = {"sft": "supervised"}
 
 def start(algorithm: str, folder: Path, *modules: Path) -> subprocess.Popen[str]:
     """The stage of an algorithm, on that run. `modules`: folders that come first where modules are looked for."""
-    path = os.pathsep.join(map(str, [*modules, ROOT]))
+    path = os.pathsep.join([*map(str, modules), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
     command = [sys.executable, "-m", f"stages.train.{STAGES.get(algorithm, algorithm)}", "runs/small/short-s1"]
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,6 +1,10 @@
 """One run on two processes: each samples and learns from its half, the first alone scores, records and saves, and what is learnt is what
 one process would have learnt."""
 
+import os
+import subprocess
+import sys
+
 import pyarrow.parquet as pq
 import pytest
 from random_model import ROWS, random_model, run_folder, start
@@ -9,6 +13,7 @@ from safetensors.torch import load_file
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
 from stages.contracts.grpo import GrpoSettings
+from stages.contracts.stage import ROOT
 from stages.train import ranks
 from stages.train.checkpoints import of_ranks
 from stages.train.with_trl import CHECKPOINT
@@ -76,6 +81,17 @@ def test_two_processes_learn_what_one_does(tmp_path):
     for name, weight in adapters[0].items():
         assert weight.abs().max() > 0 and adapters[1][name].numpy() == pytest.approx(weight.numpy(), abs=1e-5), name
     assert len(two.attempts.read_text().splitlines()) == 2, "one attempt, not one a process"
+
+
+def test_a_rank_that_lost_the_first_while_it_started_ends(tmp_path):
+    """Rank 0 was killed before the other could ask to be killed with it: no task is read and nothing is waited for."""
+    run_folder(tmp_path, tmp_path, GrpoSettings.model_validate({"max_steps": 1, "learning_rate": 1e-2, "max_completion_length": 6}), 2)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "1", ranks.HANDOVER: str(tmp_path / "none"), ranks.FIRST: str(gone.pid)}
+    command = [sys.executable, "-m", "stages.train.grpo", "runs/small/short-s1"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
 
 
 def test_one_process_needs_no_other():
