@@ -81,6 +81,9 @@ def main() -> None:
     options.add_argument("--updates", type=int, default=4)
     chosen = options.parse_args()
     cuda = torch.cuda.is_available() and not chosen.tiny
+    if not cuda and not chosen.tiny:
+        print("no GPU here; --tiny shows on a CPU that it works")
+        return
     prepare("cuda" if cuda else "cpu")
     path = make_model(Path(tempfile.mkdtemp()), "1.5b", chosen.tiny, cuda)
     for engine in ("transformers", "compiled"):

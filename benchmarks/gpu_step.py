@@ -381,6 +381,9 @@ def main() -> None:
     import torch
 
     cuda = torch.cuda.is_available() and not chosen.tiny
+    if not cuda and not chosen.tiny:
+        print("no GPU here; --tiny shows on a CPU that it works")
+        return
     prepare("cuda" if cuda else "cpu")
     print(f"{torch.cuda.get_device_name() if cuda else 'cpu'}, torch {torch.__version__}", flush=True)
     if chosen.turns:
