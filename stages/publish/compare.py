@@ -65,12 +65,14 @@ def comparison(names: tuple[str, ...], pages: dict[str, Path], summaries: dict[s
     differing = {
         name: [change.key for change in summaries[name].changes if change.key.split(":")[0].startswith(_YARDSTICK)] for name in names
     }
+    rows = _rows(facts, findings, [bool(differing[name]) for name in names])
     return render(
         "compare.html.j2",
         names=names,
         columns=columns,
         settings=_settings(columns),
-        rows=_rows(facts, findings, [bool(differing[name]) for name in names]),
+        rows=rows,
+        moved={name: _counted(rows, index) for index, name in enumerate(names) if index and not differing[name]} if rows else {},
         differing={name: keys for name, keys in differing.items() if keys and name != names[0]},
         claims=_claims(columns),
         words=WORDS,
@@ -113,6 +115,15 @@ def _moved(base: Finding, other: Finding) -> str:
     if base.low is None or base.high is None or other.low is None or other.high is None:
         return "open"
     return "gained" if other.low > base.high else "lost" if other.high < base.low else "open"
+
+
+def _counted(rows: list[Row], index: int) -> str:
+    """`4 shares gained, 1 lost, 3 without a clear difference.` of one experiment against the first."""
+    moved = [row.cells[index].moved for row in rows]
+    told = [
+        f"{moved.count(word)} {said}" for word, said in (("gained", "gained"), ("lost", "lost"), ("open", "without a clear difference"))
+    ]
+    return f"Shares that pass the shared evaluation: {', '.join(told)}."
 
 
 def _claims(columns: list[PageSummary]) -> list[tuple[str, str, list[str | None]]]:

@@ -15,7 +15,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.text import visible
 
-_HELP = {
+HELP = {
     "refused": "the preflight or a reward example refused this condition; change its reward or the limits in the spec",
     "out_of_memory": "a smaller `per_device_train_batch_size` with more `gradient_accumulation_steps` keeps the batch",
     "disk": "make room on the disk",
@@ -53,8 +53,8 @@ def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
     why = (outcome.failure or "unknown").replace("_", " ")
     error = " ".join((outcome.error or "no message").split())
     yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {error}"
-    if outcome.failure in _HELP:
-        yield f"           {_HELP[outcome.failure]}"
+    if outcome.failure in HELP:
+        yield f"           {HELP[outcome.failure]}"
 
 
 def complete(folders: list[Path]) -> int:

@@ -10,6 +10,7 @@ from stages.publish import numbers
 from stages.publish.experiment import RunFiles
 
 _GATE = re.compile(r"gate (?P<gate>[\w.-]+): (?P<says>.*)", re.DOTALL)
+_FAILED = re.compile(r"the last attempt failed \(\w+\)")
 _UNSCREENED = ("no health was measured",)
 
 
@@ -22,7 +23,7 @@ def plain(reason: str) -> str:
     """`truncated share is 0.91 in steps 55-60, not below 0.5` of `gate truncated: truncated is 0.91 in steps 55-60, not below 0.5`."""
     match = _GATE.fullmatch(reason)
     if match is None:
-        return reason
+        return _FAILED.sub(lambda found: found[0].replace("_", " "), reason)
     return _in_words(match["gate"], match["says"])
 
 

@@ -17,6 +17,9 @@ FOLDER = "leaves"
 FRAME = "experiments/octavo-frame/frame"
 _TITLE, _BODY = "octavo-frame-title", "octavo-frame-body"
 SOURCE = f'---\ntitle: {_TITLE}\nhide:\n  - navigation\n  - toc\nsearch:\n  exclude: true\n---\n<h1 id="{_BODY}"></h1>\n'
+_TAB = re.compile(r'<li class="md-tabs__item">(\s*<a href="\.\./index\.html")')
+_ACTIVE = r'<li class="md-tabs__item md-tabs__item--active">\1'
+"""Leaves are part of the experiments, which the theme cannot know: they are in no navigation."""
 _HEADING = re.compile(r"<h1\b[^>]*>(.*?)</h1>", re.DOTALL)
 
 
@@ -34,7 +37,7 @@ def write_leaves(site: Path, pages: list[Path], more: Mapping[str, str] | None =
     Raises StageError S383 when the theme lost the frame's places.
     """
     path = (site / FRAME).with_suffix(".html")
-    parts = re.split(f'({_TITLE}|<h1 id="{_BODY}"></h1>)', path.read_text(encoding="utf-8"))
+    parts = re.split(f'({_TITLE}|<h1 id="{_BODY}"></h1>)', _TAB.sub(_ACTIVE, path.read_text(encoding="utf-8"), count=1))
     if len([part for part in parts if _BODY in part]) != 1 or _TITLE not in parts:
         raise StageError(
             "S383",

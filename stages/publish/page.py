@@ -20,6 +20,7 @@ from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, doors, imported, intentions, late_figure, ledger, overview, reward, settings, summary
 from stages.publish.ancestry import lineage
 from stages.publish.answers import answers
+from stages.publish.banners import banners
 from stages.publish.citation import citation
 from stages.publish.claims import claim_views
 from stages.publish.examples import examples
@@ -28,6 +29,7 @@ from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
 from stages.publish.leaves import FOLDER
+from stages.publish.lists import tag_place
 from stages.publish.methods import methods
 from stages.publish.opened import script
 from stages.publish.passports import passport, passport_json, recompute, records
@@ -55,7 +57,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     claims = claim_views(experiment, facts)
     seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
     bullets = summary.bullets(experiment, facts, claims, seen, rates)
-    banners = summary.banners(experiment, claims)
+    told = banners(experiment, claims)
     cited = citation(experiment)
     values = {
         "card": experiment.card,
@@ -63,8 +65,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "experiment": experiment.folder.name,
         "answer": summary.answer(claims),
         "headline": summary.headline(experiment),
-        "banners": banners,
+        "banners": told,
         "badges": summary.badges(experiment),
+        "tags": [(tag, tag_place(tag)) for tag in experiment.card.tags],
         "bullets": bullets,
         "claims": claims,
         "claims_tested": experiment.conclusions.claims_tested,
@@ -106,7 +109,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     values["lineage"] = flow(experiment, claims, used)
     values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
     graph = lineage(experiment, list(used))
-    warnings = len(banners) + sum(anomaly.severity != "info" for anomaly in seen)
+    warnings = len(told) + sum(anomaly.severity != "info" for anomaly in seen)
     files = {
         "index.md": render("experiment.md.j2", **values),
         f"{FOLDER}/numbers.html": render("numbers.html.j2", **values),

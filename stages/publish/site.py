@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD
@@ -30,6 +32,7 @@ from stages.publish.search import write_search
 from stages.publish.text import shown
 
 SOURCE = Path("site")
+_LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
 AGE = "<!-- octavo: age -->"
 RULES = "conclude.card.json"
 """The card with the rules of claims, of expectations and of stops."""
@@ -60,6 +63,7 @@ def site(runs: Path) -> None:
     _mkdocs(BUILD / "mkdocs.yml")
     write_leaves(new, pages, generated(pages, found))
     write_search(new, found)
+    write_missing(new / "404.html")
     old = BUILD / "site.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -93,6 +97,16 @@ def generated(pages: list[Path], found: list[Entry]) -> dict[str, str]:
     compared = compare.comparisons(found)
     beside = {f"{name}/{compare.LEAF}": compare.comparison(names, folders, summaries) for name, names in compared.items()}
     return beside | listings(found)
+
+
+def write_missing(path: Path) -> None:
+    """The page that a host shows for an address that is none. It is shown at any depth, so it loads nothing; the theme's own would look for
+    its styles at the host's root. The home page's address is the theme's, which knows `site_url`."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    link, title = _LOGO.search(text), re.search(r"<title>([^<]*)</title>", text)
+    path.write_text(
+        render("404.html.j2", home=Markup(link[1]) if link else "/", name=Markup(title[1]) if title else "octavo"), encoding="utf-8"
+    )
 
 
 def age(page: Path) -> str:

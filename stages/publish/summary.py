@@ -1,4 +1,4 @@
-"""The first lines of a page: the answer that the verdicts give, banners, badges, and plain sentences: verdicts, then warnings."""
+"""The first lines of a page: the answer that the verdicts give, badges, and plain sentences: verdicts, then warnings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.intention import ChangeWords
-from stages.publish import carried, expectations, imported, numbers
+from stages.publish import expectations, numbers
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.bars import Place
 from stages.publish.claims import ORDER, WORDS, ClaimView
-from stages.publish.exclusions import causes
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.ledger import Completion
@@ -62,13 +61,6 @@ class PageSummary(Artifact):
 
 
 @dataclass(frozen=True)
-class Banner:
-    tone: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Bullet:
     tone: str
     text: Markup
@@ -85,40 +77,6 @@ def answer(claims: tuple[ClaimView, ...]) -> str:
         return f"{all_of_them.get(len(claims), f'All {counted(len(claims))} declared claims are')} {word}."
     parts = [f"{counted(n)} {'is' if n == 1 else 'are'} {WORDS[verdict].lower()}" for verdict in ORDER if (n := counts[verdict])]
     return f"Of {counted(len(claims))} declared claims, {listed(parts)}."
-
-
-def banners(experiment: ExperimentFiles, claims: tuple[ClaimView, ...] = ()) -> tuple[Banner, ...]:
-    """What a reader must know before the first number: what is missing, what is left out, and what changed after the data."""
-    found = []
-    if experiment.card.profile:
-        found.append(
-            Banner(
-                "smoke",
-                f"Profile {experiment.card.profile}: machinery, not evidence",
-                "Built from a shortened profile of the experiment. It shows that every part works; its numbers decide nothing.",
-            )
-        )
-    found += [Banner(*words) for words in imported.banners(experiment)]
-    for state, title in (("missing", "Missing runs"), ("failed", "Failed runs")):
-        names = [run for run in experiment.runs if run.state == state]
-        if names:
-            words = [run.ref.name + (f" ({_failure(run.outcome.failure)})" if run.outcome and run.outcome.failure else "") for run in names]
-            found.append(Banner("hole", f"{title}: {len(names)} of {len(experiment.runs)}", ", ".join(words)))
-    gated = [run for run in experiment.runs if run.state in ("finished", "unknown") and not run.included]
-    if gated:
-        found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", causes(gated)))
-    late = [claim for claim in claims if claim.late]
-    if late:
-        said = "; ".join(f"{claim.id}: {claim.written}" for claim in late)
-        found.append(Banner("hole", f"Rules changed after the data: {plural(len(late), 'claim')}", f"{said}."))
-    if experiment.card.waivers:
-        said = f"{carried.short(experiment.card.waivers)}. The judgements stand under Methods."
-        found.append(Banner("excluded", "Results of older code, carried over", said))
-    return tuple(found)
-
-
-def _failure(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def badges(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:

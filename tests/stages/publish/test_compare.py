@@ -60,6 +60,7 @@ def test_gains_and_losses_are_said_where_intervals_do_not_touch(project: Path) -
     assert html.unescape(re.sub(r"<[^>]*>", " ", settings)).count("1e-4 <b>") == 3 and "<b>" not in settings
     assert f'href="../better/numbers.html#passport-{SHARE}"' in text and "train" not in row(text, "shaped", "tests")
     assert "<title>first and what was changed of it - octavo</title>" in text
+    assert "better: Shares that pass the shared evaluation: 1 gained, 0 lost, " in html.unescape(re.sub(r"<[^>]*>", "", text))
 
 
 def test_another_yardstick_is_not_compared(project: Path) -> None:

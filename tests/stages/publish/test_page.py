@@ -157,7 +157,7 @@ def test_holes_are_on_the_first_screen(project: Path) -> None:
     text = words(written(folder))
     top = text[: text.index("Table" if "Table" in text else "Claims")]
     assert "Missing runs: 1 of 12 zero-s3" in top
-    assert f"Failed runs: 1 of 12 {FAILED} (verifier)" in top
+    assert f"Failed runs: 1 of 12 Verifier ({FAILED}): the sandbox died" in top
     assert f"Finished but left out: 1 of 12 {GATED}: nonfinite: gradient norms are not finite from step 41" in top
 
 

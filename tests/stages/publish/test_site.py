@@ -225,3 +225,16 @@ def test_in_a_browser_hostile_text_runs_nothing_and_a_passport_opens(built: Path
         "text": True,
         "wide": True,
     }
+
+
+def test_an_address_that_is_no_page_gets_one_that_needs_nothing_else(built: Path) -> None:
+    text = (built / "build/site/404.html").read_text(encoding="utf-8")
+    assert "<title>No such page - octavo</title>" in text and '<a href="/index.html">' in text
+    assert not re.search(r"<(script|link|img)\b|@import|url\(", text)
+
+
+def test_a_leaf_is_shown_as_part_of_the_experiments(built: Path) -> None:
+    for name in ("quickstart/numbers.html", "octavo-list/tags.html"):
+        text = (built / "build/site/experiments" / name).read_text(encoding="utf-8")
+        [active] = re.findall(r'md-tabs__item--active">\s*<a href="([^"]*)"', text)
+        assert active == "../index.html"

@@ -6,10 +6,11 @@ import pytest
 from example_experiment import build
 
 from stages.publish.anomalies import Anomaly, Seen
+from stages.publish.banners import banners
 from stages.publish.claims import ClaimView, claim_views
-from stages.publish.experiment import load
+from stages.publish.experiment import RunFiles, load
 from stages.publish.facts import Facts
-from stages.publish.summary import answer, banners
+from stages.publish.summary import answer
 
 
 def claims(*verdicts: str) -> tuple[ClaimView, ...]:
@@ -51,3 +52,28 @@ def test_rules_that_are_younger_than_the_data_are_said_before_the_first_number(p
     assert [(banner.tone, banner.title, banner.text) for banner in found] == [
         ("hole", "Rules changed after the data: 1 claim", "shaped-teaches: 2026-11-28, after the first data.")
     ]
+
+
+def test_failed_runs_are_told_by_what_failed_and_what_helps(project: Path) -> None:
+    experiment = load(build(project, hostile="x" * 300))
+    [failed] = [banner for banner in banners(experiment) if banner.title.startswith("Failed")]
+    assert failed.title == "Failed runs: 1 of 12"
+    assert failed.text == f"Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
+
+    def broken(run: RunFiles) -> RunFiles:
+        assert run.outcome
+        said = {"finished": False, "failure": "out_of_memory", "error": "CUDA out of memory."}
+        return dataclasses.replace(run, outcome=run.outcome.model_copy(update=said))
+
+    all_of_them = dataclasses.replace(experiment, runs=tuple(map(broken, experiment.runs)))
+    [failed] = [banner for banner in banners(all_of_them) if banner.title.startswith("Failed")]
+    assert failed.text.startswith("Out of memory (all runs): CUDA out of memory. What helps: a smaller `per_device_train_batch_size`")
+
+
+def test_missing_runs_are_told_with_the_command_that_runs_them(project: Path) -> None:
+    experiment = load(build(project))
+    gone = dataclasses.replace(experiment.runs[0], outcome=None, attempts=())
+    found = banners(dataclasses.replace(experiment, runs=(gone, *experiment.runs[1:])))
+    [missing] = [banner for banner in found if banner.title.startswith("Missing")]
+    assert (missing.tone, missing.title) == ("hole", "Missing runs: 1 of 12")
+    assert missing.text == "shaped-s1. No attempt has ended; dvc repro runs/quickstart/dvc.yaml runs them."
