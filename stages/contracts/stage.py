@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
@@ -9,13 +10,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, read
+from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, file_digest, read
 from stages.contracts.code_hash import code_hash
 from stages.contracts.diagnostic import StageError
 from stages.contracts.waiver import covers
 
 A = TypeVar("A", bound=Artifact)
 ROOT = Path(__file__).parents[2]
+_opened: dict[Path, str] = {}
+"""Cards that this process was begun for, with the digest of each file as it was then."""
 
 
 def card_id(card: Artifact) -> str:
@@ -26,6 +29,7 @@ def card_id(card: Artifact) -> str:
 def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callable[[A], Iterable[str]] = lambda card: ()) -> A:
     """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code that nobody waived."""
     card = read(kind, path)
+    _opened[path] = file_digest(path)
     now = code_hash(ROOT, [*modules, *plugins(card)])
     if card.code_hash != now and not covers(path, now):  # type: ignore[attr-defined]
         raise StageError(
@@ -66,4 +70,21 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
     except KeyboardInterrupt as stopped:
         print(f"\n{usage.rpartition(' ')[0]}: {stopped or 'stopped'}; `dvc repro` begins it again", file=sys.stderr)
         raise SystemExit(130) from None
+    if not code:
+        _again_if_compiled_anew()
     raise SystemExit(code or 0)
+
+
+def _again_if_compiled_anew() -> None:
+    """Take the place of this process with the same stage when a card of it is another one by now: somebody edited the spec meanwhile.
+    dvc reads what a stage depends on when it ends, so its lock would say that the new card made these files, and nothing would run."""
+    for path, was in _opened.items():
+        try:
+            is_other = file_digest(path) != was
+        except OSError:
+            continue  # it has gone: dvc says so
+        if is_other:
+            print(f"{path} was compiled anew while this stage ran, so it runs again with the new card", flush=True)
+            atexit._run_exitfuncs()  # closes pools of verifiers: a process that is replaced runs no exit functions
+            sys.stderr.flush()
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -61,3 +61,39 @@ def test_an_encoding_without_a_character_ends_no_stage(tmp_path, encoding, shown
     """What specs, models and logs say is printed on whatever terminal or log file there is."""
     found = ran(tmp_path, 'print("caf\\u00e9 \\u2192")\nprint("caf\\u00e9 \\u2192", file=sys.stderr)', "runs/x", PYTHONIOENCODING=encoding)
     assert (found.returncode, found.stdout.strip(), found.stderr.strip()) == (0, shown, shown)
+
+
+CARD = """
+from typing import ClassVar
+from stages.contracts.artifact import Artifact, dump
+from stages.contracts.code_hash import code_hash
+from stages.contracts.stage import ROOT, open_card
+class Card(Artifact):
+    SCHEMA: ClassVar[str] = "octavo.test/1"
+    code_hash: str
+    rate: float
+def compiled(rate):
+    path.write_text(dump(Card(code_hash=code_hash(ROOT, ["stages.contracts.wilson"]), rate=rate)))
+path, log = folder / "card.json", folder / "log"
+if not log.exists():
+    compiled(0.1)
+rate = open_card(Card, path, ["stages.contracts.wilson"]).rate
+with log.open("a") as out:
+    print(rate, file=out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "code", "rates"),
+    [
+        ("compiled(0.1)", 0, "0.1\n"),  # equal bytes are no other card
+        ("compiled(0.2)", 0, "0.1\n0.2\n"),
+        ("compiled(0.2); return 1", 1, "0.1\n"),  # dvc records nothing of a stage that failed
+        ("path.unlink()", 0, "0.1\n"),
+    ],
+)
+def test_a_stage_whose_card_is_compiled_anew_meanwhile_runs_again(tmp_path, meanwhile, code, rates):
+    """dvc hashes what a stage depends on when it ends: files of the older card would pass for those of the new one."""
+    found = ran(tmp_path, f"{CARD}{meanwhile}", ".")
+    assert (found.returncode, (tmp_path / "log").read_text()) == (code, rates), found.stderr.decode()
+    assert (b"card.json was compiled anew while this stage ran" in found.stdout) == (rates.count("\n") == 2)
