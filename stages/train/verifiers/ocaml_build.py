@@ -1,4 +1,4 @@
-"""The OCaml verifier's program, built once a machine from `ocaml/` with the installed compiler, and kept in `.cache/verifiers/`."""
+"""The OCaml verifier's programs, built once a machine from `ocaml/` with the installed compiler, and kept in `.cache/verifiers/`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from stages.train.verifiers.faults import VerifierUnavailable
 
 CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
-SOURCES = ("stubs.c", "zygote.ml")
-SOURCES_DIGEST = "7cb7fd3ccb685487"
+SOURCES = ("stubs.c", "inside.ml", "typing.ml", "checks.ml", "runs.ml")
+SOURCES_DIGEST = "070bebab4871ff0e"
 """First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code hash of the gates."""
-_LIBRARIES = ("ocamlcommon.cma", "ocamlbytecomp.cma", "ocamltoplevel.cma", "unix.cma")
+_LIBRARIES = ("unix", "ocamlcommon", "ocamlbytecomp")
+_SHARED = ("stubs.c", "inside.ml", "typing.ml")
+_OPTIONS = ("-w", "-a", "-I", "+compiler-libs")
 _INSTALL = "apt-get install ocaml-nox"
 
 
@@ -50,8 +52,27 @@ def compiler() -> tuple[str, str, str]:
 
 
 def program() -> Path:
-    """Absolute path of the program, built now when it is not there. Raises VerifierUnavailable."""
-    ocamlc, version, where = compiler()
+    """Absolute path of the program that type checks and runs answers, built now when it is not there. Raises VerifierUnavailable."""
+    ocamlc = compiler()[0]
+    libraries = [f"{name}.cma" for name in (*_LIBRARIES, "ocamltoplevel")]
+    return _built("runs", [ocamlc, "-custom", "-linkall", *_OPTIONS, *libraries, *_SHARED, "runs.ml"])
+
+
+def checker() -> Path:
+    """Of the program that only type checks: in machine code where the native compiler works, else the other. Raises VerifierUnavailable."""
+    compiler()
+    ocamlopt = shutil.which("ocamlopt")
+    if ocamlopt is None:
+        return program()
+    libraries = [f"{name}.cmxa" for name in _LIBRARIES]
+    try:
+        return _built("checks", [ocamlopt, *_OPTIONS, *libraries, *_SHARED, "checks.ml"])
+    except VerifierUnavailable:
+        return program()
+
+
+def _built(name: str, command: list[str]) -> Path:
+    _, version, where = compiler()
     if sources_digest() != SOURCES_DIGEST:
         raise VerifierUnavailable(
             f"the sources of the OCaml verifier have the digest {sources_digest()}, not {SOURCES_DIGEST}",
@@ -59,20 +80,21 @@ def program() -> Path:
             fix="git checkout stages/train/verifiers, or write the new digest into ocaml_build.py and run octavo compile",
         )
     key = digest("\0".join([SOURCES_DIGEST, version, where, platform.machine()]))[:16]
-    built = (CACHE / f"ocaml-{key}").absolute()
+    built = (CACHE / f"ocaml-{name}-{key}").absolute()
     if not built.is_file():
-        _build(ocamlc, built)
+        _build(command, built)
     return built
 
 
-def _build(ocamlc: str, target: Path) -> None:
+def _build(command: list[str], target: Path) -> None:
     """Compile in a folder of its own, then move into place, so that two processes that build at once do not meet."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in sources().items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
-        command = [ocamlc, "-custom", "-linkall", "-w", "-a", "-I", "+compiler-libs", *_LIBRARIES, *SOURCES, "-o", "zygote"]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=BUILD_SECONDS)
+            done = subprocess.run(
+                [*command, "-o", "built"], cwd=folder, capture_output=True, text=True, errors="replace", timeout=BUILD_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _not_built(str(error)) from None
         if done.returncode:
@@ -80,7 +102,7 @@ def _build(ocamlc: str, target: Path) -> None:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(Path(folder) / "zygote", partial)
+            shutil.copyfile(Path(folder) / "built", partial)
             partial.chmod(0o755)
             partial.replace(target)
         except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.train.verifiers import ocaml_attacks, ocaml_build, sandbox
-from stages.train.verifiers.ocaml_pool import Checked, Job, pool
+from stages.train.verifiers.ocaml_pool import Checked, Job, check_pool, pool
 
 
 def tier() -> str:
@@ -31,7 +31,7 @@ def checked(answers: Sequence[Answer], before: str | None, tests: str | None, cp
             texts.append(text)
         else:
             jobs[index] = Job(texts[0], answer.text, texts[1], cpu, memory)
-    for index, one in zip(jobs, pool().run(list(jobs.values())) if jobs else [], strict=True):
+    for index, one in zip(jobs, (check_pool() if tests is None else pool()).run(list(jobs.values())) if jobs else [], strict=True):
         found[index] = one
     return [one or Checked("unknown", "the verifier gave no result") for one in found]
 

@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stages.train.verifiers import zygote_pool
+from stages.train.verifiers import ocaml_build, zygote_pool
 from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Tier
 from stages.train.verifiers.ocaml_process import OcamlZygote, Order
@@ -74,6 +74,19 @@ class Pool(zygote_pool.Pool[Job, Checked, OcamlZygote]):
         return _unknown(reason)
 
 
+class CheckPool(Pool):
+    """The same for jobs without tests, at half the CPU time: its zygotes are machine code and run nothing."""
+
+    def start(self, tier: Tier, lane: int) -> OcamlZygote:
+        return OcamlZygote(tier, lane, ocaml_build.checker())
+
+    def check(self, zygote: OcamlZygote) -> None:
+        for job, right in ((replace(_GOOD, tests=""), "compiles"), (_ILL, "errors"), (_SYNTAX, "syntax"), (_SLOW, "stopped")):
+            checked = self.ask(zygote, job)
+            if checked.outcome != right or (job is _ILL and checked.errors != 2):
+                raise VerifierFault(f"a known answer came back as {checked.outcome} {checked.reason}")
+
+
 def read(job: Job, nonce: str, answered: Answered) -> Checked:
     """What an answer of the zygote means. Everything in `answered.written` comes from the candidate's process."""
     if answered.written is None:
@@ -126,11 +139,26 @@ _CANARIES = (
 )
 _ILL = replace(_GOOD, answer='let f x = x + "1"\nlet g = 1 ^ 2', tests="")
 _LOOP = replace(_GOOD, answer="let f x = while true do () done; x", cpu=0.05)
+_SYNTAX = replace(_GOOD, answer="let f x = (", tests="")
+_SLOW = replace(
+    _GOOD,  # each line squares the number of leaves of a type
+    answer="let a x = (x, x) let b x = a (a x) let c x = b (b x) let d x = c (c x) let e x = d (d x) let f x = e (e x) let g x = f (f x)",
+    tests="",
+    cpu=0.05,
+)
 
 
 @functools.cache
 def pool() -> Pool:
     """This process's pool. It starts its zygote at the first job, and ends it when the process ends."""
     one = Pool()
+    one.end_with_process()
+    return one
+
+
+@functools.cache
+def check_pool() -> CheckPool:
+    """The same for jobs without tests."""
+    one = CheckPool()
     one.end_with_process()
     return one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from stages.train.verifiers import isolation, ocaml_build, seccomp
 from stages.train.verifiers.faults import VerifierFault
@@ -28,9 +29,10 @@ class Order:
 class OcamlZygote(ZygoteProcess):
     """One running zygote. Raises VerifierFault when it does not start, VerifierUnavailable when there is no OCaml."""
 
-    def __init__(self, tier: Tier, lane: int = 0) -> None:
-        program = str(ocaml_build.program())
-        super().__init__(tier, [program], [program, ocaml_build.compiler()[2]], lane=lane)
+    def __init__(self, tier: Tier, lane: int = 0, program: Path | None = None) -> None:
+        """`program`: one of ocaml_build's; None = the one that also runs answers."""
+        path = str(program or ocaml_build.program())
+        super().__init__(tier, [path], [path, ocaml_build.compiler()[2]], lane=lane)
         uid = isolation.uid_to_drop_to(lane) if tier == "seccomp" else None
         try:
             self.send(str(-1 if uid is None else uid).encode())

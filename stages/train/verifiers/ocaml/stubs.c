@@ -12,16 +12,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { STACK = 64 << 20 };
+
 static int limit(int what, rlim_t most) {
   struct rlimit both = {most, most};
   return setrlimit(what, &both);
+}
+
+/* Room for nesting, as for proofs: in machine code the type checker nests on this stack, and where it gives out must not move with the
+   address layout. The kernel keeps 128 MiB free below it. */
+static int more_stack(void) {
+  struct rlimit both;
+  if (getrlimit(RLIMIT_STACK, &both)) return -1;
+  if (both.rlim_cur == RLIM_INFINITY || both.rlim_cur >= STACK) return 0;
+  both.rlim_cur = both.rlim_max == RLIM_INFINITY || both.rlim_max > STACK ? STACK : both.rlim_max;
+  return setrlimit(RLIMIT_STACK, &both);
 }
 
 /* No new privileges, no core dumps, no file contents; end with the parent. */
 value octavo_give_up(value unit) {
   (void)unit;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return Val_int(errno);
-  if (limit(RLIMIT_CORE, 0) || limit(RLIMIT_FSIZE, 0) || limit(RLIMIT_NOFILE, 64)) return Val_int(errno);
+  if (limit(RLIMIT_CORE, 0) || limit(RLIMIT_FSIZE, 0) || limit(RLIMIT_NOFILE, 64) || more_stack()) return Val_int(errno);
   return Val_int(0);
 }
 

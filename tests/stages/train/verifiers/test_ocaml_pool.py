@@ -10,14 +10,15 @@ import pytest
 
 from stages.train.verifiers import ocaml_build, ocaml_pool, zygote_pool
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
-from stages.train.verifiers.ocaml_pool import Checked, Job, Pool, read
+from stages.train.verifiers.ocaml_pool import Checked, CheckPool, Job, Pool, read
 from stages.train.verifiers.ocaml_process import OcamlZygote
 from stages.train.verifiers.zygote_process import Answered
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
 
-JOB = Job("", "let f x = x + 1", "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 2 = 5)", 1.0, 512 * 2**20)
+MEMORY = 512 * 2**20
+JOB = Job("", "let f x = x + 1", "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 2 = 5)", 1.0, MEMORY)
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +153,12 @@ def test_what_an_answer_means(status, cpu, written, outcome, reason):
 
 def test_the_sources_are_what_the_code_hash_stands_for(monkeypatch):
     assert ocaml_build.sources_digest() == ocaml_build.SOURCES_DIGEST
-    changed = ocaml_build.sources() | {"zygote.ml": "let () = ()"}
+    changed = ocaml_build.sources() | {"runs.ml": "let () = ()"}
     monkeypatch.setattr(ocaml_build, "sources", lambda: changed)
     with pytest.raises(VerifierUnavailable, match="digest"):
         ocaml_build.program()
+    with pytest.raises(VerifierUnavailable, match="digest"):
+        ocaml_build.checker()
 
 
 def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier):
@@ -169,7 +172,7 @@ def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier):
 
 
 def test_sources_that_do_not_compile_are_unavailable(monkeypatch, tmp_path):
-    broken = {"stubs.c": "", "zygote.ml": "let () ="}
+    broken = dict.fromkeys(ocaml_build.SOURCES, "") | {"runs.ml": "let () ="}
     monkeypatch.setattr(ocaml_build, "sources", lambda: broken)
     monkeypatch.setattr(ocaml_build, "SOURCES_DIGEST", ocaml_build.sources_digest())
     monkeypatch.setattr(ocaml_build, "CACHE", tmp_path)
@@ -191,3 +194,83 @@ def test_an_answer_that_is_too_long_is_not_read(ocaml):
     found = ocaml.run([long, deep, JOB])
     assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 2 MiB")
     assert [one.outcome for one in found[1:]] == ["tested", "tested"]
+
+
+BOTH = (
+    "let f x = x + 1",
+    "let f x = x + true\nlet g y = y ^ 1\nlet h = f 2",
+    "let f x =",
+    "let f x = 'unfinished",
+    "(* open comment let f x = x",
+    "(* only a comment *)",
+    "",
+    '[@@@ocaml.warning "-8"]',
+    "let f = ref []",
+    "let f (x : int) : string = x",
+    "let f x = undefined_name x",
+    "open Nowhere",
+    "module M = Map.Make (String) let f = M.cardinal",
+    "module F (X : sig val x : int end) = struct let y = X.x end module A = F (struct let x = true end)",
+    "class c = object method m = 1 end let f x = (new c)#m + x",
+    "let f (lazy x) = x + Lazy.force (lazy 1)",
+    'let f x = Printf.sprintf "%d %s" x x',
+    "let f x = Obj.magic x + Marshal.total_size",
+    'external f : int -> string = "%identity"',
+    "type t = A | B of t let rec f = function A -> 0 | B x -> 1 + f x",
+    "type 'a t = T : int t let f : type a. a t -> a = fun T -> 'c'",
+    "let rec f x = f",
+    "let f x = (fun y -> y y) x",
+    "let f x = " + "(" * 2000 + "x" + ")" * 2000,
+    "let f x = " + "1 + " * 2000 + "x",
+    '#use "x.ml"',
+    "let%ppx f x = x",
+    "let f x = [%ppx x]",
+    "let f () = exit 0;;  let () = f ()",
+)
+
+
+@pytest.mark.parametrize("before", ["", "let helper x = x * 2\n"])
+def test_machine_code_and_byte_code_say_the_same(tier, before):
+    checks, runs = CheckPool(tier), Pool(tier)
+    try:
+        jobs = [Job(before, answer, "", 2.0, MEMORY) for answer in BOTH]
+        found = checks.run(jobs)
+        assert found == runs.run(jobs)
+        assert {one.outcome for one in found} == {"compiles", "errors", "syntax"} | (set() if before else {"empty"})
+        assert all(one.outcome != "unknown" for one in found)
+    finally:
+        checks.close()
+        runs.close()
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["let f x = " + "(" * 50_000 + "x" + ")" * 50_000, "let f x = " + "1 + " * 30_000 + "x", "let f = " + "fun x -> " * 30_000 + "x"],
+)
+def test_depth_ends_the_same_way_in_every_process(tier, deep):
+    """Machine code nests on the process's stack; where that gives out must not move with the address layout."""
+    seen = set()
+    for _ in range(4):
+        one = CheckPool(tier, lanes=1)
+        seen.add(one.run([Job("", deep, "", 5.0, MEMORY)])[0])
+        one.close()
+    (found,) = seen
+    assert found.outcome != "unknown"
+
+
+def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier):
+    there = shutil.which
+    monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None if name == "ocamlopt" else there(name))
+    assert ocaml_build.checker() == ocaml_build.program()
+    one = CheckPool(tier, lanes=1)
+    assert one.run([Job("", "let f x = x", "", 2.0, MEMORY)])[0] == Checked("compiles")
+    one.close()
+
+
+def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypatch):
+    monkeypatch.setattr(ocaml_build, "_LIBRARIES", ("unix", "ocamlcommon", "ocamlbytecomp"))
+    runs = ocaml_build.program()
+    monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: "/bin/false")
+    monkeypatch.setattr(ocaml_build, "CACHE", runs.parent / "nothing-here")
+    monkeypatch.setattr(ocaml_build, "program", lambda: runs)
+    assert ocaml_build.checker() == runs
