@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, RunEvidence
 from stages.analyse.statistics import proportion
 from stages.analyse.traces import GateCounts
@@ -47,29 +48,22 @@ def _share(
     method: str,
     reason: str,
     seeds: tuple[SeedValue, ...] = (),
-    unit: str = "share",
 ) -> Finding:
     """k of n; with Wilson's interval when a level is given."""
-    subject, metric, statistic = id_.split("/")
-    interval = proportion(k, n, level) if level is not None and n else None
-    return Finding(
-        id=id_,
-        says=says,
-        subject=subject,
-        metric=metric,
-        statistic=statistic,
-        unit=unit,
+    return bounded(
+        id_,
+        says,
+        unit="share",
         value=k / n if n else None,
-        reason="" if n else reason,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        level=level if interval else None,
+        reason=reason,
+        interval=proportion(k, n, level) if level is not None and n else None,
+        level=level,
         method=method,
-        n=n,
-        k=k,
         window=window,
-        seeds=seeds,
         sources=sources,
+        k=k,
+        n=n,
+        seeds=seeds,
     )
 
 

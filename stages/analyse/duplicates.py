@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stages.analyse.columns import Column
 from stages.analyse.detectors.duplicates import SAMPLED
-from stages.analyse.tables import Column
 
 
 def fingerprint(columns: Mapping[str, Column]) -> str | None:

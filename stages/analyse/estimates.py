@@ -2,61 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
+from stages.analyse.groups import group
 from stages.analyse.statistics import Interval, detectable, difference, mean, proportion, trend
-from stages.contracts.finding import Finding, SeedValue, Source
+from stages.contracts.finding import Finding, Source
 
 WITH_EXCLUDED = "-with-excluded"
 """Added to the statistic of a finding that counts excluded runs too."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """The runs of a condition with their values of one estimand."""
-
-    condition: str
-    runs: tuple[RunEvidence, ...]
-    measured: tuple[Measured, ...]
-    everyone: bool
-    """Excluded runs count too."""
-
-    @property
-    def values(self) -> list[float]:
-        """Values of the runs that count."""
-        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
-
-    @property
-    def all_values(self) -> list[float]:
-        return [m.value for m in self.measured if m.value is not None]
-
-    @property
-    def any_excluded(self) -> bool:
-        return any(m.value is not None and not run.included for run, m in self._pairs())
-
-    @property
-    def seeds(self) -> tuple[SeedValue, ...]:
-        return tuple(
-            SeedValue(
-                run=run.ref.name,
-                seed=run.ref.seed,
-                value=m.value,
-                included=(run.included or self.everyone) and m.value is not None,
-                why=run.why_not if not run.included else m.why,
-            )
-            for run, m in self._pairs()
-        )
-
-    def _pairs(self) -> Iterable[tuple[RunEvidence, Measured]]:
-        return zip(self.runs, self.measured, strict=True)
-
-
-def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:
-    """A condition's runs with their values."""
-    runs = tuple(evidence.of(condition))
-    return Group(condition, runs, tuple(evidence.value(run, name, statistic) for run in runs), everyone)
 
 
 def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str, level: float) -> Finding:
@@ -73,11 +28,10 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
             smallest = interval.detectable
             measured = Measured(measured.value, measured.why, None, interval.n, measured.method)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
-    return _finding(
-        run.ref.name,
-        name,
-        statistic,
-        says=_says(evidence, [run], name, statistic, f"run {run.ref.name}"),
+    return bounded(
+        f"{run.ref.name}/{name}/{statistic}",
+        _says(evidence, [run], name, statistic, f"run {run.ref.name}"),
+        unit=meaning(name).unit,
         value=measured.value,
         reason=measured.why,
         interval=interval,
@@ -96,11 +50,10 @@ def untrained_finding(evidence: Evidence, name: str, level: float) -> Finding:
     measured = evidence.evaluated(evidence.untrained, name)
     interval = proportion(measured.k, measured.n, level) if measured.k is not None and measured.n else None
     known = evidence.untrained.scores
-    return _finding(
-        "untrained",
-        name,
-        "final",
-        says=f"{meaning(name).says}; the untrained model",
+    return bounded(
+        f"untrained/{name}/final",
+        f"{meaning(name).says}; the untrained model",
+        unit=meaning(name).unit,
         value=measured.value,
         reason=measured.why,
         interval=interval,
@@ -118,18 +71,17 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
     runs = group(evidence, condition, name, statistic, everyone=everyone)
     values = runs.values
     interval = mean(values, level) if values else None
-    share = meaning(name).share and statistic != "change"
+    share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
         method = f"{interval.method}, limited to 0..1"
         interval = Interval(interval.value, max(0.0, interval.low), min(1.0, interval.high), interval.n, method)
-    return _finding(
-        condition,
-        name,
-        statistic,
-        suffix=WITH_EXCLUDED if everyone else "",
-        says=_says(evidence, runs.runs, name, statistic, f"mean over the seeds of {condition}"),
+    return bounded(
+        f"{condition}/{name}/{statistic}{suffix}",
+        _says(evidence, runs.runs, name, statistic, f"mean over the seeds of {condition}"),
+        unit=meaning(name).unit,
+        kind=statistic,
         value=interval.value if interval else None,
-        reason="" if interval else _nothing(runs),
+        reason=runs.nothing,
         interval=interval,
         level=level,
         method=(interval.method if interval else "mean over seeds") + _caveat(name, statistic),
@@ -149,19 +101,17 @@ def contrast_finding(
     left = group(evidence, treated, name, statistic, everyone=everyone)
     right = group(evidence, against, name, statistic, everyone=everyone)
     interval = difference(left.values, right.values, level) if left.values and right.values else None
-    runs = (*left.runs, *right.runs)
+    runs, suffix = (*left.runs, *right.runs), WITH_EXCLUDED if everyone else ""
     full = None
     if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
         full = difference(left.all_values, right.all_values, level).value
-    return _finding(
-        f"{treated}-vs-{against}",
-        name,
-        statistic,
-        suffix=WITH_EXCLUDED if everyone else "",
+    return bounded(
+        f"{treated}-vs-{against}/{name}/{statistic}{suffix}",
+        _says(evidence, runs, name, statistic, f"{treated} minus {against}"),
+        unit=meaning(name).unit,
         kind="difference",
-        says=_says(evidence, runs, name, statistic, f"{treated} minus {against}"),
         value=interval.value if interval else None,
-        reason="" if interval else _nothing(left if not left.values else right),
+        reason=(right if left.values else left).nothing,
         interval=interval,
         level=level,
         method=interval.method if interval else "difference of means over seeds",
@@ -171,51 +121,6 @@ def contrast_finding(
         sources=_sources(evidence, runs, name, statistic),
         with_all=full,
         smallest=detectable([left.values, right.values], level) if interval else None,
-    )
-
-
-def _finding(
-    subject: str,
-    name: str,
-    statistic: str,
-    *,
-    says: str,
-    value: float | None,
-    reason: str,
-    interval: Interval | None,
-    level: float,
-    method: str,
-    window: str,
-    sources: tuple[Source, ...],
-    suffix: str = "",
-    kind: str = "",
-    k: int | None = None,
-    n: int | None = None,
-    seeds: tuple[SeedValue, ...] = (),
-    with_all: float | None = None,
-    smallest: float | None = None,
-) -> Finding:
-    bounded = interval is not None and interval.low is not None
-    return Finding(
-        id=f"{subject}/{name}/{statistic}{suffix}",
-        says=says,
-        subject=subject,
-        metric=name,
-        statistic=kind or statistic,
-        unit=meaning(name).unit,
-        value=value,
-        reason=reason if value is None else "",
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        level=level if bounded else None,
-        method=method,
-        n=n,
-        k=k,
-        window=window,
-        seeds=seeds,
-        sources=sources,
-        detectable=smallest,
-        with_all=with_all,
     )
 
 
@@ -260,12 +165,6 @@ def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statist
     else:
         files = [(run.place.imported if run.only_summary else run.trace.path, run.trace.attempt) for run in runs if run.trace.exists]
     return tuple(evidence.source(path, attempt) for path, attempt in files)
-
-
-def _nothing(runs: Group) -> str:
-    """Why a group has no value: each run's reason once."""
-    reasons = [f"{seed.run}: {seed.why}" for seed in runs.seeds if seed.why]
-    return f"no run of {runs.condition} counts ({'; '.join(reasons)})" if reasons else f"{runs.condition} has no runs"
 
 
 def _caveat(name: str, statistic: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from stages.analyse.columns import Columns
 from stages.analyse.completions import Completions, completions_summary, same_text
-from stages.analyse.tables import Columns, History
+from stages.analyse.tables import History
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.observed import Observed, Resume, Rows
 from stages.contracts.series import Cell, NonFinite, classify

@@ -6,21 +6,19 @@ Nothing is ever filled in: a metric that was not logged at a step has no row the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.analyse.arrays import Table, Words, read_table
+from stages.analyse.columns import KINDS, Columns
 from stages.contracts.history import HISTORY_COLUMNS, HISTORY_SCHEMA
 from stages.contracts.observed import Rows, usual_distance
-from stages.contracts.series import GRADIENT_METRICS, SKIPPED, Cell, NonFinite, classify
-
-_KINDS = ("value", "nonfinite", "null")
+from stages.contracts.series import GRADIENT_METRICS, SKIPPED, NonFinite, classify
 
 
 @dataclass(frozen=True)
@@ -31,131 +29,6 @@ class Overlap:
     by: str
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class Column:
-    """One metric: parallel arrays, in order of steps. `values` is NaN where the state is not `value`."""
-
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
-    kinds: NDArray[np.int8] | None
-    """Places in `value`, `nonfinite`, `null`; None when every cell is a value."""
-
-    @property
-    def states(self) -> NDArray[np.object_]:
-        names = np.array(_KINDS, dtype=object)
-        return names[np.zeros(len(self.steps), dtype=np.int8) if self.kinds is None else self.kinds]
-
-    @property
-    def bad(self) -> NDArray[np.int64]:
-        """Steps that are logged and not finite."""
-        return self.steps[:0] if self.kinds is None else self.steps[self.kinds == 1]
-
-    def cells(self) -> tuple[Cell, ...]:
-        """The same as plain tuples, with None for what is no finite number."""
-        plain = self.values.astype(object)
-        plain[np.isnan(self.values)] = None
-        return tuple(zip(self.steps.tolist(), plain.tolist(), self.states.tolist(), strict=True))
-
-    def varies(self) -> bool:
-        """Whether two cells differ in value or state."""
-        if not len(self.values):
-            return False
-        same = (self.values == self.values[0]) | (np.isnan(self.values) & np.isnan(self.values[0]))
-        return not bool(same.all()) or (self.kinds is not None and bool((self.kinds != self.kinds[0]).any()))
-
-
-class Columns(Mapping[str, Column]):
-    """The columns of a table of (metric, step, value) rows, made when one is first asked for: of forty logged metrics, ten are."""
-
-    def __init__(
-        self,
-        codes: NDArray[Any],
-        names: Sequence[str],
-        steps: NDArray[np.int64],
-        values: NDArray[np.float64],
-        kinds: NDArray[np.int8] | None,
-        wanted: Collection[str] | None = None,
-    ) -> None:
-        """Rows in the order of the file; each name has a row. `kinds` as in Column. `wanted`: there are only these columns; None: all."""
-        self._codes, self._steps, self._values, self._kinds, self._width = codes, steps, values, kinds, len(names)
-        every = sorted(enumerate(names), key=lambda pair: pair[1])
-        self._places = {name: code for code, name in every if wanted is None or name in wanted}
-        self._made: dict[str, Column] = {}
-        self._grid = _is_grid(codes, steps, len(names))
-        """Every step has every metric, in one order: columns lie at equal distances."""
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._made:
-            self._made[name] = self._make(self._places[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def _make(self, code: int) -> Column:
-        if self._grid:
-            width = self._width
-            first = int(np.flatnonzero(self._codes[:width] == code)[0])
-            kinds = None if self._kinds is None else self._kinds[first::width]
-            column = Column(self._grid_steps, self._values[first::width].copy(), kinds)
-        else:
-            rows = self._rows(code)
-            column = Column(self._steps[rows], self._values[rows], None if self._kinds is None else self._kinds[rows])
-        if column.kinds is not None and not column.kinds.any():
-            column = Column(column.steps, column.values, None)
-        return column
-
-    @cached_property
-    def _grid_steps(self) -> NDArray[np.int64]:
-        return self._steps[:: self._width].copy()
-
-    def _rows(self, code: int) -> NDArray[np.int64]:
-        """Places of a metric's rows, by rising steps; of rows of one step the last."""
-        rows = np.flatnonzero(self._codes == code)
-        steps = self._steps[rows]
-        if (steps[1:] > steps[:-1]).all():
-            return rows
-        order = np.argsort(steps, kind="stable")
-        rows, steps = rows[order], steps[order]
-        last = np.ones(len(rows), dtype=bool)
-        last[:-1] = steps[1:] != steps[:-1]
-        return rows[last]
-
-    @cached_property
-    def odd(self) -> frozenset[str]:
-        """Metrics with a cell that is logged and not finite."""
-        if self._kinds is None:
-            return frozenset()
-        codes = set(np.unique(self._codes[self._kinds == 1]).tolist())
-        return frozenset(name for name, code in self._places.items() if code in codes and len(self[name].bad))
-
-    @cached_property
-    def repeated(self) -> int:
-        """Rows of the table that repeat a metric and a step; of those the last one counts."""
-        if self._grid or not len(self._steps):
-            return 0
-        first, width = int(self._steps.min()), self._width
-        room = (int(self._steps.max()) - first + 1) * width
-        keys = (self._steps - first) * width + self._codes
-        if room > 20 * len(keys) + 1_000_000:
-            return len(keys) - len(np.unique(keys))
-        seen = np.zeros(room, dtype=bool)
-        seen[keys] = True
-        return len(keys) - int(np.count_nonzero(seen))
-
-
-def _is_grid(codes: NDArray[Any], steps: NDArray[np.int64], width: int) -> bool:
-    """Whether the rows are blocks of one step each, with every metric once and in the same order, steps rising."""
-    if not width or len(codes) % width or len(set(codes[:width].tolist())) != width:
-        return False
-    blocks, order = steps.reshape(-1, width), codes.reshape(-1, width)
-    rising = bool((blocks[1:, 0] > blocks[:-1, 0]).all())
-    return rising and bool((order == order[0]).all()) and bool((blocks == blocks[:, :1]).all())
 
 
 @dataclass(frozen=True)
@@ -307,7 +180,7 @@ def _columns(table: Table, wanted: set[str] | None) -> Columns:
 
 def _kinds(states: Words) -> NDArray[np.int8]:
     """Unknown words and null are read as `null`: no number."""
-    places = np.array([*(_KINDS.index(name) if name in _KINDS else 2 for name in states.names), 2], dtype=np.int8)
+    places = np.array([*(KINDS.index(name) if name in KINDS else 2 for name in states.names), 2], dtype=np.int8)
     return places[states.codes]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stages.analyse.estimates import WITH_EXCLUDED, Group, group
+from stages.analyse.estimates import WITH_EXCLUDED
 from stages.analyse.evidence import Evidence
+from stages.analyse.groups import Group, group
 from stages.analyse.statistics import detectable, seeds_needed
 from stages.contracts.analysis_card import ClaimCard, ConditionCard
 from stages.contracts.finding import Finding, Verdict

@@ -107,7 +107,7 @@ class _Answering:
         known = {condition: self._moved(condition, name) for condition in self.names}
         rows_of_values = [tuple(f.value if f else None for f in row) for row in known.values()]
         wanted = numbers.column_decimals((f.value, f.low, f.high) for row in known.values() for f in row if f)
-        digits = max(wanted, numbers.agreed_column((first, last, change) for first, last, change in rows_of_values))
+        digits = numbers.agreed_column(((first, last, change) for first, last, change in rows_of_values), least=wanted)
         ended = [(condition, row[1]) for condition, row in known.items() if row[1] is not None and row[1].value is not None]
         summed = any(last is not None and last.window.startswith("no window") for _, last in ended)
         parts = Markup("; ").join(Markup("{} {}").format(shown(c), self._printed(f, digits)) for c, f in ended)

@@ -47,14 +47,14 @@ def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
     return min(most, max((decimals_for(*cell) for cell in cells if cell[0] is not None), default=2))
 
 
-def agreed_column(rows: Iterable[_Spread]) -> int:
-    """Digits for the columns initial, final and change of a table, or of a single row of it: the fewest that show every number and with
-    which every printed change is the printed final minus the printed initial, where four digits allow it."""
+def agreed_column(rows: Iterable[_Spread], *, least: int = 0) -> int:
+    """Digits for the columns initial, final and change of a table, or of a single row of it: the fewest from `least` on that show every
+    number and with which every printed change is the printed final minus the printed initial. Where four digits do not reach that (many
+    rows, each rounded by itself), those with the fewest rows that rounding parts by one in the last digit."""
     every = list(rows)
-    start = column_decimals(((value, None, None) for row in every for value in row), most=_MOST)
+    start = min(_MOST, max(least, column_decimals(((value, None, None) for row in every for value in row), most=_MOST)))
     known = [row for row in every if None not in row]
-    agreed = (digits for digits in range(start, _MOST + 1) if all(_adds_up(row, digits) for row in known))
-    return next(agreed, start)
+    return min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in known))
 
 
 def _adds_up(row: _Spread, decimals: int) -> bool:

@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 from synthetic import Run, complete, runs, write_cards, write_run
 
 from stages.analyse import adapter
+from stages.analyse.columns import Column
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.screen import screen
-from stages.analyse.tables import Column
 from stages.contracts.analysis_card import ConditionProfile, HealthGate, ScreenCard
 from stages.contracts.artifact import read, write
 from stages.contracts.health import Health

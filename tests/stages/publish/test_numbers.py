@@ -69,6 +69,14 @@ def test_a_column_of_changes_has_the_fewest_digits_with_which_all_of_them_follow
     assert agreed_column([(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]) == 4  # case 15 in a table: +0.0334, not +0.033
 
 
+def test_more_digits_are_taken_only_where_the_changes_follow_with_them() -> None:
+    fits_two, fits_more = (0.10044, 0.30056, 0.20012), (0.1849, 0.3451, 0.1602)  # 0.10 + 0.20 = 0.30; 0.18 + 0.16 is not 0.35
+    assert (agreed_column([fits_two]), agreed_column([fits_more])) == (2, 3)
+    assert agreed_column([fits_more], least=4) == 4  # digits that an interval beside it asks for
+    # 0.1004 + 0.2001 is not 0.3006: no number of digits suits all three, and three digits part the fewest
+    assert agreed_column([fits_two, fits_more, fits_more]) == 3
+
+
 def test_few_things_are_counted_in_words() -> None:
     assert [counted(n) for n in (0, 1, 12, 13)] == ["no", "one", "twelve", "13"]
     assert [listed(parts) for parts in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

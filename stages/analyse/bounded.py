@@ -1,0 +1,52 @@
+"""A finding with its interval: what every number that analysis estimates has in common."""
+
+from __future__ import annotations
+
+from stages.analyse.statistics import Interval
+from stages.contracts.finding import Finding, SeedValue, Source
+
+
+def bounded(
+    id_: str,
+    says: str,
+    *,
+    unit: str,
+    value: float | None,
+    reason: str,
+    interval: Interval | None,
+    level: float | None,
+    method: str,
+    window: str,
+    sources: tuple[Source, ...],
+    kind: str = "",
+    k: int | None = None,
+    n: int | None = None,
+    seeds: tuple[SeedValue, ...] = (),
+    with_all: float | None = None,
+    smallest: float | None = None,
+) -> Finding:
+    """`id_` is `<subject>/<metric>/<statistic>`; `kind` replaces the statistic that the finding names. The reason is kept only where there
+    is no value, the level only where the interval has ends."""
+    subject, metric, statistic = id_.split("/")
+    ends = interval is not None and interval.low is not None
+    return Finding(
+        id=id_,
+        says=says,
+        subject=subject,
+        metric=metric,
+        statistic=kind or statistic,
+        unit=unit,
+        value=value,
+        reason=reason if value is None else "",
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        level=level if ends else None,
+        method=method,
+        n=n,
+        k=k,
+        window=window,
+        seeds=seeds,
+        sources=sources,
+        detectable=smallest,
+        with_all=with_all,
+    )
