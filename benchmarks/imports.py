@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -19,7 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script, Python looks beside the script only
 
-from stages.train.imports import csv_table, jsonl, tensorboard, text_lines, trainer_state, wandb_file
+from stages.contracts.wandb_snapshot import SNAPSHOT
+from stages.train.imports import csv_table, jsonl, summary, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
 
 COLUMNS = 40
 OLD_DATASTORE = 3_700
@@ -50,6 +52,12 @@ def write(folder: Path, count: int) -> None:
     (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     header = list(rows[0])
     (folder / "log.csv").write_text("\n".join([",".join(header), *(",".join(str(row[name]) for name in header) for row in rows)]) + "\n")
+    head = {"schema": SNAPSHOT, "entity": "e", "project": "p", "id": "i", "state": "finished", "rows": count, "last_history_step": count}
+    logged = [head, *({"_step": row["step"], "train/global_step": row["step"], **row} for row in rows)]
+    (folder / "snapshot.jsonl").write_text("".join(json.dumps(row).replace("NaN", '"nan"') + "\n" for row in logged))
+    (folder / "summary.json").write_text(
+        json.dumps({"runs": [{"seed": number, **row} for number, row in enumerate(rows)]}).replace("NaN", "0")
+    )
     lines = (f"step {row['step']}  " + "  ".join(f"m{n}={row[f'train/m{n}']}" for n in range(8)) for row in rows)
     (folder / "log.txt").write_text("\n".join(lines) + "\n")
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(folder)}
@@ -79,12 +87,18 @@ def main() -> None:
         def accumulated() -> None:
             EventAccumulator(str(folder / "tb"), size_guidance={"scalars": 0}).Reload()
 
-        def lines() -> Any:
-            return pd.DataFrame([json.loads(line) for line in (folder / "log.jsonl").open()])
+        def lines(name: str) -> Callable[[], Any]:
+            return lambda: pd.DataFrame([json.loads(line) for line in (folder / name).open()])
+
+        def matched() -> Any:
+            """What a script would do with the same pattern."""
+            found = re.compile(PATTERN.replace("{", "(?P<").replace("}", r">[-+.\deE]+|nan|inf)"))
+            return pd.DataFrame([match.groupdict() for line in (folder / "log.txt").open() if (match := found.search(line))]).astype(float)
 
         def frame(path: Path) -> Callable[[], Any]:
             return lambda: pd.DataFrame(json.loads(path.read_text())["log_history"])
 
+        snapshot, runs = folder / "snapshot.jsonl", folder / "summary.json"
         strict, with_nan = folder / "trainer_state.json", folder / "with_nan.json"
 
         (offline,) = glob.glob(str(folder / "wandb" / "offline-run-*" / "*.wandb"))
@@ -107,9 +121,11 @@ def main() -> None:
             ),
             ("tensorboard", "events", lambda: tensorboard.read(folder / "tb"), "EventAccumulator", accumulated, count * (COLUMNS + 1)),
             ("wandb_file", "rows", lambda: wandb_file.read(Path(offline), "step"), "old DataStore (design time)", None, count),
-            ("jsonl", "rows", lambda: jsonl.read(folder / "log.jsonl"), "json + pandas", lines, count),
+            ("jsonl", "rows", lambda: jsonl.read(folder / "log.jsonl"), "json + pandas", lines("log.jsonl"), count),
+            ("wandb (snapshot)", "rows", lambda: wandb_snapshot.read(snapshot), "json + pandas", lines("snapshot.jsonl"), count),
             ("csv", "rows", lambda: csv_table.read(folder / "log.csv"), "pandas.read_csv", lambda: pd.read_csv(folder / "log.csv"), count),
-            ("text", "rows", lambda: text_lines.read(folder / "log.txt", PATTERN, "step"), "", None, count),
+            ("text", "rows", lambda: text_lines.read(folder / "log.txt", PATTERN, "step"), "re + pandas", matched, count),
+            ("summary", "runs", lambda: summary.read(runs, {"seed": 3}), "json", lambda: json.loads(runs.read_text()), count),
         ]
         print(f"{count} rows of {COLUMNS} columns\n{'format':20} {'octavo':>16} {'ratio':>7}  against")
         for name, unit, ours, other, theirs, total in table:

@@ -132,6 +132,14 @@ def _pattern(of: Experiment) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "E392", "a name in `pattern` is empty or given twice", why="each number becomes a column", fix="name each one", place=node.place
         )
+    if "}{" in use.pattern:
+        yield Diagnostic(
+            "E392",
+            "two numbers of `pattern` have nothing between them",
+            why="where one number ends and the next begins could not be told",
+            fix="write what the lines have between them, such as a blank or a comma",
+            place=node.place,
+        )
     index = use.epoch or use.step or "step"
     if index not in found:
         yield Diagnostic(

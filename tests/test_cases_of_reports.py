@@ -61,7 +61,7 @@ HELD: dict[int, tuple[str, ...]] = {
         "stages/train/rewards/test_lean_gates.py::test_axioms_must_be_allowed",
     ),
     32: (
-        "stages/train/imports/test_wandb_api.py::test_a_snapshot_holds_every_row_and_reads_back",
+        "stages/train/imports/test_wandb_api.py::test_a_snapshot_holds_every_row_of_all_pages_and_gaps_and_reads_back",
         f"{_MAPPING}::test_an_uneven_log_looks_sampled",
     ),
     33: ("stages/train/imports/test_wandb_api.py::test_case_33_no_rows_is_an_error_and_never_a_run_of_no_steps",),

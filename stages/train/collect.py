@@ -46,6 +46,7 @@ def collect(folder: Path) -> int:
         except (Exception, KeyboardInterrupt) as caught:
             failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
             return _failed(run, card, started, failure, error, time.monotonic() - begun)
+        _unchanged(card)  # again: a program that still writes the log would have been read half-way
         outcome = outcome_of(card, found)
         write_files(run, found, outcome)
         state: Literal["finished", "unknown", "failed"] = "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"

@@ -19,7 +19,10 @@ def number(cell: Any) -> float | None:
     if cell is None or type(cell) is float:
         return cell
     if isinstance(cell, (int, float)):  # true and false count as 1 and 0
-        return float(cell)
+        try:
+            return float(cell)
+        except OverflowError:  # more than 308 digits: what float() makes of the same number as text
+            return math.inf if cell > 0 else -math.inf
     if isinstance(cell, str):
         word = cell.strip().lower()
         if word in _NULL:

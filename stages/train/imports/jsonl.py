@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stages.train.imports.content import content
 from stages.train.imports.json_text import loads
 from stages.train.imports.log import Log, Unreadable, by_column, flat
 
@@ -19,7 +20,7 @@ def read(path: Path, index: str = "step", first: int = 1) -> Log:
 
 
 def _rows(path: Path, cut: list[str], first: int) -> Iterator[dict[str, Any]]:
-    lines = path.read_bytes().split(b"\n")
+    lines = content(path).split(b"\n")
     for number, line in enumerate(lines, start=1):
         if number < first or not line or line.isspace():
             continue

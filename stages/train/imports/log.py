@@ -76,9 +76,10 @@ def _blocks(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...]
 
 
 def flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Cells of a row whose values may be maps: `{"train": {"loss": 1}}` has the column `train.loss`. Lists are no cells."""
+    """Cells of a row whose values may be maps: `{"train": {"loss": 1}}` has the column `train.loss`. A list is no number: it stands in
+    its column as a text that says so, and is told where the column is mapped."""
     for name, cell in row.items():
         if isinstance(cell, dict):
             yield from flat(cell, f"{prefix}{name}.")
-        elif not isinstance(cell, list):
-            yield f"{prefix}{name}", cell
+        else:
+            yield f"{prefix}{name}", f"a list of {len(cell)}" if isinstance(cell, list) else cell

@@ -47,18 +47,24 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     steps, unplaced = _steps(log, read, used)
     parts = _parts(used, steps)
     names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    again: dict[str, int] = {}
     for metric, (card, column) in columns.items():
+        found: dict[tuple[int, int], dict[str, Any]] = {}
         for row, cell in zip(column.rows, column.cells, strict=True):
             step = steps.get(row)
             if step is not None:
-                rows.append({"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step)})
+                place = (parts[row], step) if read.epoch is None else (row, step)  # printed epochs are too coarse to tell rows apart
+                found[place] = {"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step, row)}
+        rows += found.values()
+        again[card.column] = sum(row in steps for row in column.rows) - len(found)
     order = {name: place for place, name in enumerate(names)}
     rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))
     distinct = tuple(sorted(set(steps.values())))
     usual = stride(distinct)
     gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > usual)
-    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *merged_names(log), *_sampled(distinct, gaps)]
+    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *_again(again), *_sparse(columns, steps, distinct)]
+    notes += [*merged_names(log), *_sampled(distinct, gaps)]
     return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes))
 
 
@@ -72,11 +78,11 @@ def _column(log: Log, card: ColumnCard) -> Column | None:
     return found
 
 
-def _cell(cell: Any, card: ColumnCard, step: int) -> dict[str, Any]:
+def _cell(cell: Any, card: ColumnCard, step: int, row: int) -> dict[str, Any]:
     try:
         found = number(cell)
     except NoNumber as text:
-        raise Unreadable(f"`{card.column}` at step {step} is no number: {text}") from None
+        raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}") from None
     if found is None:
         return {"value": None, "state": "null"}
     return {"value": found * card.factor, "state": "value"} if math.isfinite(found) else {"value": None, "state": "nonfinite"}
@@ -134,6 +140,22 @@ def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int
         yield f"contaminated: the log reaches step {max(steps.values())} of {target}, so a finished run was trained on"
     if steps and min(steps.values()) < 1:
         yield "the log has a step 0; octavo counts from 1, so it lies in no window (`counts_from: 0` if it is the first step)"
+
+
+def _again(again: dict[str, int]) -> Iterator[str]:
+    """A step that was logged twice without going back has two values of a metric, and a series has one."""
+    many = {column: count for column, count in again.items() if count}
+    if many:
+        few = ", ".join(f"`{column}` {count}" for column, count in list(many.items())[:FEW]) + (", ..." if len(many) > FEW else "")
+        yield f"logged again at a step that it held already, so many times: {few}; the later value counts"
+
+
+def _sparse(columns: dict[str, tuple[ColumnCard, Column]], steps: dict[int, int], distinct: tuple[int, ...]) -> Iterator[str]:
+    """Columns that hold fewer steps than the log, such as those of an evaluation now and then."""
+    held = {card.column: len({steps[row] for row in column.rows if row in steps}) for card, column in columns.values()}
+    fewer = [f"`{column}` at {count} of {len(distinct)}" for column, count in held.items() if count < len(distinct)]
+    if fewer:
+        yield f"not logged at every step of the log: {', '.join(fewer[:FEW])}" + (", ..." if len(fewer) > FEW else "")
 
 
 def _sampled(steps: tuple[int, ...], gaps: tuple[Gap, ...]) -> Iterator[str]:

@@ -6,11 +6,18 @@ from pathlib import Path
 
 from stages.contracts.import_card import ReadCard
 from stages.train.imports import csv_table, jsonl, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
-from stages.train.imports.log import Log
+from stages.train.imports.log import Log, Unreadable
 
 
 def read_log(path: Path, read: ReadCard) -> Log:
-    """Read a log of any format but `summary`. Raises Unreadable, or OSError for a file that cannot be read."""
+    """Read a log of any format but `summary`. Raises Unreadable, also for one without a row, or OSError for a file that cannot be read."""
+    log = _log(path, read)
+    if not log.columns:
+        raise Unreadable(f"{path} holds no row" + (f" ({log.cut})" if log.cut else ""))
+    return log
+
+
+def _log(path: Path, read: ReadCard) -> Log:
     index = read.epoch or read.step
     if read.format == "text":
         return text_lines.read(path, read.pattern or "", index or "step")

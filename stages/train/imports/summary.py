@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stages.train.imports.content import content as contents
 from stages.train.imports.json_text import loads
 from stages.train.imports.log import Unreadable
 
@@ -14,7 +15,7 @@ from stages.train.imports.log import Unreadable
 def read(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
     """The one object of the file, at any depth, that holds all of `where`. Raises Unreadable when none or several do."""
     try:
-        content = loads(path.read_bytes())
+        content = loads(contents(path))
     except ValueError as error:
         raise Unreadable(f"{path} is not JSON: {error}") from None
     found = [one for one in _objects(content) if all(key in one and one[key] == value for key, value in where.items())]

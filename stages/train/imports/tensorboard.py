@@ -36,6 +36,11 @@ def read(path: Path, index: str = "step") -> Log:
         found.cells = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in found.cells]
         log.columns[tag.decode("utf-8", "replace")] = found
     log.cut = "; ".join(cuts)
+    folders = sorted({file.parent.as_posix() for file in files})
+    if len(folders) > 1:
+        log.notes.append(
+            f"event files of {len(folders)} folders were read as one run: {', '.join(folders[:3])}" + ", ..." * (len(folders) > 3)
+        )
     return log
 
 

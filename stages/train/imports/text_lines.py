@@ -10,50 +10,70 @@ import re
 from pathlib import Path
 
 from stages.contracts.line_pattern import PART, names
+from stages.train.imports.content import content
 from stages.train.imports.log import Log, Unreadable, by_column
 
-_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+_BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
+"""Where a number may begin that nothing of the pattern stands before: not inside of another one."""
+_ENDS = r"(?!,[0-9]{3})"
+"""No number ends before a comma and three digits: 1,000.5 is not 1."""
+_LONGEST = 20_000
+"""Characters of a line that is looked at."""
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression without choices to go back on: it is linear in a line's length."""
-    parts = []
-    for part in PART.finditer(pattern):
+    """The pattern as a regular expression that never goes back: what a number or a run of blanks has taken it keeps, and none begins
+    inside of another. So a line is read in a time that grows with its length, whatever it holds."""
+    parts, found = [], list(PART.finditer(pattern))
+    for index, part in enumerate(found):
+        after = found[index + 1]["text"] if index + 1 < len(found) else None
         if part["name"] is not None:
-            parts.append(f"({_NUMBER})")
+            number = _NUMBER.replace(r"\.[0-9]*", r"\.[0-9]+") if (after or "").startswith(".") else _NUMBER
+            parts.append(f"{'' if index else _BEGINS}((?>{number})){'' if (after or '').startswith(',') else _ENDS}")
         elif part["blanks"]:
-            parts.append(r"\s+")
+            parts.append(r"\s++" if index else r"(?<!\s)\s++")
         else:
             parts.append(re.escape(part["text"] or part["stray"]))
     return re.compile("".join(parts))
 
 
 def read(path: Path, pattern: str, index: str) -> Log:
-    """Raises Unreadable when no line follows the pattern."""
-    text, repaired = _decoded(path.read_bytes())
+    """Every place of a line that follows the pattern is a row. Raises Unreadable when there is none."""
+    data = content(path)
+    lines, repaired = _decoded(data)
     groups, line_pattern = names(pattern), compiled(pattern)
-    other = 0
+    other = long = 0
     rows: list[dict[str, float]] = []
-    for line in text:
-        found = line_pattern.search(line)
-        if found is None:
+    last = False
+    for line in lines:
+        if len(line) > _LONGEST:
+            long += 1
+            continue
+        found = line_pattern.findall(line)
+        last = bool(found)
+        if not found:
             other += bool(line.strip())
-        else:
-            rows.append({name: float(number) for name, number in zip(groups, found.groups(), strict=True)})
+        for numbers in found if len(groups) > 1 else ((number,) for number in found):
+            rows.append({name: float(number) for name, number in zip(groups, numbers, strict=True)})
     if not rows:
         raise Unreadable(f"no line of {path} follows the pattern `{pattern}`")
     log = by_column(rows, index)
     if other:
         log.notes.append(f"{other} of {other + len(rows)} lines do not follow the pattern and were left out")
+    if long:
+        log.notes.append(f"lines of more than {_LONGEST:,} characters, which were left out: {long}")
     if repaired:
         log.notes.append(f"{repaired} lines were written in a wrong encoding and repaired")
+    if last and not data.endswith(b"\n"):
+        log.notes.append("the last line has no line end, so its last number may be cut")
     return log
 
 
-def _decoded(content: bytes) -> tuple[list[str], int]:
+def _decoded(data: bytes) -> tuple[list[str], int]:
     """Lines as text, and how many of them had to be repaired."""
     found, repaired = [], 0
-    for line in content.split(b"\n"):
+    for line in data.split(b"\n"):
         line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar that writes over itself, what remains to be seen
         try:
             text = line.decode("utf-8")

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_jsonl_reads_up_to_a_torn_line_and_refuses_a_broken_one(tmp_path):
     path.write_bytes(b'{"step": 1, "a": {"b": 2}, "list": [1]}\n\n{"step": 2, "a": {"b": NaN}}\n{"step": 3, "a')
     log = jsonl.read(path)
     assert log.index == [1, 2] and log.columns["a.b"].cells[0] == 2 and math.isnan(number(log.columns["a.b"].cells[1]))
-    assert log.cut == "line 4 is torn" and "list" not in log.columns
+    assert log.cut == "line 4 is torn" and log.columns["list"].cells == ["a list of 1"]
     path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
     with pytest.raises(Unreadable, match="line 2"):
         jsonl.read(path)
@@ -276,7 +277,22 @@ def test_a_csv_read_by_columns_equals_the_one_read_by_rows(tmp_path, delimiter, 
 @pytest.mark.parametrize("text", ["step,a\n", "step,a\n1,2\n\n3,4\n", "step,a\n1,2", "step,a\n,\n"])
 def test_empty_lines_and_ends_mean_the_same_by_columns(tmp_path, text):
     (tmp_path / "quoted.csv").write_text(text.replace("step", '"step"', 1))
-    assert csv_columns.plain(text.encode(), ["step", "a"], ",", "step", csv_table.cell) == csv_table.read(tmp_path / "quoted.csv")
+    by_rows = csv_table.read(tmp_path / "quoted.csv")
+    assert bool(by_rows.notes) == (not text.endswith("\n"))
+    assert csv_columns.plain(text.encode(), ["step", "a"], ",", "step", csv_table.cell) == replace(by_rows, notes=[])
+
+
+@pytest.mark.parametrize("text", CELLS)
+@pytest.mark.parametrize("first", [True, False])
+def test_each_kind_of_cell_in_a_table_of_numbers(tmp_path, text, first):
+    """Beside a column of numbers that stays one: the first cell, or a later one, decides what a column is."""
+    cells = [text, "0.5"] if first else ["0.5", text]
+    table = "step,a,b\n" + "".join(f"{step},{cell},{step / 7}\n" for step, cell in enumerate(cells))
+    path = tmp_path / "quoted.csv"
+    path.write_text(table.replace("step", '"step"', 1))
+    by_columns, by_rows = csv_columns.plain(table.encode(), ["step", "a", "b"], ",", "step", csv_table.cell), csv_table.read(path)
+    assert by_columns is not None and repr(by_columns.index) == repr(by_rows.index)
+    assert repr(sorted(by_columns.columns.items())) == repr(sorted(by_rows.columns.items()))
 
 
 @pytest.mark.parametrize(
@@ -307,6 +323,8 @@ def test_any_other_csv_is_left_to_the_reader_by_rows(text):
         '{\r\n "N": NaN\r\n}',
         '{\n "' + "N" * 3000 + '": NaN,\n "b": NaN\n}',
         '["\\"\\nNaN\\n", NaN\n]',
+        "[" + "1,\n NaN,\n -Infinity,\n" * 4000 + '"a NaN,",\n"b NaN"\n]',
+        "[" + "1,\r\nNaN,\r\n" * 4000 + '"a NaN,",\r\n NaN\r\n]',
     ],
 )
 def test_bare_numbers_that_json_lacks_mean_the_same_as_to_python(text):

@@ -1,0 +1,208 @@
+"""Logs as they lie around: other encodings, packed and torn files, mixed types, steps given twice. Nothing is lost without a word."""
+
+import contextlib
+import gzip
+import json
+import math
+import os
+import random
+import signal
+
+import pytest
+
+from stages.contracts.import_card import ColumnCard, ReadCard
+from stages.train.imports.log import Unreadable
+from stages.train.imports.mapping import Mapped, mapped
+from stages.train.imports.readers import read_log
+
+ROWS = [{"step": 1, "r": 1.5}, {"step": 2, "r": 2.5}]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+TEXTS = {
+    "jsonl": LINES,
+    "csv": "step,r\n1,1.5\n2,2.5\n",
+    "trainer_state": json.dumps({"log_history": ROWS, "global_step": 2}),
+    "text": "step 1 r 1.5\nstep 2 r 2.5\n",
+}
+FORMATS = sorted(TEXTS)
+
+
+def card(form: str, pattern: str = "step {step} r {r}") -> ReadCard:
+    of_text = {"pattern": pattern} if form == "text" else {}
+    return ReadCard(format=form, columns=(ColumnCard(metric="reward", column="r", unit="reward"),), **of_text)
+
+
+def history(tmp_path, form: str, content: bytes | str, pattern: str = "step {step} r {r}") -> Mapped:
+    path = tmp_path / "log"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return mapped(read_log(path, card(form, pattern)), card(form, pattern), 10, "a")
+
+
+def values(found: Mapped) -> list[tuple[int, object]]:
+    """(step, value or state) of each row of history."""
+    return [(row["step"], row["state"] if row["value"] is None else row["value"]) for row in found.rows]
+
+
+BOTH = [(1, 1.5), (2, 2.5)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.encode("utf-8-sig"),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.encode("utf-16"),
+        lambda text: text.encode("utf-16-be").join([b"\xfe\xff", b""]),
+    ],
+)
+def test_marks_line_ends_and_wide_encodings_change_nothing(tmp_path, form, change):
+    assert values(history(tmp_path, form, change(TEXTS[form]))) == BOTH
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_no_log_says_what_it_is(tmp_path, form):
+    junk = random.Random(1).randbytes(3_000)
+    for content, says in ((b"", "is empty"), (gzip.compress(TEXTS[form].encode()), r"packed \(gzip\).*gunzip"), (b"\xff" + junk, "log")):
+        with pytest.raises(Unreadable, match=says):
+            history(tmp_path, form, content)
+    with pytest.raises(Unreadable, match="is a folder"):
+        read_log(tmp_path, card(form))
+    for content in {"jsonl": ["\n \n"], "csv": ["step,r\n", "step,r"], "trainer_state": ['{"log_history": []}'], "text": []}[form]:
+        with pytest.raises(Unreadable, match="holds no row"):
+            history(tmp_path, form, content)
+
+
+def test_cells_of_mixed_types_keep_their_meaning(tmp_path):
+    cells = ['"0.5"', '"nan"', "null", "true", "1e999", "NaN", "-Infinity", '"None"', "9" * 400, "123456789012345678901234567890"]
+    found = history(tmp_path, "jsonl", "".join(f'{{"step": {step}, "r": {cell}}}\n' for step, cell in enumerate(cells, 1)))
+    of_states = ["nonfinite", "null", 1.0, "nonfinite", "nonfinite", "nonfinite", "null", "nonfinite", 123456789012345678901234567890.0]
+    assert [value for _, value in values(found)] == [0.5, *of_states]
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "says"),
+    [
+        ("jsonl", '{"step": 1, "r": 1}\n{"step": 2, "r": [1, 2]}\n', r"`r` at step 2 \(row 2 of the log\) is no number: 'a list of 2'"),
+        ("jsonl", '{"step": 1, "r": "warm"}\n', "'warm'"),
+        ("jsonl", '{"step": 1' + "[" * 100_000 + "\n", "nested too deep|not JSON"),
+        ("csv", "step;r\n1;0,5\n", "'0,5'"),
+        ("csv", 'step,r,t\n1,1,"a\n2,2,"c\n', "line 3 .* is not CSV"),
+        ("csv", "step,r, r\n1,1,2\n", "column `r` 2 times"),
+        ("csv", "# a log\nstep,r\n1,1\n", "line 2 .* 2 cells under 1 columns"),
+        ("csv", "step,r\n1,1\nstep,r\n", "'step'"),
+        ("trainer_state", TEXTS["trainer_state"][:-5], "not JSON"),
+        ("text", "step 1 r 1,000.5\n", "no line"),
+    ],
+)
+def test_what_cannot_be_a_number_is_told_with_its_place(tmp_path, form, content, says):
+    with pytest.raises(Unreadable, match=says):
+        history(tmp_path, form, content)
+
+
+def test_a_step_that_is_logged_twice_has_its_later_value_and_a_sparse_column_is_told(tmp_path):
+    rows = [(1, 1.0), (1, 5.0), (2, 2.0)]
+    found = history(tmp_path, "csv", "step,r\n" + "".join(f"{step},{value}\n" for step, value in rows))
+    assert values(found) == [(1, 5.0), (2, 2.0)] and found.notes == (
+        "logged again at a step that it held already, so many times: `r` 1; the later value counts",
+    )
+    cards = tuple(ColumnCard(metric=name, column=name, unit="x") for name in ("reward", "kl"))
+    path = tmp_path / "log"
+    path.write_text("step,reward,kl\n1,1,\n2,1,0.5\n3,1,\n")
+    read = ReadCard(format="csv", columns=cards)
+    assert mapped(read_log(path, read), read, 3, "a").notes == ("not logged at every step of the log: `kl` at 1 of 3",)
+
+
+def test_torn_ends_are_told(tmp_path):
+    assert values(found := history(tmp_path, "csv", "step,r,t\n1,1.5,0\n2,2.5")) == BOTH and "line 3 is torn" in found.notes[0]
+    assert values(found := history(tmp_path, "csv", TEXTS["csv"] + "\0" * 100)) == BOTH and "100 bytes of zeros" in found.notes[0]
+    for form in ("csv", "text"):
+        found = history(tmp_path, form, TEXTS[form].rstrip("\n"))
+        assert values(found) == BOTH and found.notes == ("the last line has no line end, so its last number may be cut",)
+    found = history(tmp_path, "csv", "step,r,t\n1\n2,2.5,0\n")
+    assert values(found) == [(2, 2.5)] and "fewer cells than the header: 1, line 2 first" in found.notes[0]
+    assert values(history(tmp_path, "csv", "step,r,,\n1,1.5,,\n2,2.5,,\n")) == BOTH, "columns without a name are none"
+
+
+def test_two_rows_on_one_line_of_text_are_two(tmp_path):
+    found = history(tmp_path, "text", "step 1 r 1.5 step 2 r 2.5\nstep 3 r 5. \n\x1b[32mstep 4 r -.5\x1b[0m\n")
+    assert values(found) == [*BOTH, (3, 5.0), (4, -0.5)]
+    assert values(history(tmp_path, "text", "3-5 2\n1 7.\n", "{step} {r}.")) == [(1, 7.0)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("{step}{r}", "1" * 20_000),
+        ("{step} {r}", "1" * 20_000),
+        ("a {step} b {r}", "a" + " " * 19_000),
+        (" {step} b {r}", " " * 20_000),
+        ("{step} {r} {c} {d}!", "1 " * 10_000),
+        ("{step}.{r}.{c}.{d}!", "1." * 10_000),
+        ("x{step}e{r}e{c}", "x" + "1e" * 9_000),
+    ],
+)
+def test_no_search_goes_back(tmp_path, pattern, line):
+    """They take milliseconds; going back, the first would take hours. The signal counts this process's own CPU time."""
+
+    def too_long(*_: object) -> None:
+        raise AssertionError("20 CPU-seconds for ten lines")
+
+    path = tmp_path / "log"
+    path.write_text((line + "\n") * 10 + "\n")
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 20)
+    try:
+        with contextlib.suppress(Unreadable):
+            read_log(path, card("text", pattern))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def test_a_line_beyond_all_length_is_left_out_and_told(tmp_path):
+    found = history(tmp_path, "text", "x" * 30_000_000 + "\n" + TEXTS["text"])
+    assert values(found) == BOTH and found.notes == ("lines of more than 20,000 characters, which were left out: 1",)
+    assert values(history(tmp_path, "jsonl", '{"step": 1, "r": 1.5, "t": "' + "x" * 30_000_000 + '"}\n{"step": 2, "r": 2.5}\n')) == BOTH
+
+
+def test_steps_of_a_trainer_that_are_no_number_are_told(tmp_path):
+    found = history(tmp_path, "trainer_state", json.dumps({"log_history": ROWS, "global_step": "two"}))
+    assert values(found) == BOTH and found.notes == ("`global_step` is no number of steps: 'two'",)
+
+
+def test_event_files_of_several_folders_are_told(tmp_path):
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    for name in ("train", "eval"):
+        with writers.SummaryWriter(tmp_path / "tb" / name) as writer:
+            writer.add_scalar("r", 1.5, 1)
+    read = card("tensorboard")
+    assert "event files of 2 folders" in mapped(read_log(tmp_path / "tb", read), read, 1, "a").notes[0]
+
+
+@pytest.fixture(scope="module")
+def binary_logs(tmp_path_factory):
+    """A whole event file and a whole offline file, as bytes."""
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    folder = tmp_path_factory.mktemp("binary")
+    with writers.SummaryWriter(folder) as writer:
+        for step in range(1, 30):
+            writer.add_scalar("r", math.nan if step == 3 else step / 2, step)
+            writer.add_scalar("new", step, step, new_style=True)
+    return next(folder.iterdir()).read_bytes()
+
+
+def test_an_event_file_with_any_byte_wrong_or_missing_ends_in_a_sentence(tmp_path, binary_logs):
+    random_ = random.Random(7)
+    path, read = tmp_path / "events.out.tfevents.1", card("tensorboard")
+    for trial in range(300):
+        data = bytearray(binary_logs)
+        if trial % 2:
+            data = data[: random_.randrange(len(data))]
+        else:
+            data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
+        path.write_bytes(data)
+        try:
+            assert len(mapped(read_log(path, read), read, 30, "a").rows) <= 29
+        except Unreadable as said:
+            assert str(said)
+    assert os.path.getsize(path)
