@@ -96,10 +96,39 @@ HELD: dict[int, tuple[str, ...]] = {
 }
 
 
+_KINDS = "stages/analyse/test_kinds.py"
+_BROKEN = f"{_KINDS}::test_cases_1_and_2_nothing_that_a_broken_step_holds_is_seen_by_any_detector"
+_SPREAD = f"{_KINDS}::test_cases_5_and_6_the_spread_of_the_batch_decides_nothing"
+_ESTIMATE = f"{_KINDS}::test_cases_22_and_23_a_negative_kl_is_judged_by_its_error_and_not_by_its_size"
+WHOLE_KIND: dict[int, str] = {
+    1: _BROKEN,
+    2: _BROKEN,
+    4: "stages/analyse/test_arrays.py::test_a_history_as_arrays_is_the_history_as_rows",
+    5: _SPREAD,
+    6: _SPREAD,
+    8: f"{_KINDS}::test_case_8_what_a_null_control_shows_is_expected",
+    10: f"{_KINDS}::test_case_10_patience_counts_steps_at_any_distance_of_rows",
+    13: f"{_KINDS}::test_case_13_a_spike_is_one_in_any_unit_and_with_any_sign",
+    14: f"{_KINDS}::test_case_14_no_series_has_more_spikes_than_the_share_allowed",
+    15: f"{_NUMBERS}::test_more_digits_are_taken_only_where_the_changes_follow_with_them",
+    16: f"{_NUMBERS}::test_more_digits_are_taken_only_where_the_changes_follow_with_them",
+    17: f"{_KINDS}::test_case_17_any_single_difference_makes_two_runs",
+    18: f"{_KINDS}::test_case_18_each_step_belongs_to_the_last_attempt_that_began_before_it",
+    21: f"{_STATISTICS}::test_intervals_equal_those_of_scipy_stats",
+    22: _ESTIMATE,
+    23: _ESTIMATE,
+    26: f"{_KINDS}::test_case_26_any_value_but_none_and_the_highest_is_an_atom",
+    27: f"{_KINDS}::test_case_27_full_reward_of_any_height_with_short_answers",
+    43: f"{_KINDS}::test_case_43_a_single_seed_never_has_an_interval",
+    44: f"{_KINDS}::test_case_44_no_two_rewards_are_ranked_by_any_measure_of_reward",
+}
+"""What holds of any input of the kind, for rows about analysis; the kinds of the others are in the tests that hold the row."""
+
+
 @pytest.mark.parametrize("row", sorted(HELD))
 def test_the_tests_of_a_row_are_there(row: int) -> None:
     assert HELD[row]
-    for place in HELD[row]:
+    for place in (*HELD[row], *([WHOLE_KIND[row]] if row in WHOLE_KIND else [])):
         file, _, name = place.partition("::")
         path = TESTS / file
         if not name:

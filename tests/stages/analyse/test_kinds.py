@@ -1,0 +1,246 @@
+"""Rows of ../shared/cases/README.md, each for its whole kind: not the numbers of a report but what must hold of any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from healthy import healthy
+from synthetic import CONDITIONS, write_history
+
+from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, spikes, zero_signal
+from stages.analyse.duplicates import fingerprint
+from stages.analyse.statistics import difference, mean
+from stages.analyse.tables import read_history
+from stages.analyse.verdicts import REWARD_METRICS, refusal
+from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.observed import Observed
+from stages.contracts.plugin import DETECTORS, kinds, load
+from stages.contracts.series import Cell, CompletionsSummary, RewardCount, Share
+
+
+def observed(role: str = "treatment", target: int = 150, completions: CompletionsSummary | None = None, **metrics: Any) -> Observed:
+    cells = {name: tuple((step, value, "value") for step, value in enumerate(values, 1)) for name, values in metrics.items()}
+    return Observed("r-s1", "r", role, target_steps=target, stride=1, metrics=cells, completions=completions)
+
+
+def poisoned(run: Observed, bad: set[int], rng: np.random.Generator | None) -> Observed:
+    """The run with a gradient that is NaN at the bad steps; with a generator, everything else at those steps is garbage."""
+    metrics: dict[str, tuple[Cell, ...]] = {}
+    for name, cells in run.metrics.items():
+        broken = "nonfinite" if name == "grad_norm" else "value"
+        made: list[Cell] = []
+        for step, value, state in cells:
+            if step not in bad:
+                made.append((step, value, state))
+            elif broken == "nonfinite":
+                made.append((step, None, broken))
+            else:
+                made.append((step, value if rng is None or name == "learning_rate" else float(rng.normal(0, 1e6)), "value"))
+        metrics[name] = tuple(made)
+    found = run.completions
+    assert found is not None
+    if rng is not None:
+
+        def share(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+            return tuple(Share(s, n if s in bad else k, n) for s, k, n in shares)
+
+        rewards = tuple(RewardCount(s, 0.77 if s in bad else value, n) for s, value, n in found.rewards)
+        found = replace(found, zero_signal=share(found.zero_signal), truncated=share(found.truncated), rewards=rewards)
+    return replace(run, metrics=metrics, completions=found)
+
+
+@pytest.mark.parametrize("ppo", [False, True])
+@pytest.mark.parametrize("bad", [set(range(151, 301)), set(range(298, 301)), {7}, {20, 21, 150, 299, 300}])
+def test_cases_1_and_2_nothing_that_a_broken_step_holds_is_seen_by_any_detector(ppo: bool, bad: set[int]) -> None:
+    run = healthy(np.random.default_rng([3, ppo]), ppo)
+    clean, garbage = poisoned(run, bad, None), poisoned(run, bad, np.random.default_rng(1))
+    assert clean.valid_until == (min(bad) - 1 if len(bad) > 2 and 298 in bad else None)
+    for kind in kinds(DETECTORS):
+        plugin = load(DETECTORS, kind)
+        assert plugin.detect(plugin.Settings(), garbage) == plugin.detect(plugin.Settings(), clean), kind
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_case_8_what_a_null_control_shows_is_expected(seed: int) -> None:
+    """Constant rewards of any height, groups without spread, one text for all, an adapter of zeros: information, and no warning."""
+    rng = np.random.default_rng(seed)
+    height, steps = float(rng.choice([0.0, 0.3, 0.5, 1.0])), range(1, 61)
+    counts = CompletionsSummary(
+        60 * 8,
+        0,
+        zero_signal=tuple(Share(step, 2, 2) for step in steps),
+        truncated=tuple(Share(step, 0, 8) for step in steps),
+        rewards=tuple(RewardCount(step, height, 8) for step in steps),
+    )
+    run = observed(
+        "null_control",
+        60,
+        counts,
+        reward=[height] * 60,
+        zero_signal_share=[1.0] * 60,
+        group_range=[0.0] * 60,
+        reward_std=[0.0] * 60,
+        grad_norm=[0.0] * 60,
+        completion_tokens=[30.0] * 30 + [2.0] * 30,
+        entropy=[1.0] * 30 + [0.001] * 30,
+        kl=[0.0] * 60,
+    )
+    run = replace(run, adapter="zero", same_text=tuple(Share(step, 8, 8) for step in steps))
+    for kind in kinds(DETECTORS):
+        plugin = load(DETECTORS, kind)
+        for signal in plugin.detect(plugin.Settings(), run).signals:
+            assert signal.severity == "info", (kind, signal.says)
+
+
+@pytest.mark.parametrize("patience", [1, 3, 6, 15, 40])
+@pytest.mark.parametrize("distance", [1, 2, 5, 7])
+@pytest.mark.parametrize("first", [1, 4])
+def test_case_10_patience_counts_steps_at_any_distance_of_rows(patience: int, distance: int, first: int) -> None:
+    steps = range(first, first + 20 * distance, distance)
+    silent = tuple((step, 1.0, "value") for step in steps)
+    run = Observed("r-s1", "r", "treatment", target_steps=300, stride=distance, metrics={"zero_signal_share": silent})
+    found = collapse.detect(collapse.Settings(patience=patience), run)
+    if distance > patience / 3:
+        assert found.state == "not_observable" and f"every {distance} steps" in found.reason
+        return
+    if steps[-1] - first + 1 < patience:
+        assert (found.state, found.signals) == ("looked", ())
+        return
+    (signal,) = found.signals
+    assert (signal.onset, signal.last) == (first, steps[-1])
+    assert signal.detected == min(step for step in steps if step - first + 1 >= patience)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_case_13_a_spike_is_one_in_any_unit_and_with_any_sign(seed: int) -> None:
+    """Values are multiples of 1/1024, so that shifts and scales by powers of two are exact."""
+    rng = np.random.default_rng(seed)
+    values = np.round(rng.normal(0, 40, 150)) / 1024
+    values[[40, 90]] += 3.0
+
+    def steps(series: np.ndarray[Any, Any]) -> Any:
+        found = spikes.detect(spikes.Settings(metrics=("loss",)), observed(loss=series.tolist()))
+        return [signal.evidence["steps"] for signal in found.signals]
+
+    assert steps(values) == [[41, 91]]
+    for same in (-values, values * 4096, values / 4096, values - 8, 16 - values, values[:] + 0.0):
+        assert steps(same) == steps(values)
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 2.0, 3.0])
+def test_case_14_no_series_has_more_spikes_than_the_share_allowed(k: float) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        series = rng.normal(0, 1, 150) * np.where(rng.random(150) < rng.random(), 20, 1)
+        found = spikes.detect(spikes.Settings(metrics=("loss",), k=k), observed(loss=series.tolist()))
+        counted = [len(signal.evidence["steps"]) for signal in found.signals]
+        assert sum(counted) <= 0.1 * 150
+        assert counted or found.state == "not_applicable" or found.signals == ()
+
+
+def test_case_17_any_single_difference_makes_two_runs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    names, shared = ("reward", "completion_tokens", "entropy", "kl", "grad_norm"), {"attempt": "a", "tokens": None, "seconds": 0.0}
+    rows = [
+        {**shared, "step": step, "metric": name, "value": float(rng.normal()), "state": "value"} for step in range(1, 21) for name in names
+    ]
+
+    def print_of(changed: list[dict[str, Any]]) -> str | None:
+        write_history(tmp_path / "h.parquet", changed)
+        return fingerprint(read_history(tmp_path / "h.parquet").columns)
+
+    same = print_of(rows)
+    for place in rng.choice(len(rows), 15, replace=False):
+        other = [dict(row) for row in rows]
+        other[place] |= [{"value": np.nextafter(rows[place]["value"], 9)}, {"value": None, "state": "null"}, {"step": 99}][place % 3]
+        assert print_of(other) != same
+        assert print_of([row for index, row in enumerate(rows) if index != place]) != same
+    assert print_of([dict(row) for row in rows]) == same
+
+
+@pytest.mark.parametrize("attempts", range(2, 5))
+def test_case_18_each_step_belongs_to_the_last_attempt_that_began_before_it(tmp_path: Path, attempts: int) -> None:
+    rng = np.random.default_rng(attempts)
+    for _ in range(6):
+        begins = [1, *sorted(int(step) for step in rng.integers(2, 60, attempts - 1))]
+        ends = [int(rng.integers(begin, 80)) for begin in begins]
+        rows = [
+            {"attempt": f"x{9 - number}", "step": step, "tokens": None, "seconds": 0.0, "metric": "reward", "state": "value"}
+            | {"value": float(number)}
+            for number, (begin, end) in enumerate(zip(begins, ends, strict=True))
+            for step in range(begin, end + 1)
+        ]
+        write_history(tmp_path / "h.parquet", rows)
+        found = read_history(tmp_path / "h.parquet").columns["reward"]
+        for step, owner in zip(found.steps.tolist(), found.values.tolist(), strict=True):
+            assert owner == max(number for number, begin in enumerate(begins) if begin <= step)
+
+
+@pytest.mark.parametrize("scale", [0.001, 1.0, 1000.0])
+def test_cases_22_and_23_a_negative_kl_is_judged_by_its_error_and_not_by_its_size(scale: float) -> None:
+    noise = np.random.default_rng(4).normal(0, scale, 200)
+    quiet = kl_reference.detect(kl_reference.Settings(above=1e9), observed(target=200, kl=noise.tolist()))
+    assert [signal.severity for signal in quiet.signals] == ["info"]
+    (found,) = kl_reference.detect(kl_reference.Settings(), observed(target=200, kl=(noise - scale).tolist())).signals
+    assert found.severity == "warning" and found.says.startswith("estimate negative: sampling and scoring differ")
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e-9, 0.21, 0.999999, 3.5])
+def test_case_26_any_value_but_none_and_the_highest_is_an_atom(value: float) -> None:
+    def found(of: float) -> list[float | None]:
+        held = [RewardCount(step, reward, n) for step in range(1, 21) for reward, n in ((0.0, 3), (of, 4), (4.0, 3))]
+        run = observed(completions=CompletionsSummary(200, 0, rewards=tuple(held)))
+        return [signal.value for signal in atoms.detect(atoms.Settings(share=0.35), run).signals]
+
+    assert found(value) == [value]
+    assert found(5.0) == []  # a higher one that was seen is the maximum
+
+
+@pytest.mark.parametrize("maximum", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("tokens", "warned"), [(2.0, True), (40.0, False)])
+def test_case_27_full_reward_of_any_height_with_short_answers(maximum: float, tokens: float, warned: bool) -> None:
+    run = observed(target=100, reward=[0.97 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
+    found = degenerate.detect(degenerate.Settings(maximum=maximum), run)
+    assert bool(found.signals) is warned
+    low = observed(target=100, reward=[0.94 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
+    assert degenerate.detect(degenerate.Settings(maximum=maximum), low).signals == ()
+
+
+@pytest.mark.parametrize("shown", [0.0, 0.25, 7.0])
+def test_cases_5_and_6_the_spread_of_the_batch_decides_nothing(shown: float) -> None:
+    """Whatever reward_std says: groups without a difference have no signal, groups with one have it, and no reward is no signal."""
+    same = observed(reward=[0.5] * 150, reward_std=[shown] * 150, group_range=[0.0] * 150, zero_signal_share=[1.0] * 150)
+    other = observed(reward=[0.5] * 150, reward_std=[shown] * 150, group_range=[1.0] * 150, zero_signal_share=[0.0] * 150)
+    (first, *_) = zero_signal.detect(zero_signal.Settings(), same).signals
+    assert (first.value, first.severity) == (1.0, "severe")
+    assert zero_signal.detect(zero_signal.Settings(), other).signals == ()
+    null = tuple((step, None, "null") for step in range(1, 151))
+    (none,) = zero_signal.detect(zero_signal.Settings(), replace(other, metrics={**other.metrics, "reward": null})).signals
+    assert none.severity == "severe" and none.says.startswith("no reward")
+
+
+@pytest.mark.parametrize("value", [-3.0, 0.0, 0.5, 1e9])
+def test_case_43_a_single_seed_never_has_an_interval(value: float) -> None:
+    assert (mean([value], 0.95).low, mean([value], 0.95).high) == (None, None)
+    for pair in (([value], [0.1]), ([value], [0.1, 0.2]), ([0.1, 0.2], [value])):
+        assert (difference(*pair, 0.95).low, difference(*pair, 0.95).high) == (None, None)
+
+
+@pytest.mark.parametrize("metric", sorted(REWARD_METRICS))
+@pytest.mark.parametrize("statistic", ["final", "change"])
+@pytest.mark.parametrize("against", ["zero", "random", "inverted"])
+def test_case_44_no_two_rewards_are_ranked_by_any_measure_of_reward(metric: str, statistic: str, against: str) -> None:
+    pair = Contrast(condition="shaped", against=against)
+    claim = ClaimCard(id="x", metric=metric, statistic=statistic, contrast=pair, direction="above", margin=0.0, seeds=3)  # type: ignore[arg-type]
+    refused = refusal(claim, CONDITIONS)
+    if statistic == "change" and against == "zero":
+        assert refused == ""  # a null control's change is the noise that another one is held against
+    else:
+        assert refused.startswith(f"shaped and {against} have different rewards")
+    same = tuple(condition.model_copy(update={"reward": "one"}) for condition in CONDITIONS)
+    assert refusal(claim, same) == ""
+    assert refusal(claim.model_copy(update={"metric": "completion_tokens"}), CONDITIONS) == ""
