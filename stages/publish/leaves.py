@@ -30,9 +30,9 @@ def put_frame(docs: Path) -> None:
     path.write_text(SOURCE, encoding="utf-8")
 
 
-def write_leaves(site: Path, pages: list[Path], more: Mapping[str, str] | None = None) -> int:
+def write_leaves(site: Path, pages: Mapping[Path, str], more: Mapping[str, str], mark: str) -> int:
     """Set the leaves of every page folder, and `more` (place under `experiments/` -> HTML), into the frame that MkDocs built in `site`,
-    and remove it. Returns how many there are.
+    and remove it. What `pages` say of the age of a folder takes the place of `mark`. Returns how many there are.
 
     Raises StageError S383 when the theme lost the frame's places.
     """
@@ -46,12 +46,12 @@ def write_leaves(site: Path, pages: list[Path], more: Mapping[str, str] | None =
             fix="use the theme of site/mkdocs.yml as it was, or report the version of mkdocs-material",
         )
     written = 0
-    for page in pages:
+    for page, said in pages.items():
         for leaf in sorted((page / FOLDER).glob("*.html")):
             target = site / "experiments" / page.parent.name / leaf.name
-            target.write_text(framed(parts, leaf.read_text(encoding="utf-8")), encoding="utf-8")
+            target.write_text(framed(parts, leaf.read_text(encoding="utf-8").replace(mark, said)), encoding="utf-8")
             written += 1
-    for place, body in (more or {}).items():
+    for place, body in more.items():
         target = site / "experiments" / place
         target.parent.mkdir(exist_ok=True)
         target.write_text(framed(parts, body), encoding="utf-8")

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,21 @@ GUIDE = (
     "install.md",
     "first-experiment.md",
     "write-a-spec.md",
-    "import-runs.md",
-    "differences.md",
+    "examples.md",
+    "trust-a-reward.md",
     "algorithms.md",
     "hub-and-gpu.md",
+    "watching.md",
     "failures.md",
+    "plan.md",
+    "pull-requests.md",
+    "verify.md",
+    "import-runs.md",
+    "differences.md",
+    "lean.md",
+    "add-a-gate.md",
+    "add-a-detector.md",
+    "troubleshooting.md",
 )
 
 
@@ -56,12 +67,13 @@ def site(runs: Path) -> None:
     pages = sorted(path for path in runs.glob("*/page") if (path / "summary.json").exists())
     found = entries(pages)
     docs = BUILD / "docs"
-    assemble(docs, pages, found)
+    ages = {page: age(page) for page in pages}
+    assemble(docs, ages, found)
     (BUILD / "mkdocs.yml").write_text(json.dumps(settings(docs, found), indent=2) + "\n", encoding="utf-8")
     target, new = BUILD / "site", BUILD / "site.new"
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(BUILD / "mkdocs.yml")
-    write_leaves(new, pages, generated(pages, found))
+    write_leaves(new, ages, generated(pages, found), AGE)
     write_search(new, found)
     write_missing(new / "404.html")
     old = BUILD / "site.old"
@@ -73,15 +85,15 @@ def site(runs: Path) -> None:
     print(f"{target / 'index.html'}: {len(found)} experiment page{'' if len(found) == 1 else 's'}")
 
 
-def assemble(docs: Path, pages: list[Path], found: list[Entry]) -> None:
-    """Everything MkDocs reads, in a folder of its own."""
+def assemble(docs: Path, pages: Mapping[Path, str], found: list[Entry]) -> None:
+    """Everything MkDocs reads, in a folder of its own. `pages`: folder -> what is to be said of its age."""
     shutil.rmtree(docs, ignore_errors=True)
     shutil.copytree(SOURCE / "docs", docs)
     compared = compare.comparisons(found)
-    for page in pages:
+    for page, said in pages.items():
         copied = docs / "experiments" / page.parent.name
         shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
-        text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, age(page))
+        text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, said)
         link = COMPARED if page.parent.name in compared else ""
         (copied / "index.md").write_text(text.replace(compare.MARKER, link), encoding="utf-8")
     put_frame(docs)

@@ -134,3 +134,15 @@ def test_the_site_frames_run_pages(project: Path, place: str) -> None:
     text = (project / "build/site" / place).read_text(encoding="utf-8")
     assert "<title>Run shaped-s1 - octavo</title>" in text and "octavo-frame" not in text
     assert "run-shaped-s1" not in "".join(path.read_text(encoding="utf-8") for path in (project / "build/site/search").iterdir())
+
+
+def test_a_run_page_that_is_older_than_its_data_says_so(project: Path) -> None:
+    copy_site(project)
+    folder = ExperimentFolder(asked(project).parent)
+    place = project / "build/site/experiments/quickstart/run-zero-s1.html"
+    site(Path("runs"))
+    assert "older than its data" not in place.read_text(encoding="utf-8") and "octavo: age" not in place.read_text(encoding="utf-8")
+    health = folder.run("zero-s1").health
+    health.write_text(health.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    site(Path("runs"))
+    assert "This page is older than its data" in place.read_text(encoding="utf-8")

@@ -1,0 +1,50 @@
+"""The gate and the detector that the guide shows are whole files that do what the guide says."""
+
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from stages.contracts.plugin import Answer
+from stages.contracts.series import Series
+
+GUIDE = Path(__file__).parents[1] / "site/docs/guide"
+
+
+def shown(page: str, name: str) -> types.ModuleType:
+    """The Python file of a page, as a module."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", (GUIDE / page).read_text(encoding="utf-8"), re.S | re.M)
+    module = types.ModuleType(name)
+    exec(compile(code, page, "exec"), module.__dict__)
+    return module
+
+
+def test_the_gate_judges_endings_and_never_raises() -> None:
+    gate = shown("add-a-gate.md", "ends_with")
+    settings = gate.Settings(ending=")")
+    found = gate.judge(settings, [Answer("(x)", {}), Answer("(x", {}), Answer("", {}), Answer("\x00\u202e)", {"row": None})])
+    assert [(one.status, one.score) for one in found] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
+    with pytest.raises(ValueError, match="ending"):
+        gate.Settings(ending="")
+
+
+def test_the_detector_warns_below_its_threshold_only() -> None:
+    detector = shown("add-a-detector.md", "short_answers")
+
+    def of(*lengths: float) -> object:
+        cells = [(step, value, "value") for step, value in enumerate(lengths, 1)]
+        series = Series("a-s1", "a", "treatment", 40, 1, {"completion_tokens": cells} if cells else {})
+        return detector.detect(detector.Settings(), series)
+
+    quiet, loud, blind = of(*[2.0] * 10, *[3.0] * 10), of(*[9.0] * 10, *[2.9] * 10), of()
+    assert (quiet.state, quiet.signals) == ("looked", ())
+    [signal] = loud.signals
+    assert (signal.severity, signal.last, signal.says) == (
+        "warning",
+        20,
+        "completions had 2.9 tokens on average in the last 10 steps, fewer than 3",
+    )
+    assert (blind.state, blind.reason) == ("not_observable", "completion_tokens was not logged")
+    for field in detector.Settings.model_fields.values():
+        assert field.description and {"unit", "source"} <= set(field.json_schema_extra)
