@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stages.contracts.diagnostic import StageError
+from stages.train import memory_kills
 from stages.train.attempts import Stopped
 
 T = TypeVar("T")
@@ -25,6 +28,10 @@ HANDOVER = "OCTAVO_HANDOVER"
 """Folder that holds the task of the other ranks."""
 FIRST = "OCTAVO_FIRST_RANK"
 """Process id of rank 0: another rank whose parent is not that one has lost it."""
+SECONDS_TO_BE_SEEN = 2.0
+"""How long a process that was killed may take to be seen as ended, after its connections have broken."""
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+"""Signals that a process brings upon itself."""
 SECONDS_TO_END = 60.0
 """How long another rank may take to end after rank 0 has trained to the end."""
 
@@ -105,6 +112,7 @@ def followers(count: int, command: Sequence[str], handover: Path, task: dict[str
     own = {**shared, "RANK": "0", "LOCAL_RANK": "0"}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
+    kills = memory_kills.kills()
     others = [_started(command, number, shared, handover) for number in range(1, count)]
     finished = threading.Event()
     threading.Thread(target=_watch, args=(others, finished), daemon=True).start()
@@ -113,7 +121,7 @@ def followers(count: int, command: Sequence[str], handover: Path, task: dict[str
         for other in others:
             other.wait(SECONDS_TO_END)
     except Exception as error:
-        if not isinstance(error, Stopped) and (failed := _failure(handover)) is not None:
+        if not isinstance(error, Stopped) and (failed := _failure(handover) or _killed(others, kills)) is not None:
             raise Stopped(*failed) from error
         raise
     finally:
@@ -156,6 +164,25 @@ def _failure(handover: Path) -> tuple[Any, str] | None:
             told = json.loads(path.read_text(encoding="utf-8"))
             return told["failure"], f"rank {path.stem.removeprefix('failure-')}: {told['error']}"
     return None
+
+
+def _killed(others: list[subprocess.Popen[bytes]], kills: int | None) -> tuple[Any, str] | None:
+    """(class, sentence) of a rank that a signal ended, which leaves no word: what rank 0 then raises says only that a connection broke.
+    `kills`: the kernel's count of processes killed for lack of memory as the ranks began."""
+    until = time.monotonic() + SECONDS_TO_BE_SEEN
+    while True:
+        for number, other in enumerate(others, 1):
+            code = other.poll()
+            if code is not None and code < 0:
+                now = memory_kills.kills()
+                memory = code == -signal.SIGKILL and now is not None and kills is not None and now > kills
+                sentence = f"rank {number} was killed by {signal.Signals(-code).name}"
+                if memory:
+                    return "out_of_memory", f"{sentence}, and the kernel's count of processes that it killed for lack of memory has risen"
+                return ("bug" if -code in CRASHES else "interrupted"), sentence
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.05)
 
 
 def failure_file(handover: Path, number: int) -> Path:

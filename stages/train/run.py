@@ -186,7 +186,9 @@ def _locked(
         retries.again(module, run.root, tried)
     if why_not:
         print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
-    return {"interrupted": 130, "disk": 1}.get(failure, 0)
+    if failure == "interrupted":  # by us; another rank that was killed alone is recorded, and the runs beside it go on
+        return 130 if interrupts.told() is not None else 0
+    return 1 if failure == "disk" else 0
 
 
 def _attempts(run: RunFolder, identity: str, scratch: Path) -> tuple[Attempt, ...]:

@@ -6,7 +6,9 @@ end, with gates and a base model of its own, is killed by tests/e2e/test_retried
 
 import os
 import random
+import signal
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -56,6 +58,30 @@ def reached(folder, moment, before):
     if moment == "checkpoint":  # one is being written: under its name while it has no state yet, or as `.partial`
         return trainer is not None and any(not (path / "trainer_state.json").exists() for path in trainer.iterdir())
     return trainer is not None and (trainer / "checkpoint-8").exists()
+
+
+@pytest.mark.skipif(not KILLS, reason="minutes: with OCTAVO_CHAOS")
+def test_one_of_two_processes_is_killed(tmp_path):
+    """The other one is told apart from a bug, and the next attempt goes on to the numbers of the undisturbed run."""
+    base, (settings, processes) = random_model(tmp_path / "base"), CASES["two-processes"]
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    whole, run = (run_folder(tmp_path / name, base, settings, processes, DEVICE) for name in ("whole", "killed"))
+    for name in ("whole", "killed"):
+        process = start("grpo", tmp_path / name)
+        while name == "killed" and process.poll() is None and not reached(tmp_path / name, "step", 2):
+            time.sleep(0.001)
+        if name == "killed":
+            (other,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(other), signal.SIGKILL)
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+    (first,) = read_attempts(run.attempts)
+    assert (first.state, first.ended.failure, first.ended.error) == ("failed", "interrupted", "rank 1 was killed by SIGKILL")
+    process = start("grpo", tmp_path / "killed")
+    said, _ = process.communicate()
+    assert process.returncode == 0 and read_attempts(run.attempts)[-1].started.resumed_from is not None, said
+    assert left(run) == left(whole)
 
 
 @pytest.mark.skipif(not KILLS, reason="minutes: OCTAVO_CHAOS=30 says how many kills")

@@ -2,8 +2,10 @@
 one process would have learnt."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.grpo import GrpoSettings
 from stages.contracts.stage import ROOT
 from stages.train import ranks
+from stages.train.attempts import Stopped
 from stages.train.checkpoints import of_ranks
 from stages.train.with_trl import CHECKPOINT
 
@@ -92,6 +95,28 @@ def test_a_rank_that_lost_the_first_while_it_started_ends(tmp_path):
     command = [sys.executable, "-m", "stages.train.grpo", "runs/small/short-s1"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
+
+
+WAITS = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
+
+
+@pytest.mark.parametrize(("number", "failure"), [(signal.SIGKILL, "interrupted"), (signal.SIGTERM, "interrupted"), (signal.SIGSEGV, "bug")])
+def test_a_rank_that_is_killed_is_the_reason(tmp_path, number, failure):
+    """Rank 0 sees a broken connection; the signal that ended the other says why."""
+    told = tmp_path / "pid"
+    followers = ranks.followers(2, ("-c", WAITS, str(told)), tmp_path / "ranks", {})
+    with pytest.raises(Stopped, match=f"rank 1 was killed by {number.name}") as caught, followers:
+        while not (told.exists() and told.read_text()):
+            time.sleep(0.01)
+        os.kill(int(told.read_text()), number)
+        raise RuntimeError("connection closed by peer")
+    assert caught.value.failure == failure and os.environ.get("WORLD_SIZE") is None
+
+
+def test_what_rank_0_fails_with_alone_is_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranks, "SECONDS_TO_BE_SEEN", 0.0)
+    with pytest.raises(RuntimeError, match="mine"), ranks.followers(2, ("-c", WAITS, str(tmp_path / "pid")), tmp_path / "ranks", {}):
+        raise RuntimeError("mine")
 
 
 def test_one_process_needs_no_other():
