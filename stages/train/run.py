@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from stages.contracts.artifact import read, write
-from stages.contracts.attempt import Attempt, Changed, FailureClass, Outcome, Started
+from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.reward_card import GateCard
@@ -29,10 +29,11 @@ from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
 from stages.train import interrupts, memory_kills, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
-from stages.train.checkpoints import copy_adapter, fault, newest, newest_finite, of_ranks, weights, with_batch_size
+from stages.train.checkpoints import copy_adapter, fault, of_ranks, weights, with_batch_size
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare, versions
 from stages.train.failures import classify
+from stages.train.going_on import begins_at, so_far, with_microbatch
 from stages.train.ranks import rank
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
@@ -99,13 +100,13 @@ def _locked(
 ) -> int:
     identity = card_id(card)
     scratch = checkpoints(identity)
-    before, policy = _attempts(run, identity, scratch), retries.policy(ExperimentFolder(run.root.parent).retries)
+    before, policy = so_far(run, identity, scratch), retries.policy(ExperimentFolder(run.root.parent).retries)
     key = card.train.microbatch_key
     size: int | None = getattr(card.train, key) if key else None
     changed = retries.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    checkpoint = _checkpoint(scratch / "trainer", checkpoint_files, before, changed)
+    checkpoint = begins_at(scratch / "trainer", checkpoint_files, before, changed)
     manifest = resume.Manifest.now(f"{card.experiment}/{run.name}", identity, card.seed, card.device, versions())
     if checkpoint:
         resume.require(scratch, manifest)
@@ -134,7 +135,7 @@ def _locked(
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        work = Work(run, _with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping, said)
+        work = Work(run, with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping, said)
         with interrupts.let_in():
             adapter = _trained(work, fit)
     except (Exception, KeyboardInterrupt) as caught:
@@ -189,39 +190,6 @@ def _locked(
     if failure == "interrupted":  # by us; another rank that was killed alone is recorded, and the runs beside it go on
         return 130 if interrupts.told() is not None else 0
     return 1 if failure == "disk" else 0
-
-
-def _attempts(run: RunFolder, identity: str, scratch: Path) -> tuple[Attempt, ...]:
-    """The attempts so far. One that the kernel killed for lack of memory left no end behind, so its end is written now."""
-    found = under(run, identity)
-    last = found[-1] if found else None
-    if last is None or last.ended is not None or not memory_kills.killed(scratch, last.started.attempt):
-        return found
-    name, journal = last.started.attempt, Journal(scratch)
-    step = max(journal.last_step(name), last.started.resumed_from or 0)
-    error = "killed, and the kernel's count of processes of this control group that it killed for lack of memory has risen meanwhile"
-    end(run, last.started, failure="out_of_memory", error=error, last_step=step, seconds=journal.seconds(name))
-    return under(run, identity)
-
-
-def _checkpoint(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
-    """What to go on from. After numbers that were not finite only from finite ones, whatever the policy of retries says."""
-    last = before[-1].ended if before else None
-    if last is None or last.failure != "nonfinite":
-        return newest(folder, needed)
-    return newest_finite(folder, needed, retries.stuck(before) if changed and changed.resume == "last_finite_checkpoint" else None)
-
-
-def _with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]:
-    """The card as this attempt trains it: another micro-batch, and so many more micro-steps that the generation batch is the same."""
-    if changed is None or changed.microbatch is None:
-        return card
-    settings: Any = card.train
-    key = settings.microbatch_key
-    factor = getattr(settings, key) // changed.microbatch
-    update = {key: changed.microbatch, "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor}
-    assert changed.microbatch * factor == getattr(settings, key)
-    return card.model_copy(update={"train": settings.model_copy(update=update)})
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:

@@ -13,12 +13,12 @@ from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.model_card import AdapterCard, ModelCard
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
+from stages.train.going_on import with_microbatch
 from stages.train.model import load_base
 from stages.train.ppo_checkpoint import restore, save
 from stages.train.ppo_policy import Policy
 from stages.train.ppo_trainer import PpoTrainer
 from stages.train.rollouts import METRIC, Rollouts
-from stages.train.run import _with_microbatch
 
 
 @pytest.fixture(scope="module")
@@ -235,9 +235,9 @@ def _history(run):
 def test_after_a_lack_of_memory_half_the_minibatch_makes_the_same_step(base, tmp_path):
     run = run_folder(tmp_path, base, settings(mini_batch_size=4, gradient_accumulation_steps=2))
     card = read(TrainCard[PpoSettings], run.card)
-    halved = _with_microbatch(card, Changed(after="a1", failure="out_of_memory", microbatch=2)).train
+    halved = with_microbatch(card, Changed(after="a1", failure="out_of_memory", microbatch=2)).train
     assert (halved.mini_batch_size, halved.gradient_accumulation_steps, halved.batch_size) == (2, 4, 8)
-    assert _with_microbatch(card, None) is card
+    assert with_microbatch(card, None) is card
 
 
 @pytest.mark.e2e
