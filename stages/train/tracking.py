@@ -12,9 +12,19 @@ from typing import Any
 from stages.contracts.artifact import Artifact
 from stages.contracts.layout import CHECKPOINTS
 
-_INIT_SECONDS = float(os.environ.get("WANDB_INIT_TIMEOUT", "30"))
 FINISH_SECONDS = 60.0
 """Most that the end of a run waits for W&B."""
+
+
+def _seconds(text: str) -> float:
+    """A time limit of the environment; 30 s where it is none."""
+    try:
+        return found if 0 < (found := float(text)) < 86_400 else 30.0
+    except ValueError:
+        return 30.0
+
+
+_INIT_SECONDS = _seconds(os.environ.get("WANDB_INIT_TIMEOUT", ""))
 
 
 def configured() -> bool:
