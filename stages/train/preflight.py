@@ -61,7 +61,7 @@ def preflight(folder: Path) -> None:
         result, scored_rows = _judge(card, condition, *made[settings])
         results.append(result)
         rows.extend(scored_rows)
-        print(f"{card.experiment} preflight {condition.name}: {result.verdict}. {' '.join(result.reasons)}", flush=True)
+        print(f"{card.experiment} preflight {condition.name}: {' '.join([f'{result.verdict}.', *result.reasons])}", flush=True)
     gates = sorted({gate.name for condition in card.conditions for gate in condition.reward.gates})
     write_completions(experiment.preflight_completions, rows, gates, card_id=card_id(card), attempt="preflight")
     tier = sandbox(gate for condition in card.conditions for gate in condition.reward.gates)

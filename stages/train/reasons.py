@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
 from stages.contracts.reward_card import RewardCard
 from stages.train.probes import REFUSED, Probe, highest
-from stages.train.rewards.compose import check_examples
+from stages.train.rewards.compose import ExampleOutcome, check_examples
 
 ATOM_SHARE = 0.4
 """Share of completions on one reward value, neither the lowest nor the highest possible, from which preflight warns."""
@@ -25,7 +25,13 @@ STARVING_SECONDS = 1.0
 def examples(reward: RewardCard) -> list[str]:
     """Examples whose reward is not the expected one."""
     failed = [found for found in check_examples(reward) if not found.ok]
-    return [f"The reward example {found.completion!r} scores {found.got}, expected {found.expect}: {found.why}" for found in failed]
+    return [
+        f"The reward example {found.completion!r} {_scored(found)}, expected {found.expect:g}: {found.why.rstrip('.')}." for found in failed
+    ]
+
+
+def _scored(found: ExampleOutcome) -> str:
+    return "is unknown" if found.got is None else f"scores {found.got:g}"
 
 
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:

@@ -69,7 +69,11 @@ def test_a_failing_example_refuses_even_a_null_control():
     example = ExampleCard(completion="2", row=ROW, expect=1.0)
     reward = RewardCard(name="r", gates=(FORMAT, EXACT), examples=(example,))
     result, _ = judged(["1", "x"], reward, null_control=True)
-    assert result.verdict == "refuse" and "The reward example '2' scores 0.0, expected 1.0" in result.reasons[0]
+    assert (
+        result.verdict == "refuse"
+        and "The reward example '2' scores 0, expected 1: " in result.reasons[0]
+        and result.reasons[0].endswith(".")
+    )
 
 
 def test_a_null_control_has_no_signal_and_may_train():
