@@ -202,6 +202,19 @@ def test_the_whole_interval_decides(folder: ExperimentFolder, direction: str, ma
     assert _verdict(folder, direction=direction, margin=margin).verdict == verdict
 
 
+def test_an_end_that_lies_on_the_margin_is_not_beyond_it(folder: ExperimentFolder) -> None:
+    write_cards(folder, runs(), claims=(_claim(),))
+    found = concluded(folder)[0][f"shaped/{SHARE}/final"]
+    claims = [
+        _claim(id=f"{direction}-{name}", direction=direction, margin=end)
+        for direction in ("above", "below")
+        for name, end in (("low", found.low), ("high", found.high))
+    ]
+    write_cards(folder, runs(), claims=tuple(claims))
+    verdicts = concluded(folder)[1]
+    assert {claim.id: verdicts[claim.id].verdict for claim in claims} == {claim.id: "inconclusive" for claim in claims}
+
+
 def test_claims_on_changes_of_a_condition(folder: ExperimentFolder) -> None:
     assert _verdict(folder, statistic="change", margin=0.2).verdict == "supported"  # 0.35 +- 0.124 against the untrained model
     reward = _verdict(folder, statistic="change", metric="reward", margin=0.39)  # every seed moves by exactly 3.15 / 8
