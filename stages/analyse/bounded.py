@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stages.analyse.statistics import Interval
 from stages.contracts.finding import Finding, SeedValue, Source
 
@@ -24,6 +26,7 @@ def bounded(
     seeds: tuple[SeedValue, ...] = (),
     with_all: float | None = None,
     smallest: float | None = None,
+    without_gate: Mapping[str, float] | None = None,
 ) -> Finding:
     """`id_` is `<subject>/<metric>/<statistic>`; `kind` replaces the statistic that the finding names. The reason is kept only where there
     is no value, the level only where the interval has ends."""
@@ -49,4 +52,5 @@ def bounded(
         sources=sources,
         detectable=smallest,
         with_all=with_all,
+        without_gate=dict(without_gate or {}),
     )

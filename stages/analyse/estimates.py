@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
-from stages.analyse.groups import group
-from stages.analyse.statistics import Interval, detectable, difference, mean, proportion, trend
+from stages.analyse.groups import Group, group
+from stages.analyse.statistics import Interval, detectable, difference, mean, pooled, proportion, trend
 from stages.contracts.finding import Finding, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -71,6 +72,8 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
     runs = group(evidence, condition, name, statistic, everyone=everyone)
     values = runs.values
     interval = mean(values, level) if values else None
+    if statistic != "change" and interval and len(values) > 1 and interval.low == interval.high and (counted := runs.pooled):
+        interval = replace(pooled([counted], level), value=interval.value, n=interval.n)
     share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
         method = f"{interval.method}, limited to 0..1"
@@ -90,6 +93,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
         seeds=runs.seeds,
         sources=_sources(evidence, runs.runs, name, statistic),
         with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
+        without_gate={} if everyone else {gate: mean(runs.values_without(gate), level).value for gate in sorted(runs.gates)},
         smallest=detectable([values], level) if statistic == "change" and values else None,
     )
 
@@ -101,6 +105,9 @@ def contrast_finding(
     left = group(evidence, treated, name, statistic, everyone=everyone)
     right = group(evidence, against, name, statistic, everyone=everyone)
     interval = difference(left.values, right.values, level) if left.values and right.values else None
+    counted = (left.pooled, right.pooled)
+    if statistic != "change" and interval and interval.low is not None and interval.low == interval.high and counted[0] and counted[1]:
+        interval = replace(pooled([counted[0], counted[1]], level), value=interval.value, n=interval.n)
     runs, suffix = (*left.runs, *right.runs), WITH_EXCLUDED if everyone else ""
     full = None
     if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
@@ -120,8 +127,19 @@ def contrast_finding(
         seeds=(*left.seeds, *right.seeds),
         sources=_sources(evidence, runs, name, statistic),
         with_all=full,
+        without_gate={} if everyone else _without(left, right, level),
         smallest=detectable([left.values, right.values], level) if interval else None,
     )
+
+
+def _without(left: Group, right: Group, level: float) -> dict[str, float]:
+    """The difference without each gate that alone keeps a run of either condition out."""
+    found = {}
+    for gate in sorted(left.gates | right.gates):
+        treated, against = left.values_without(gate), right.values_without(gate)
+        if treated and against:
+            found[gate] = difference(treated, against, level).value
+    return found
 
 
 def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, who: str) -> str:

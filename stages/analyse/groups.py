@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stages.analyse.evidence import Evidence, Measured, RunEvidence
 from stages.contracts.finding import SeedValue
+
+_GATE = re.compile(r"gate ([\w.-]+): ")
+"""How screen begins the reason that a gate gives."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,22 @@ class Group:
     @property
     def all_values(self) -> list[float]:
         return [m.value for m in self.measured if m.value is not None]
+
+    @property
+    def gates(self) -> set[str]:
+        """Health gates that alone keep a run out whose value is known."""
+        return {gate for run, m in self._pairs() if m.value is not None and (gate := _only_gate(run)) is not None}
+
+    def values_without(self, gate: str) -> list[float]:
+        """Values of the runs that would count without this gate."""
+        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or _only_gate(run) == gate)]
+
+    @property
+    def pooled(self) -> tuple[int, int] | None:
+        """Completions that passed, of all, over the runs that count; None when their values are no shares of completions."""
+        used = [m for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
+        known = [(m.k, m.n) for m in used if m.k is not None and m.n]
+        return (sum(k for k, _ in known), sum(n for _, n in known)) if known and len(known) == len(used) else None
 
     @property
     def any_excluded(self) -> bool:
@@ -51,6 +71,13 @@ class Group:
 
     def _pairs(self) -> Iterable[tuple[RunEvidence, Measured]]:
         return zip(self.runs, self.measured, strict=True)
+
+
+def _only_gate(run: RunEvidence) -> str | None:
+    """The health gate that is the only reason why a run does not count."""
+    reasons = run.health.reasons if run.health else ()
+    named = {match[1] if (match := _GATE.match(reason)) else None for reason in reasons}
+    return named.pop() if len(named) == 1 else None
 
 
 def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:

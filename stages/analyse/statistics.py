@@ -93,6 +93,21 @@ def proportion(k: int, n: int, level: float) -> Interval:
     return Interval(k / n, low, high, n, "Wilson interval over completions")
 
 
+def pooled(counted: Sequence[tuple[int, int]], level: float) -> Interval:
+    """A share, or the first share minus the second, where seeds do not differ at all: their spread says nothing, the completions' own
+    error remains. (k, n) of a condition's completions each: Wilson's interval, and Newcombe's of a difference (1998, his method 10)."""
+    (p, low, high), n = _share(*counted[0], level), min(n for _, n in counted)
+    if len(counted) == 1:
+        return Interval(p, low, high, n, f"Wilson interval over {n} completions, which share prompts (no spread between seeds)")
+    q, under, over = _share(*counted[1], level)
+    ends = p - q - math.hypot(p - low, over - q), p - q + math.hypot(high - p, q - under)
+    return Interval(p - q, *ends, n, "Newcombe interval over completions, which share prompts (no spread between seeds)")
+
+
+def _share(k: int, n: int, level: float) -> tuple[float, float, float]:
+    return k / n, *wilson(k, n, level)
+
+
 def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str) -> Interval:
     if error == 0:
         return Interval(centre, centre, centre, n, f"{method} (no spread between seeds)")

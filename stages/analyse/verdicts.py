@@ -69,6 +69,10 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
     distance = abs((finding.value or 0.0) - claim.margin)
     needed = seeds_needed(values, distance, level)
     why = f"{numbers}: the interval contains {claim.margin:g}."
+    if smallest == 0:
+        return _verdict(
+            claim, "inconclusive", f"{why} The seeds do not differ, so their spread says nothing of how many it takes.", finding.id
+        )
     if smallest is not None:
         why += f" These seeds could have shown a distance of {smallest:.3g} from it"
         why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."

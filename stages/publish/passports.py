@@ -82,6 +82,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         lines.append(("would have shown", f"a change from ±{numbers.number(finding.detectable, finding.unit)} on, four times of five"))
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
+    lines += [(f"without the gate {gate}", numbers.number(found, finding.unit)) for gate, found in finding.without_gate.items()]
     lines.append(("carried over", carried.short(carried.behind(experiment, finding))))
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
 

@@ -51,7 +51,8 @@ def _finding(experiment: ExperimentFiles, finding: Finding) -> Iterator[str]:
         yield f"  no value: {finding.reason}"
     counted = f"{finding.k} of {finding.n}" if finding.k is not None else str(finding.n) if finding.n is not None else ""
     with_all = numbers.number(finding.with_all, finding.unit) if finding.with_all is not None else ""
-    pairs = (("how", finding.method), ("window", finding.window), ("n", counted), ("with excluded runs", with_all))
+    pairs = [("how", finding.method), ("window", finding.window), ("n", counted), ("with excluded runs", with_all)]
+    pairs += [(f"without the gate {gate}", numbers.number(found, finding.unit)) for gate, found in finding.without_gate.items()]
     yield from _table("value", [pair for pair in pairs if pair[1]])
     runs = experiment.runs_of_subject(finding.subject)
     if finding.seeds or runs:

@@ -13,7 +13,7 @@ from synthetic import GATES, Run, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
-from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.analysis_card import ClaimCard, Contrast, HealthGate
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.layout import ExperimentFolder
@@ -77,6 +77,58 @@ def test_conditions_average_included_seeds_and_show_the_number_with_all(folder: 
     assert (inverted.value, inverted.n, inverted.with_all) == (0.0, 2, pytest.approx(1 / 60))
     assert [(seed.run, seed.included) for seed in inverted.seeds] == [("inverted-s1", True), ("inverted-s2", False), ("inverted-s3", True)]
     assert inverted.seeds[1].why == "gate truncated: truncated is 0.875 in steps 19-20, not below 0.5"
+
+
+def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three seeds of 20 of 20: the t interval has no width, and says nothing of the 60 completions' own error."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run(name, seed, passed=passed) for name, passed in (("shaped", 20), ("zero", 10)) for seed in (1, 2, 3)]
+    folder = complete(tmp_path, made=made)
+    pair = Contrast(condition="shaped", against="zero")
+    metric = "evaluation.tests.pass_share"
+    claims = [
+        ClaimCard(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
+        for number, margin in enumerate((0.3, 0.45))
+    ]
+    write_cards(folder, made, claims=tuple(claims))
+    screen(folder.root)
+    conclude(folder.root)
+    written = read(Findings, folder.findings)
+    found = {finding.id: finding for finding in written.findings}
+    share, contrast = found[f"shaped/{metric}/final"], found[f"shaped-vs-zero/{metric}/final"]
+    assert (share.value, share.high, share.n) == (1.0, 1.0, 3)
+    assert share.low == pytest.approx(60 / (60 + 1.959964**2))  # Wilson's lower end of n of n
+    # Wilson of 30 of 60 is 0.3774 to 0.6226; Newcombe: 0.5 - sqrt(0.0602 ** 2 + 0.1226 ** 2)
+    assert (contrast.low, contrast.high) == pytest.approx((0.3634, 0.6226), abs=1e-4)
+    assert "no spread between seeds" in share.method and contrast.method.startswith("Newcombe")
+    sure, unsure = written.verdicts
+    assert (sure.verdict, unsure.verdict, unsure.detectable, unsure.seeds_needed) == ("supported", "inconclusive", None, None)
+    assert unsure.why.endswith("The seeds do not differ, so their spread says nothing of how many it takes.")
+
+
+def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails both, because nothing after its
+    gradient broke may be looked at: it comes back only with all."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run("shaped", seed, passed=passed) for seed, passed in ((1, 18), (2, 17), (3, 16))]
+    made += [Run("zero", seed, passed=10) for seed in (1, 2)]
+    made[0].nonfinite = tuple(range(15, 21))
+    made[1].truncated_from = 11
+    folder = complete(tmp_path, made=made)
+    gates = (
+        HealthGate(name="nonfinite", rule="not_persistent"),
+        HealthGate(name="short", rule="below", metric="truncated", bound=0.5),
+    )
+    write_cards(folder, made, gates=gates, claims=())
+    screen(folder.root)
+    conclude(folder.root)
+    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    share = found["shaped/evaluation.tests.pass_share/final"]
+    assert (share.value, share.with_all) == (0.8, pytest.approx(0.85))
+    assert share.without_gate == pytest.approx({"short": 0.825})
+    contrast = found["shaped-vs-zero/evaluation.tests.pass_share/final"]
+    assert contrast.without_gate == pytest.approx({"short": 0.325})
+    assert found["zero/evaluation.tests.pass_share/final"].without_gate == {}
 
 
 def test_shares_do_not_leave_their_range(folder: ExperimentFolder) -> None:

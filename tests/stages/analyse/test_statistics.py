@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from stages.analyse.correlated import neighbours, worth
-from stages.analyse.statistics import detectable, difference, mean, proportion, seeds_needed, trend
+from stages.analyse.statistics import detectable, difference, mean, pooled, proportion, seeds_needed, trend
 from stages.analyse.traces import Rows
 from stages.analyse.windows import Window, final_window, initial_window
 from stages.contracts.batch_means import batches
@@ -45,6 +45,16 @@ def test_equal_seeds_say_that_there_is_no_spread() -> None:
     found = difference([0.5] * 3, [0.1] * 3, 0.95)
     assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
     assert "no spread" in found.method
+
+
+def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> None:
+    """Newcombe 1998, table II, contrast (a): 56 of 70 against 48 of 80, his method 10."""
+    found = pooled([(56, 70), (48, 80)], 0.95)
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+    both = pooled([(10, 10), (0, 10)], 0.95)  # contrast (h): 1.0 [0.6075, 1]
+    assert (both.value, both.low, both.high) == pytest.approx((1.0, 0.6075, 1.0), abs=5e-5)
+    full = stats.binomtest(60, 60).proportion_ci(0.95, method="wilson")
+    assert (pooled([(60, 60)], 0.95).low, pooled([(60, 60)], 0.95).high) == pytest.approx((full.low, 1.0))
 
 
 def test_welch_by_hand_where_its_degrees_of_freedom_are_whole() -> None:
