@@ -75,9 +75,12 @@ STAGES = {"sft": "supervised"}
 """Stages that have another name than their algorithm."""
 
 
-def start(algorithm: str, folder: Path, *modules: Path) -> subprocess.Popen[str]:
-    """The stage of an algorithm, on that run. `modules`: folders that come first where modules are looked for."""
+def start(algorithm: str, folder: Path, *modules: Path, group: bool = False) -> subprocess.Popen[str]:
+    """The stage of an algorithm, on that run. `modules`: folders that come first where modules are looked for. `group`: with a process
+    group of its own."""
     path = os.pathsep.join([*map(str, modules), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
     command = [sys.executable, "-m", f"stages.train.{STAGES.get(algorithm, algorithm)}", "runs/small/short-s1"]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=group
+    )

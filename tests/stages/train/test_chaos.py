@@ -61,6 +61,22 @@ def reached(folder, moment, before):
 
 
 @pytest.mark.skipif(not KILLS, reason="minutes: with OCTAVO_CHAOS")
+def test_ctrl_c_ends_two_processes_in_order(tmp_path):
+    """A terminal sends it to both at once: the first answers for both, and none is left."""
+    settings, processes = CASES["two-processes"]
+    run = run_folder(tmp_path, random_model(tmp_path / "base"), settings, processes, DEVICE)
+    process = start("grpo", tmp_path, group=True)
+    while process.poll() is None and not reached(tmp_path, "step", 2):
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate()
+    (attempt,) = read_attempts(run.attempts)
+    assert (process.returncode, attempt.state, attempt.ended.failure) == (130, "failed", "interrupted"), said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+@pytest.mark.skipif(not KILLS, reason="minutes: with OCTAVO_CHAOS")
 def test_one_of_two_processes_is_killed(tmp_path):
     """The other one is told apart from a bug, and the next attempt goes on to the numbers of the undisturbed run."""
     base, (settings, processes) = random_model(tmp_path / "base"), CASES["two-processes"]
