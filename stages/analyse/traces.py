@@ -45,7 +45,17 @@ class Rows(NamedTuple):
         """Raises ValueError without values."""
         if not values:
             raise ValueError("rows of nothing")
-        return cls(len(values), float(np.mean(values)), math.fsum(values) / len(values), variance(values), array("d", batches(values)))
+        exact = math.fsum(values) / len(values)
+        return cls(len(values), float(np.mean(values)), exact, _variance(values, exact), array("d", batches(values)))
+
+
+def _variance(values: Sequence[float], centre: float) -> float:
+    """`variance` of many values: the squares are numpy's, the sum is still exact."""
+    first = values[0]
+    if all(value == first for value in values):
+        return 0.0
+    away = np.asarray(values) - centre
+    return math.fsum((away * away).tolist()) / (len(values) - 1)
 
 
 class GateCounts(NamedTuple):

@@ -1,13 +1,15 @@
 """Collapse: a streak of steps without any signal, at least `patience` steps long.
 
 Patience counts steps, not rows. Onset (first step of the streak) and detection (the step at which a live detector could first
-have known) are reported apart. A log that is too coarse to see a streak of that length is refused, never called healthy.
+have known) are reported apart. A log that is too coarse to see a streak of that length is refused, never called healthy, and a streak does
+not go on over rows that are further apart than a third of the patience.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -52,14 +54,21 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if logged_every > settings.patience / 3:
         reason = f"logged every {logged_every} steps, which is too coarse for a streak of {settings.patience} steps"
         return Detection(detector=NAME, state="not_observable", reason=reason)
-    signals = [
-        signal for streak, ended in _streaks(settings, rows) for signal in _signal(settings, series, streak, logged_every, ended=ended)
-    ]
+    signals = [signal for streak in _streaks(settings, rows, logged_every) for signal in _signal(settings, series, streak, logged_every)]
     return Detection(detector=NAME, state="looked", signals=tuple(signals))
 
 
-def _streaks(settings: Settings, rows: Rows) -> Iterator[tuple[list[int], int | None]]:
-    """Steps of the rows without a signal that follow each other, and the step at which a signal returned."""
+class _Streak(NamedTuple):
+    steps: list[int]
+    ended: int | None
+    """Step at which a signal returned."""
+    gap: bool
+    """Whether rows are missing after it: what came there is unknown."""
+
+
+def _streaks(settings: Settings, rows: Rows, logged_every: int) -> Iterator[_Streak]:
+    """Rows without a signal that follow each other. A streak ends where rows are further apart than a third of the patience: steps
+    that nobody saw are not silent."""
     silent = rows.values != rows.values  # none yet
     if settings.at_least is not None:
         silent |= rows.values >= settings.at_least
@@ -67,25 +76,32 @@ def _streaks(settings: Settings, rows: Rows) -> Iterator[tuple[list[int], int | 
         silent |= rows.values < settings.below
     if not silent.any():
         return
-    edges = [0, *((silent[1:] != silent[:-1]).nonzero()[0] + 1).tolist(), len(silent)]
+    gaps = (rows.steps[1:] - rows.steps[:-1]) > max(logged_every, settings.patience / 3)
+    edges = [0, *(((silent[1:] != silent[:-1]) | gaps).nonzero()[0] + 1).tolist(), rows.n]
     for first, end in pairwise(edges):
         if silent[first]:
-            yield rows.steps[first:end].tolist(), int(rows.steps[end]) if end < len(silent) else None
+            gap = end < rows.n and bool(gaps[end - 1])
+            yield _Streak(rows.steps[first:end].tolist(), int(rows.steps[end]) if end < rows.n and not gap else None, gap)
 
 
-def _signal(settings: Settings, series: Observed, streak: list[int], logged_every: int, *, ended: int | None) -> list[Signal]:
-    if streak[-1] - streak[0] + 1 < settings.patience:
+def _signal(settings: Settings, series: Observed, streak: _Streak, logged_every: int) -> list[Signal]:
+    steps, ended, gap = streak
+    if steps[-1] - steps[0] + 1 < settings.patience:
         return []
-    onset, last = streak[0], streak[-1]
-    detected = next(step for step in streak if step - onset + 1 >= settings.patience)
+    onset, last = steps[0], steps[-1]
+    detected = next(step for step in steps if step - onset + 1 >= settings.patience)
     length = last - onset + 1
     says = f"no signal from step {onset} to step {last} ({length} steps); a live detector knows at step {detected}"
-    says += f"; a signal returned at step {ended}" if ended is not None else "; it lasts to the end of the log"
+    if gap:
+        says += "; rows are missing after it"
+    else:
+        says += f"; a signal returned at step {ended}" if ended is not None else "; it lasts to the end of the log"
     if logged_every > 1:
         says += f"; logged every {logged_every} steps"
     if series.null_control:
         says += "; expected for a null control"
-    severity = "info" if series.null_control else "warning" if ended is not None else "severe"
+    open_end = ended is None and not gap
+    severity = "info" if series.null_control else "severe" if open_end else "warning"
     return [
         Signal(
             detector=NAME,
@@ -96,6 +112,6 @@ def _signal(settings: Settings, series: Observed, streak: list[int], logged_ever
             detected=detected,
             last=last,
             value=float(length),
-            evidence={"rows": len(streak), "stride": logged_every, "patience": settings.patience, "recovered": ended is not None},
+            evidence={"rows": len(steps), "stride": logged_every, "patience": settings.patience, "recovered": ended is not None},
         )
     ]

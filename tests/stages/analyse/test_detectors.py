@@ -103,6 +103,20 @@ def test_collapse_refuses_a_stride_above_a_third_of_patience(every: int, state: 
     assert (found.reason == "") is (state == "looked")
 
 
+@pytest.mark.parametrize(("missing", "found"), [(4, [(1, 24)]), (5, [(1, 10), (16, 25)]), (60, [(1, 10), (71, 80)])])
+def test_steps_that_nobody_logged_are_not_silent(missing: int, found: list[tuple[int, int]]) -> None:
+    """Two silent stretches of ten rows. Rows 5 steps apart are a streak of patience 15, those 6 apart are two that are too short for it."""
+    steps = [*range(1, 11), *range(11 + missing, 21 + missing)]
+    log = series(zero_signal_share=dict.fromkeys(steps, 1.0))
+    signals = collapse.detect(collapse.Settings(patience=15), log).signals
+    assert [(signal.onset, signal.last) for signal in signals] == (found if missing == 4 else [])
+    if missing > 4:
+        apart = collapse.detect(collapse.Settings(patience=10), log).signals
+        assert [(signal.onset, signal.last) for signal in apart] == found
+        assert "rows are missing after it" in apart[0].says and "lasts to the end" in apart[1].says
+        assert [signal.severity for signal in apart] == ["warning", "severe"]
+
+
 @pytest.mark.parametrize(("rows", "signals"), [(7, 0), (8, 1)])
 def test_patience_counts_steps_not_rows(rows: int, signals: int) -> None:
     """Every second step is logged: 8 silent rows cover 15 steps, 7 cover 13."""
