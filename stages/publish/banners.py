@@ -44,7 +44,8 @@ def banners(experiment: ExperimentFiles, claims: tuple[ClaimView, ...] = ()) -> 
         found.append(Banner("hole", f"Failed runs: {len(failed)} of {len(experiment.runs)}", " ".join(_failures(experiment, failed))))
     gated = [run for run in experiment.runs if run.state in ("finished", "unknown") and not run.included]
     if gated:
-        found.append(Banner("excluded", f"Finished but left out: {len(gated)} of {len(experiment.runs)}", causes(gated)))
+        which = "Finished but left out" if all(run.state == "finished" for run in gated) else "Left out"  # an unknown end is no finish
+        found.append(Banner("excluded", f"{which}: {len(gated)} of {len(experiment.runs)}", causes(gated)))
     late = [claim for claim in claims if claim.late]
     if late:
         said = "; ".join(f"{claim.id}: {claim.written}" for claim in late)

@@ -57,11 +57,12 @@ def commands(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
 
 def rows(experiment: ExperimentFiles) -> tuple[ImportRow, ...]:
     """One a run that was imported; () when octavo trained them all."""
-    return tuple(_row(run.ref.name, run.imported) for run in experiment.runs if run.imported)
+    return tuple(_row(run.ref.name, run.imported, run.outcome.unknown if run.outcome else "") for run in experiment.runs if run.imported)
 
 
-def _row(run: str, found: Imported) -> ImportRow:
+def _row(run: str, found: Imported, unknown: str) -> ImportRow:
     series = found.first_step is not None
+    ends = f"unknown ({unknown})" if unknown else "unknown"
     return ImportRow(
         run=run,
         path=found.source.path,
@@ -71,7 +72,7 @@ def _row(run: str, found: Imported) -> ImportRow:
         steps=f"{found.first_step} to {found.last_step}" if series else f"{found.last_step}" if found.last_step else numbers.NONE,
         stride=str(found.stride) if series else numbers.NONE,
         gaps=_gaps(found.gaps, found.gap_count) if series else numbers.NONE,
-        known="known" if found.steps == "known" else f"unknown (log ends at {found.last_step})" if found.last_step else "unknown",
+        known="not imported" if not (series or found.summary) else "known" if found.steps == "known" else ends,
         notes=found.notes,
     )
 

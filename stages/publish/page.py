@@ -17,7 +17,7 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, doors, imported, intentions, late_figure, ledger, overview, reward, settings, summary
+from stages.publish import anomalies, doors, imported, intentions, late_figure, ledger, nothing, overview, reward, settings, summary
 from stages.publish.ancestry import lineage
 from stages.publish.answers import answers
 from stages.publish.banners import banners
@@ -82,6 +82,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "anomalies": seen,
         "unseen": anomalies.unseen(experiment),
         "looked": anomalies.looked(experiment),
+        "no_anomalies": nothing.no_anomalies(experiment, bool(anomalies.looked(experiment))),
+        "no_curves": nothing.no_curves(experiment),
         "gates": {run.ref.name: run.health.gates for run in experiment.runs if run.health},
         "attempts": ledger.attempt_rows(experiment),
         "rates": rates,

@@ -43,10 +43,14 @@ def collect(folder: Path) -> int:
         begun = time.monotonic()
         try:
             found = _read(card, started)
+            if file_digest(Path(card.source.path)) != card.source.sha256:
+                raise Unreadable(
+                    f"{card.source.path} changed while it was read, so a program still writes it; "
+                    "when it has ended: octavo compile && dvc repro"
+                )
         except (Exception, KeyboardInterrupt) as caught:
             failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
             return _failed(run, card, started, failure, error, time.monotonic() - begun)
-        _unchanged(card)  # again: a program that still writes the log would have been read half-way
         outcome = outcome_of(card, found)
         write_files(run, found, outcome)
         state: Literal["finished", "unknown", "failed"] = "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"

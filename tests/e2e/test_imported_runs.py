@@ -11,6 +11,7 @@ import pytest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.train.collect import collect
+from stages.train.imports.readers import read_log
 from tests.e2e.imported import compiled, findings, health, make, run
 
 SUMMARY = Path(__file__).parents[3] / "shared" / "data" / "wu17-v3" / "wandb_summary.json"
@@ -122,6 +123,33 @@ def test_a_source_that_changed_after_the_compile_is_refused(logs):
     assert refused.value.code == "S288" and not (folder / "shaped-s1" / "attempts.jsonl").exists()
 
 
+def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(logs):
+    make(logs.parent, "imported", SPEC.replace("grad_norm: grad_norm", "grad_norm: gradient_norm"))
+    folder = compiled("imported")
+    text = html.unescape((run(folder) / "index.md").read_text(encoding="utf-8"))
+    assert "Failed runs: 6 of 6" in text and text.count("not imported</td>") == 6
+    assert "No curve was drawn: none of 6 runs logged a step." in text
+    assert "<svg" not in text.partition("## Curves")[2].partition("## Attempts")[0]
+    assert "No detector could look, so nothing is known of the health of these runs." in text
+    assert "There is no shared evaluation" in text and "evaluation columns" not in text
+    assert [one["verdict"] for one in json.loads((folder / "analysis/findings.json").read_text())["verdicts"]] == ["void"]
+
+
+def test_a_log_that_grows_while_it_is_read_is_not_imported(logs, monkeypatch):
+    folder = compiled("imported")
+    path = logs / "shaped-1.jsonl"
+
+    def growing(*of):
+        with path.open("a") as stream:
+            stream.write(json.dumps({"step": 21}) + "\n")
+        return read_log(*of)
+
+    monkeypatch.setattr("stages.train.collect.read_log", growing)
+    assert collect(folder / "shaped-s1") == 0
+    outcome = json.loads((folder / "shaped-s1" / "outcome.json").read_text())
+    assert outcome["failure"] == "data" and "changed while it was read" in outcome["error"]
+
+
 WU17 = (Path(__file__).parent / "summaries.yaml").read_text(encoding="utf-8")
 
 
@@ -149,4 +177,6 @@ def test_case_45_summaries_of_a_real_study(tmp_path, monkeypatch):
     states = {one["detector"]: (one["state"], one["reason"]) for one in gated["detections"]}
     assert states["collapse"] == ("not_observable", "only a summary was imported: there is no series to look at")
     first_screen = html.unescape((page / "index.md").read_text(encoding="utf-8").partition("## Claims")[0])
+    whole = html.unescape((page / "index.md").read_text(encoding="utf-8"))
+    assert "No curve was drawn: only summaries were imported" in whole
     assert "truncated share 0.95" in first_screen and "zero-signal share 0.53" in first_screen

@@ -308,7 +308,11 @@ def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(p
     write(folder.findings, read(Findings, folder.findings).model_copy(update={"findings": (), "verdicts": (), "claims_tested": 0}))
     text = words(written(folder.root))
     assert "No claim was declared, so nothing is decided." in text
-    assert "Missing runs: 12 of 12" in text and "No attempt has begun." in text and "No curve was drawn." in text
+    assert (
+        "Missing runs: 12 of 12" in text
+        and "No attempt has begun." in text
+        and "No curve was drawn: none of 12 runs logged a step." in text
+    )
     assert "No completions were kept." in text and "No train card was found, so no reward can be shown." in text
 
 
