@@ -58,6 +58,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for runs in options.sizes:
             ours = has_run(synthetic(Path(folder) / "octavo" / str(runs), runs))
+            subprocess.run([*OCTAVO, "compile"], cwd=ours, env=ENVIRONMENT, check=True, capture_output=True)  # of what lies there now
             theirs = explicit(ours, Path(folder) / "calkit" / str(runs))
             fresh = partial(new, Path(folder), runs)
             dvc = [sys.executable, "-m", "dvc"]

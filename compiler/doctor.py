@@ -75,7 +75,7 @@ def live_needs() -> Needs:
     """Asked of the specs themselves, when octavo is installed well enough to read them."""
     try:
         from compiler.compile import compile_all
-        from compiler.diagnostics import Rejected
+        from compiler.diagnostics import Rejected, errors
         from compiler.inputs import Inputs
         from compiler.pipeline import live
         from stages.contracts.plugin import GATES, load
@@ -84,8 +84,10 @@ def live_needs() -> Needs:
     try:
         compiled = compile_all(live(Inputs()), Inputs())
     except Rejected as rejected:
-        first = rejected.diagnostics[0]
-        return Needs((), (), (), f"cannot be compiled: {first.code} {first.what}", first.fix if first.place is None else "octavo check")
+        first = errors(rejected.diagnostics)[0]
+        where = f"{first.place.file}:{first.place.line}: " if first.place else ""
+        repair = first.fix if first.place is None or first.fix.startswith("octavo ") else "octavo check"
+        return Needs((), (), (), f"cannot be compiled: {where}{first.code} {first.what}", repair)
     used = {use.card.kind for one in compiled for setup in one.expansion.setups for use in setup.reward.gates}
     used |= {use.card.kind for one in compiled for use in one.expansion.scores}
     return Needs(

@@ -67,7 +67,9 @@ def _gated(of: Reference, page: str) -> Rejected:
 
 
 def _unreached(of: Reference, what: str, fix: str) -> Rejected:
-    why = "a commit can be learnt from the hub only; everything else of octavo works without it, and nothing was changed"
+    why = (
+        "a commit can be learnt from the hub only; specs and profiles that name nothing of the hub work without it, and nothing was changed"
+    )
     return _rejected("E475", f"cannot ask the hub about `{of.name}`: {what}", why, fix)
 
 

@@ -54,12 +54,12 @@ def read_record(path: Path) -> Locked | None:
 
 
 _PART = re.compile(
-    r"(?P<whole>    - path: (?P<path>[A-Za-z0-9_][A-Za-z0-9._/@-]*)\n"
+    r"    - path: (?P<path>[A-Za-z0-9_][A-Za-z0-9._/@-]*)\n"
     r"(?:      hash: md5\n)?      md5: '?(?P<md5>[0-9a-f]{32}(?:\.dir)?)'?\n(?:      size: (?P<size>[0-9]+)\n)?"
     r"(?:      nfiles: [0-9]+\n|      isexec: true\n)*"
     r"|    (?P<side>deps|outs):\n"
     r"|  (?P<stage>[A-Za-z0-9_-]+):\n    cmd: (?P<cmd>[A-Za-z0-9_][A-Za-z0-9._/@ -]*)\n"
-    r"|schema: '2\.0'\n|stages:\n)"
+    r"|schema: '2\.0'\n|stages:\n"
 )
 
 
@@ -68,17 +68,20 @@ def _plain(text: str) -> Lock | None:
     lock: Lock = {}
     stage = Locked("")
     side = stage.deps
-    length = 0
-    for whole, path, md5, size, which, name, cmd in _PART.findall(text):
-        length += len(whole)
-        if path:
+    end = 0
+    for found in _PART.finditer(text):
+        if found.start() != end:
+            return None
+        end = found.end()
+        path, md5, size, which, name, cmd = found.groups()
+        if path is not None:
             side[path] = Entry(md5, int(size) if size else None)
-        elif which:
+        elif which is not None:
             side = stage.deps if which == "deps" else stage.outs
-        elif name:
+        elif name is not None:
             stage = lock[name] = Locked(cmd)
             side = stage.deps
-    return lock if length == len(text) else None  # else something stands between two parts
+    return lock if end == len(text) else None
 
 
 def _yaml(text: str, name: str) -> Lock:

@@ -85,6 +85,8 @@ def read_waivers(path: Path) -> tuple[Waiver, ...]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise _broken(path, "not UTF-8") from None
+    except OSError as error:
+        raise _broken(path, error.strerror or "cannot be read") from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:

@@ -51,7 +51,7 @@ def test_specs_that_do_not_compile_are_a_finding(work):
     assert needs.experiments == ()
     first = next(examine(needs))
     assert (first.name, first.status, first.install) == ("specs", "missing", "octavo check")
-    assert first.found.startswith("cannot be compiled: E2")
+    assert first.found.startswith("cannot be compiled: specs/example.yaml:1: E2")
 
 
 def test_versions_are_held_against_the_pins(ready):

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from compiler.__main__ import main
 from compiler.compile import Compiled, compile_all
+from compiler.doctor import examine, live_needs
 from compiler.examples import check
 from compiler.inputs import Inputs
 from compiler.pipeline import named
@@ -112,3 +114,28 @@ def test_seed_3_second_experiment_is_the_first_with_one_change(project: Path):
 @pytest.mark.parametrize("name", ["length-ppo", "length-ppo@smoke"])
 def test_examples_hold_where_no_verifier_is_needed(name: str, project: Path):
     assert list(check(compiled(name), Inputs())) == []
+
+
+def test_what_a_person_without_the_network_sees_of_a_hub_dataset_that_is_not_pinned(project, monkeypatch, capsys):
+    """The one thing of the three analyses that only the hub can give: said where it is written, with what works without it."""
+    lock = project / "specs/revisions.lock.yaml"
+    lock.write_text("".join(line for line in lock.read_text().splitlines(keepends=True) if UNPINNED not in line))
+    (project / "specs/pipeline.yaml").write_text("- ocaml-syntax\n")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def says(*command):
+        return main(list(command)), "".join(capsys.readouterr())
+
+    code, said = says("check", "ocaml-syntax")
+    assert code == 0 and "no errors" in said
+    assert f"specs/ocaml-syntax.yaml:19:16: W376 `{UNPINNED}` has no commit" in said and "fix: octavo compile --update" in said
+    for command in (("compile",), ("plan",)):
+        code, said = says(*command)
+        assert code == 1 and f"specs/ocaml-syntax.yaml:19:16: E375 `{UNPINNED}` has no commit" in said
+        assert "why: a compile never uses the network, so a hub repository is pinned before" in said
+    assert not (project / "runs").exists() and not (project / "dvc.yaml").exists()
+    line = next(examine(live_needs()))
+    assert (line.name, line.status, line.install) == ("specs", "missing", "octavo compile --update")
+    assert line.found.startswith(f"cannot be compiled: specs/ocaml-syntax.yaml:19: E375 `{UNPINNED}`")
+    code, said = says("compile", "ocaml-syntax@smoke")
+    assert code == 0 and (project / "runs/ocaml-syntax@smoke/dvc.yaml").exists(), "its smoke profile needs neither"

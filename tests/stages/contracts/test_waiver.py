@@ -111,3 +111,9 @@ def test_a_stage_opens_a_card_that_is_waived_to_its_code_and_no_other(tmp_path):
     assert open_card(Coded, path, ["stages.contracts.retry"]) == card
     with pytest.raises(StageError, match="stale"):
         open_card(Coded, path, ["stages.contracts.origin"])
+
+
+def test_a_folder_in_the_place_of_the_file_is_said(tmp_path):
+    (tmp_path / "waivers.jsonl").mkdir()
+    with pytest.raises(ArtifactError, match="no waiver: Is a directory"):
+        read_waivers(tmp_path / "waivers.jsonl")
