@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler import disk, emit, graph, intended, rules, waivers
+from compiler import disk, emit, graph, graph_check, intended, rules, waivers
 from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.expand import Expansion, expand
 from compiler.experiment import Experiment, experiment
@@ -18,6 +18,7 @@ from compiler.resolve_imports import CARD as IMPORT_CARD
 from compiler.resolve_imports import resolve_imports
 from compiler.spec_command import CommandSpec
 from compiler.spec_imports import OutsideSpec
+from compiler.stage import Pipeline
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS
@@ -40,7 +41,7 @@ class Project:
     files: emit.Files
     once: emit.Files
     warnings: tuple[Diagnostic, ...]
-    pipelines: tuple[graph.Pipeline, ...] = ()
+    pipelines: tuple[Pipeline, ...] = ()
 
 
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
@@ -91,7 +92,7 @@ def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     for one in compiled:
         files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
         once |= emit.first_files(one.experiment, one.expansion.runs, one.cards)
-    checked = graph.checked(pipelines)
+    checked = graph_check.checked(pipelines)
     files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in checked}
     return Project(files, once, tuple(warning for one in compiled for warning in one.warnings), checked)
 

@@ -13,10 +13,10 @@ from typing import Any
 from compiler import disk
 from compiler.expand import Run
 from compiler.experiment import Experiment
-from compiler.graph import Pipeline, Stage
 from compiler.nodes import Node
 from compiler.origins import origin
 from compiler.resolve import Cards
+from compiler.stage import Pipeline, Stage
 from stages.contracts.artifact import Artifact, dump
 from stages.contracts.canonical import encoded
 from stages.contracts.import_card import ImportCard

@@ -1,43 +1,20 @@
-"""Cards -> the graph of stages that DVC runs. Each file has one producer, and nothing waits for itself."""
+"""Cards -> the graph of stages that DVC runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from compiler.graph_analysis import RUN, TEMPLATES, Analysed, analysis, of_runs
+from compiler.stage import Pipeline, Stage, paths
 from stages.contracts.algorithms import SFT, stage_of
-from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
+from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
 
 SITE = Path("site")
-TEMPLATES = Path("stages/publish/templates")
-"""Templates are no Python, so no code hash covers them."""
 SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves", "compare")))
 """The site stage has no card, so DVC watches its code."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One DVC stage. Paths are relative to the project's root; `module` is run with `arguments`, nothing else."""
-
-    name: str
-    module: str
-    arguments: tuple[str, ...]
-    deps: tuple[str, ...]
-    outs: tuple[str, ...]
-    desc: str
-    cache: bool = True
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """One dvc.yaml."""
-
-    path: Path
-    spec: str
-    """What it was made from, for its first line."""
-    stages: tuple[Stage, ...]
 
 
 @dataclass(frozen=True)
@@ -69,38 +46,15 @@ class Sited(Protocol):
     def runs(self) -> tuple[tuple[str, str, int], ...]: ...
 
 
-class GraphError(Exception):
-    """The compiler's own fault: two stages write one file, or a stage waits for itself."""
-
-
-_RUN = RunFolder(Path())
-"""Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
-
-
 def experiment(of: Wanted) -> Pipeline:
     """The stages of one experiment, in the order in which a reader follows them."""
     folder = ExperimentFolder(RUNS / of.name)
-    root = folder.root.as_posix()
-    argument = (root,)
     names = [name for name, _, _ in of.runs]
-
-    def of_runs(*files: Path) -> list[str]:
-        texts = paths(*files)
-        return [f"{root}/{name}/{file}" for name in names for file in texts]
-
-    healths, histories = of_runs(_RUN.health), of_runs(_RUN.history)
-    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(_RUN.evaluation)] if of.evaluates else []
-    prose = [of.prose] if of.prose else []
+    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(folder, names, RUN.evaluation)] if of.evaluates else []
     sampled = {name: path for name, path in of.train_data.items() if of.algorithms[name] != SFT}
     before = [folder.preflight] if sampled else []
-    facts: list[Path | str] = [
-        folder.findings,
-        folder.figures,
-        *before,
-        *([folder.preflight_card] if sampled else []),
-        folder.conclude_card,
-    ]
-    facts += of_runs(_RUN.card, _RUN.outcome, _RUN.completions, _RUN.health)
+    facts: list[Path | str] = [*before, *([folder.preflight_card] if sampled else []), folder.conclude_card]
+    facts += of_runs(folder, names, RUN.card, RUN.outcome, RUN.completions, RUN.health)
     facts += [folder.evaluate_card, *evaluations] if of.evaluates else []
     stages = [_preflight(folder, of, sampled)] if sampled else []
     stages += _train(folder, of)
@@ -109,46 +63,13 @@ def experiment(of: Wanted) -> Pipeline:
             Stage(
                 "evaluate",
                 "stages.train.evaluate",
-                argument,
-                paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(_RUN.adapter, _RUN.outcome)),
+                (folder.root.as_posix(),),
+                paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(folder, names, RUN.adapter, RUN.outcome)),
                 paths(*evaluations),
                 "shared evaluation of the untrained model and every run",
             )
         )
-    stages += [
-        Stage(
-            "screen",
-            "stages.analyse.screen",
-            argument,
-            paths(folder.screen_card, *of_runs(_RUN.history, _RUN.completions, _RUN.outcome, _RUN.adapter)),
-            paths(*healths),
-            "health of every run",
-        ),
-        Stage(
-            "conclude",
-            "stages.analyse.conclude",
-            argument,
-            paths(folder.conclude_card, *before, *histories, *of_runs(_RUN.completions), *evaluations, *healths),
-            paths(folder.findings),
-            "findings and verdicts",
-        ),
-        Stage(
-            "draw",
-            "stages.analyse.draw",
-            argument,
-            paths(folder.draw_card, folder.findings, *before, *histories, *healths),
-            paths(folder.figures),
-            "figures",
-        ),
-        Stage(
-            "page",
-            "stages.publish.page",
-            argument,
-            paths(folder.page_card, TEMPLATES, folder.origins, *prose, *facts),
-            paths(folder.page),
-            "the page, with the lineage of every number",
-        ),
-    ]
+    stages += analysis(Analysed(folder, names, of.prose, (RUN.outcome, RUN.adapter), before, evaluations, facts))
     return Pipeline(folder.pipeline, of.spec, tuple(stages))
 
 
@@ -169,7 +90,7 @@ def base_model(name: str, spec: str) -> Pipeline:
 def site(experiments: Sequence[Sited], spec: str) -> Pipeline:
     """The top level: the site of all live experiments, then a check that every run is finished."""
     folders = [ExperimentFolder(RUNS / of.name) for of in experiments]
-    healths = [f"{RUNS.as_posix()}/{of.name}/{name}/{_RUN.health.as_posix()}" for of in experiments for name, _, _ in of.runs]
+    healths = [f"{RUNS.as_posix()}/{of.name}/{name}/{RUN.health.as_posix()}" for of in experiments for name, _, _ in of.runs]
     built = BUILD / "site"
     stages = [
         Stage(
@@ -193,47 +114,6 @@ def site(experiments: Sequence[Sited], spec: str) -> Pipeline:
     return Pipeline(Path("dvc.yaml"), spec, tuple(stages))
 
 
-def checked(pipelines: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
-    """The same pipelines. Raises GraphError when two stages write one file or a stage waits for itself."""
-    found = tuple(pipelines)
-    stages = {f"{pipeline.path.as_posix()}:{stage.name}": stage for pipeline in found for stage in pipeline.stages}
-    if len(stages) != sum(len(pipeline.stages) for pipeline in found):
-        raise GraphError("two stages of one pipeline have one name")
-    producer: dict[str, str] = {}
-    for name, stage in stages.items():
-        for out in stage.outs:
-            if out in producer:
-                raise GraphError(f"{out} is written by {producer[out]} and by {name}")
-            producer[out] = name
-    for out in producer:
-        parent = out
-        while parent := parent.rpartition("/")[0]:
-            if parent in producer:
-                raise GraphError(f"{out} is written by {producer[out]} inside {parent}, which {producer[parent]} writes")
-    waiting = {name: {producer[dep] for dep in stage.deps if dep in producer} for name, stage in stages.items()}
-    _no_cycle(waiting)
-    return found
-
-
-def _no_cycle(waiting: dict[str, set[str]]) -> None:
-    followers: dict[str, list[str]] = {}
-    for name, before in waiting.items():
-        for other in before:
-            followers.setdefault(other, []).append(name)
-    missing = {name: len(before) for name, before in waiting.items()}
-    ready = [name for name, count in missing.items() if count == 0]
-    done = 0
-    while ready:
-        name = ready.pop()
-        done += 1
-        for follower in followers.get(name, ()):
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                ready.append(follower)
-    if done != len(waiting):
-        raise GraphError(f"stages wait for each other: {', '.join(sorted(name for name, count in missing.items() if count))}")
-
-
 def _preflight(folder: ExperimentFolder, of: Wanted, sampled: dict[str, str | None]) -> Stage:
     """Only of conditions that are rewarded: gold answers have nothing to refuse."""
     return Stage(
@@ -247,7 +127,7 @@ def _preflight(folder: ExperimentFolder, of: Wanted, sampled: dict[str, str | No
 
 
 def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
-    given, made = paths(_RUN.card, _RUN.retry), paths(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.adapter)
+    given, made = paths(RUN.card, RUN.retry), paths(RUN.outcome, RUN.history, RUN.completions, RUN.adapter)
     shared = {
         name: paths(None if of.algorithms[name] == SFT else folder.permission(name), of.model_path, data)
         for name, data in of.train_data.items()
@@ -262,8 +142,3 @@ def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
             tuple([f"{root}/{file}" for file in made]),
             f"condition {condition}, seed {seed}",
         )
-
-
-def paths(*files: Path | str | None) -> tuple[str, ...]:
-    """As text, without those that are None: what lies on the hub is no dependency of DVC, cards pin it."""
-    return tuple(path if isinstance(path, str) else path.as_posix() for path in files if path is not None)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler.graph import Pipeline, Stage
 from compiler.plan_files import Cache, Files
 from compiler.plan_lock import Entry, Lock, Locked
+from compiler.stage import Pipeline, Stage
 
 State = Literal["runs", "may_run", "restored", "stays"]
 CauseKind = Literal[

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from compiler.graph import Pipeline, Stage
 from compiler.plan_decide import command
 from compiler.plan_files import Cache, Files
+from compiler.stage import Pipeline, Stage
 from stages.contracts.verification import Difference
 
 _LINE = re.compile(r"  (?P<stage>[^\s:]+):$|    (?P<side>deps|outs):$|    - path: (?P<path>.+)$|\s+(?P<key>cmd|hash|md5|size|nfiles): ")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from compiler.graph import GraphError, Pipeline, Stage, checked
+from compiler.graph_check import GraphError, checked
+from compiler.stage import Pipeline, Stage
 
 
 def stage(name: str, deps: tuple[str, ...] = (), outs: tuple[str, ...] = ()) -> Stage:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.graph import Pipeline, Stage
 from compiler.plan_files import Cache, Files, folder_md5
+from compiler.stage import Pipeline, Stage
 from compiler.verify_lock import against_locks
 
 X = "runs/a/x"
