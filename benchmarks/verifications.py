@@ -116,7 +116,8 @@ OCAML_TESTS = "let () = assert (f [-5; 1; 5; 0; -7] = 1); assert (f [-4; -3; 2] 
 def ocaml_sandboxed(tier: isolation.Tier, jobs: int, tests: str) -> float:
     """As `sandboxed`, for OCaml; without tests a type check."""
     ocaml_build.program()  # built once a machine
-    pool, before = ocaml_pool.Pool(tier), cpu_seconds()
+    ocaml_build.checker()
+    pool, before = ocaml_pool.Pool(tier) if tests else ocaml_pool.CheckPool(tier), cpu_seconds()
     todo = [ocaml_pool.Job("", OCAML.replace("{number}", str(number)), tests, 2.0, 512 * 2**20) for number in range(jobs)]
     for start in range(0, jobs, 64):
         for one in pool.run(todo[start : start + 64]):

@@ -9,7 +9,6 @@ import functools
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 from dataclasses import replace
 
@@ -18,15 +17,11 @@ from stages.train.verifiers.coq_read import read
 from stages.train.verifiers.coq_text import Job
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
+from stages.train.verifiers.proof_ended import ended
 from stages.train.verifiers.proof_process import ProofZygote, bubblewrap_only
 from stages.train.verifiers.proofs import Checked
-from stages.train.verifiers.zygote_process import Answered
 
 _INSTALL = "apt-get install coq libcoq-stdlib gcc"
-_CPU_SLACK = 0.05
-_STACK = (signal.SIGSEGV, signal.SIGBUS)
-"""An answer nested too deeply ends so where the stack gives out inside C code, and with Coq's own error where it gives out inside OCaml's.
-Which of the two moves with the address layout of each zygote (11 of 100); the depth does not, so both are the answer's own failure."""
 _FINDLIB = ("/etc/ocamlfind.conf", "/etc/ocamlfind.conf.d", "/usr/share/coq")
 """What coqtop looks at when it starts, where it is there."""
 _ENVIRONMENT = ("OCAMLRUNPARAM=s=256k,o=200",)
@@ -88,7 +83,7 @@ class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
             return bad
         nonce = secrets.token_hex(8)
         answered = zygote.ask(coq_text.text(job, nonce), job.cpu, job.memory, job.wall_seconds)
-        return judged(job, nonce, answered)
+        return ended(answered, job, "Coq") or read(job, nonce, (answered.written or b"").decode("utf-8", "replace"))
 
     def check(self, zygote: ProofZygote) -> None:
         for job, right in _CANARIES:
@@ -98,26 +93,6 @@ class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
 
     def unknown(self, reason: str) -> Checked:
         return proofs.unknown(reason)
-
-
-def judged(job: Job, nonce: str, answered: Answered) -> Checked:
-    """What an answer is worth by how its process ended and by what it wrote."""
-    if answered.written is None:
-        return proofs.unknown("the verifier could not start a process")
-    killed = answered.status & 127
-    if killed in (signal.SIGPROF, signal.SIGXCPU) or answered.cpu > job.cpu + _CPU_SLACK:
-        return Checked("timeout", f"used more than {job.cpu:g} s of CPU time", keep=False)
-    if answered.why == "output":
-        return Checked("other", "wrote too much")
-    if answered.why == "wall":
-        return proofs.unknown("the verifier got too little CPU time")
-    if killed == signal.SIGKILL:
-        return proofs.unknown("the proof's process was killed from outside")
-    if killed in _STACK:
-        return Checked("other", "Coq ran out of stack")
-    if killed:
-        return proofs.unknown("Coq crashed")
-    return read(job, nonce, answered.written.decode("utf-8", "replace"))
 
 
 _GOOD = Job("Theorem canary (a b : Prop) : a -> b -> a.", "Proof. intros p q. exact p. Qed.", (), 5.0, 2**31)

@@ -24,7 +24,8 @@ _KINDS: tuple[tuple[Outcome, re.Pattern[str]], ...] = (
         re.compile(
             r"No such (goal|hypothesis|bound variable|assumption)|Unable to unify|Tactic failure|tactic|"
             r"Attempt to save an incomplete proof|"
-            r"No product|Not an? |[Bb]ullet|Cannot find witness|Found no subterm|is (already )?used|not convertible|Cannot |cannot |"
+            r"Not enough |No product|Not an? |[Bb]ullet|Cannot find witness|Found no subterm|is (already )?used|not convertible|"
+            r"Cannot |cannot |"
             r"No (applicable|progress|assumption|focused|matching|primitive|evars)|not (complete|finished|solvable)|"
             r"Expects? a |Nothing to |Unable to (find|satisfy|apply)|Impossible to|No such|focused|does not|"
             r"Proof is not|All the remaining goals|The (reference|variable|relation|conclusion|term|hypothesis|proof)",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -13,17 +12,17 @@ from typing import Protocol
 from stages.train.verifiers import lean_text, proof_build, proofs, sandbox, seccomp, zygote_pool
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.lean_read import OVERFLOW, messages, read
+from stages.train.verifiers.lean_read import messages, read
 from stages.train.verifiers.lean_repl import LeanRepl, Stopped
 from stages.train.verifiers.lean_server import Server
 from stages.train.verifiers.lean_setup import Installation, installation
 from stages.train.verifiers.lean_text import Job
+from stages.train.verifiers.proof_ended import ended, used
 from stages.train.verifiers.proof_process import ProofZygote, bubblewrap_only
 from stages.train.verifiers.proofs import Checked
 
 REPL_USES = 200
 """The REPL keeps every environment it ever made, so it is replaced after this many jobs."""
-_CPU_SLACK = 0.05
 
 
 class Verifier(Protocol):
@@ -61,23 +60,12 @@ class Pool(zygote_pool.Pool[Job, Checked, ProofZygote]):
             return bad
         body = lean_text.body(job, secrets.token_hex(8))
         answered = zygote.ask(f"{job.header}\n{body.text}", job.cpu, 0, job.wall_seconds, resident=job.memory)
-        if answered.why == "memory":
-            return _used("memory", job)
-        if answered.written is None:
-            return proofs.unknown("the verifier could not start a process")
-        killed = answered.status & 127
-        if killed in (signal.SIGPROF, signal.SIGXCPU) or answered.cpu > job.cpu + _CPU_SLACK:
-            return _used("cpu", job)
-        if answered.why:
-            return _used(answered.why, job)
-        if killed in (signal.SIGSEGV, signal.SIGBUS) or (killed == signal.SIGABRT and OVERFLOW.encode() in answered.written):
-            return _used("stack", job)
-        if killed:
-            return proofs.unknown("Lean crashed" if killed != signal.SIGKILL else "the proof's process was killed from outside")
+        bad = ended(answered, job, "Lean")
+        if bad is not None:
+            return bad
+        written = (answered.written or b"").decode("utf-8", "replace")
         try:
-            found = messages(
-                [json.loads(line) for line in answered.written.decode("utf-8", "replace").splitlines()], job.header.count("\n") + 1
-            )
+            found = messages([json.loads(line) for line in written.splitlines()], job.header.count("\n") + 1)
         except (ValueError, KeyError, TypeError, RecursionError):
             return proofs.unknown("Lean did not write its messages as JSON")
         return read(job, body, found)
@@ -122,7 +110,7 @@ class ReplPool(zygote_pool.Pool[Job, Checked, LeanRepl]):
         try:
             answer = zygote.ask(body.text, job.cpu, job.memory, job.wall_seconds)
         except Stopped as stopped:
-            return _used(stopped.what, job)
+            return used(stopped.what, job, "Lean")
         try:
             found = read(job, body, messages(answer.get("messages") or []), bool(answer.get("sorries")))
         except (ValueError, KeyError, TypeError) as error:
@@ -141,18 +129,6 @@ class ReplPool(zygote_pool.Pool[Job, Checked, LeanRepl]):
 
     def unknown(self, reason: str) -> Checked:
         return proofs.unknown(reason)
-
-
-def _used(what: str, job: Job) -> Checked:
-    if what == "cpu":
-        return Checked("timeout", f"used more than {job.cpu:g} s of CPU time", keep=False)
-    if what == "memory":
-        return Checked("other", f"used more than {job.memory // 2**20} MiB of memory", keep=False)
-    if what == "output":
-        return Checked("other", "wrote too much", keep=False)
-    if what == "stack":
-        return Checked("other", "Lean ran out of stack", keep=False)
-    return proofs.unknown("the verifier got too little CPU time")
 
 
 _GOOD = Job("prelude", "theorem canary (a : Prop) (h : a) : a", "h", "proof", (), 10.0, 2**33)

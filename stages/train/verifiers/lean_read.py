@@ -10,9 +10,6 @@ from typing import Any
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import Checked, Outcome, printable, unknown
 
-OVERFLOW = "Stack overflow detected"
-"""What Lean says when an answer was nested too deeply for its stack, before it aborts. Whoever forges it only fails."""
-
 
 @dataclass(frozen=True)
 class Message:

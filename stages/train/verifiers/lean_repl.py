@@ -16,8 +16,8 @@ from typing import Any
 from stages.train.verifiers import family
 from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.lean_read import OVERFLOW
 from stages.train.verifiers.lean_setup import Installation
+from stages.train.verifiers.proof_ended import OVERFLOW
 from stages.train.verifiers.proof_process import ENV, named
 from stages.train.verifiers.zygote_process import ZygoteProcess
 

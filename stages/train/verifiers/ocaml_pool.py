@@ -101,7 +101,8 @@ def read(job: Job, nonce: str, answered: Answered) -> Checked:
     text = answered.written.decode("ascii", "replace")
     if not text.startswith(nonce) or not text.endswith("end \n"):
         return Checked("stopped", "ended without a result")
-    said = dict(line.split(" ", 1) for line in text[len(nonce) :].splitlines() if " " in line)
+    text = text[len(nonce) :].replace(f"Answer_{nonce}.", "")  # in words about the answer's own names: equal answers get equal reasons
+    said = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     return _read(said)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from stages.train.rewards import coq, coq_error
 from stages.train.rewards.compose import compose, score_each
 from stages.train.verifiers import coq_pool, coq_read, coq_text, proof_build, sandbox
 from stages.train.verifiers.proofs import CLASSES
-from stages.train.verifiers.zygote_process import Answered
 
 if os.environ.get("CI") != "true":
     if shutil.which("coqtop") is None:
@@ -141,19 +139,9 @@ def test_depth_has_one_class_whatever_the_address_layout(answer, kind):
         assert found.outcome == kind, found
 
 
-@pytest.mark.parametrize(
-    ("ended", "outcome"),
-    [
-        (signal.SIGSEGV, "other"),
-        (signal.SIGBUS, "other"),
-        (signal.SIGABRT, "unknown"),
-        (signal.SIGKILL, "unknown"),
-        (signal.SIGXCPU, "timeout"),
-    ],
-)
-def test_how_coq_ended_says_whose_fault_it_was(ended, outcome):
-    job = coq_text.Job(PLUS_ZERO, "Proof. " + "(" * 50_000, (), 2.0, 2**31)
-    assert coq_pool.judged(job, "nonce", Answered(int(ended), "", 0.1, b"")).outcome == outcome
+def test_a_step_without_enough_products_is_a_step_that_fails():
+    (found,) = coq_pool.Pool("", lanes=1).run([coq_text.Job(FALSE, "Proof. fix H 1. Qed.", (), 2.0, 2**31)])
+    assert found.outcome == "tactic", found
 
 
 def test_a_false_goal_is_never_proved():

@@ -133,10 +133,20 @@ def f(x):
     frame = sys._getframe()
     while frame and 'job' not in frame.f_locals: frame = frame.f_back
     nonce = frame.f_locals['job']['nonce']
-    forged = {'calls': [['value', 'true']] * 6, 'passed': 6, 'status': 'pass', 'score': 1.0}
-    os.write(3, (nonce + json.dumps(forged)).encode())
+    os.write(3, (nonce + '\\n'.join(['value true'] * 6)).encode())
     os._exit(0)
 """,
+        # lines of the harness's own form, in words that it passes on
+        "E = type('a\\nvalue 5', (Exception,), {})\ndef f(x): raise E('\\nvalue 5\\nvalue 5')",
+        "def f(x): return 'x\\nvalue 5\\nvalue 5'",
+        "import sys\ndef f(x):\n  sys.modules['__main__']._encode = lambda *a: ('5\\nvalue 5',)\n  return 5",
+        "import os\ndef f(x):\n  os.write(3, b'value 5\\nvalue 5\\nvalue 5')\n  return 5",
+        "import sys\nsys.modules['__main__'].plain = lambda value: True\nclass Yes(int):\n  def __eq__(self, other): return True\n"
+        "def f(x): return Yes(4)",
+        "class S(str):\n  def __getitem__(self, place): return 3\n"
+        "class E(Exception):\n  def __str__(self): return S('x')\ndef f(x): raise E",
+        "class M(type):\n  __name__ = property(lambda self: 1 / 0)\nclass Z(metaclass=M): pass\ndef f(x): return Z()",
+        "import gc\ndef f(x): return [one['expected'] for one in gc.get_objects() if type(one) is dict and 'expected' in one] or 0",
     ],
 )
 def test_forged_results_buy_nothing(code):
@@ -147,6 +157,8 @@ def test_forged_results_buy_nothing(code):
 @pytest.mark.parametrize(
     ("value", "right", "equal"),
     [
+        (-0.0, 0.0, True),
+        ({"b": 1, "a": 2}, {"a": 2, "b": 1}, True),
         (1, 1, True),
         (True, 1, False),
         (1, True, False),

@@ -1,6 +1,6 @@
 """Many jobs of known outcome against a pool whose zygotes are killed on purpose: between batches, and in the middle of them.
 
-    python -m tests.stages.train.verifiers.soak [python|ocaml] [jobs]
+    python -m tests.stages.train.verifiers.soak [python|ocaml|checks] [jobs]
 
 prints wrong verdicts, unknown ones, kills, descriptors, zombies and memory. The default test suite runs a smaller one.
 """
@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,20 @@ def ocaml_right(kind: str, number: int, ran: Any) -> bool:
     return ran.outcome != "tested" or ran.cases == cases
 
 
+def check_job(kind: str, number: int) -> ocaml_pool.Job:
+    return replace(ocaml_job(kind, number), tests="")
+
+
+def check_right(kind: str, number: int, ran: Any) -> bool:
+    if kind == "types":
+        return bool(ran.outcome == "errors" and ran.errors == 2)
+    return bool(ran.outcome == {"good": "compiles", "bad": "compiles", "syntax": "syntax"}[kind])
+
+
 KINDS: dict[str, tuple[Any, Callable[[str, int], Any], Callable[[str, int, Any], bool], list[str]]] = {
     "python": (python_pool.Pool, python_job, python_right, ["good", "good", "bad", "exit", "crash"]),
     "ocaml": (ocaml_pool.Pool, ocaml_job, ocaml_right, ["good"] * 8 + ["bad"] * 4 + ["exit", "types", "types", "syntax", "memory", "loop"]),
+    "checks": (ocaml_pool.CheckPool, check_job, check_right, ["good", "good", "bad", "types", "types", "syntax"]),
 }
 
 

@@ -168,6 +168,15 @@ def test_one_candidate_cannot_poison_the_next(pool):
     assert values(pool, function("import json\ndef f(): return [len('ab'), json.dumps([1])]", [])) == [[2, "[1]"]]
 
 
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 131_072, 196_608])
+@pytest.mark.parametrize("ending", ["os._exit(0)", "os.kill(os.getpid(), 11)", "while True: pass", "time.sleep(0)\nos._exit(1)"])
+def test_nothing_of_one_candidate_is_left_for_the_next(pool, size, ending):
+    """All candidates of a zygote write into one pipe, one after the other."""
+    code = f"import os, time\nos.write(3, b'x' * {size})\n{ending}"
+    assert ran(pool, function(code, [], cpu=0.1)).outcome == "stopped"
+    assert values(pool, function(f"def f(x): return x + {size}", [1])) == [1 + size]
+
+
 def test_equal_jobs_run_once_and_are_kept(pool):
     fresh = Pool(pool._tier)
     job, other = expression("x + 41", [1]), expression("x + 40", [1])

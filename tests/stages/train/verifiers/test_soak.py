@@ -7,11 +7,11 @@ import pytest
 
 from tests.stages.train.verifiers.soak import MIB, soak
 
-KINDS = ["python", "ocaml"]
+KINDS = ["python", "ocaml", "checks"]
 
 
 def held(what, jobs, tier=None):
-    if what == "ocaml" and shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
+    if what != "python" and shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
         pytest.skip("OCaml is not installed (apt-get install ocaml-nox)")
     found = soak(what, jobs, tier)
     assert found.jobs == jobs and found.wrong == []
@@ -21,7 +21,7 @@ def held(what, jobs, tier=None):
     assert found.memory[1] < found.memory[0] + 64 * MIB, "memory does not grow with the number of jobs"
 
 
-@pytest.mark.parametrize(("what", "jobs"), [("python", 1000), ("ocaml", 200)])
+@pytest.mark.parametrize(("what", "jobs"), [("python", 1000), ("ocaml", 200), ("checks", 400)])
 def test_a_small_soak(what, jobs, tier):
     held(what, jobs, tier)
 
