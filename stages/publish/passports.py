@@ -8,7 +8,7 @@ from typing import Any
 
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, SeedValue, Source
-from stages.publish import carried, numbers
+from stages.publish import carried, numbers, read_from
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
 from stages.publish.rule_places import asked_by
@@ -84,6 +84,8 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
     lines += [(f"without the gate {gate}", numbers.number(found, finding.unit)) for gate, found in finding.without_gate.items()]
     lines.append(("carried over", carried.short(carried.behind(experiment, finding))))
+    imports = [run.import_card for run in experiment.runs_of_subject(finding.subject) if run.import_card]
+    lines += [("read from", text) for text in dict.fromkeys(read_from.mapped(card, finding.metric) for card in imports)]
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
 
     def value(seed: SeedValue) -> str:
@@ -152,6 +154,7 @@ def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], 
         ("card", run.outcome.card_id if run.outcome else ""),
         ("code", made.code_hash if (made := run.card or run.import_card) else ""),
         ("commit", ", ".join(commits((run,)))),
+        ("read from", read_from.source(run)),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
         *(("carried over", carried.line(words)) for words in carried.of_run(experiment, run.ref.name)),
     )
@@ -202,6 +205,7 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
                 "attempts": [{"attempt": a.started.attempt, "state": a.state, "commit": a.started.commit} for a in run.attempts],
                 "card_id": run.outcome.card_id if run.outcome else None,
                 "code_hash": made.code_hash if (made := run.card or run.import_card) else None,
+                **read_from.for_programs(run, finding.metric),
             }
             for run in runs
         },

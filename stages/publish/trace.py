@@ -8,9 +8,10 @@ from pathlib import Path
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Finding
+from stages.contracts.import_card import ImportCard
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id
-from stages.publish import carried, numbers
+from stages.publish import carried, numbers, read_from
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
 from stages.publish.late_figure import drawn
@@ -64,6 +65,7 @@ def _finding(experiment: ExperimentFiles, finding: Finding) -> Iterator[str]:
             counts = "" if seed is None else "counts" if seed.included else f"left out: {seed.why}"
             yield "  " + "   ".join(part for part in (run.ref.name, value, counts) if part)
             yield from _attempts(run)
+    yield from _imported(runs, finding.metric)
     yield from _table("files, against what is on disk now", [_file(source.path, source.sha256) for source in finding.sources])
     yield from _behind(experiment, runs)
     yield from _table("spec", [(place.split(" ", 1)[0], place.split(" ", 1)[1]) for place in spec_places(experiment, finding)])
@@ -94,6 +96,7 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
         yield "  counts in findings" if run.included else f"  left out: {'; '.join(run.health.reasons)}"
     yield from ("", "attempts")
     yield from _attempts(run) if run.attempts else ["    none"]
+    yield from _imported((run,), "")
     known = {source.path: source.sha256 for finding in experiment.findings.values() for source in finding.sources}
     paths = [run.folder.history, run.folder.completions, run.folder.evaluation, run.folder.outcome, run.folder.health]
     yield from _table("files, against what the findings were computed from", [_file(p.as_posix(), known.get(p.as_posix())) for p in paths])
@@ -103,7 +106,9 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
     place = experiment.origins.conditions.get(run.ref.condition)
     yield from _table("spec", [(str(place), f"condition {run.ref.condition}")] if place else [])
     yield from _data((run,))
-    yield from ("", "train again", f"  dvc repro {experiment.folder.pipeline}:train-{run.ref.name}")
+    reads = run.import_card is not None and run.import_card.command is None
+    stage = f"{experiment.folder.pipeline}:{'import' if reads else 'train'}-{run.ref.name}"
+    yield from ("", "read again" if reads else "train again", f"  dvc repro {stage}")
 
 
 def _figure(experiment: ExperimentFiles, drawing: Drawing) -> Iterator[str]:
@@ -176,11 +181,12 @@ def _file(path: str, recorded: str | None) -> tuple[str, str]:
 def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator[str]:
     found: dict[tuple[str, str], None] = {}
     for run in runs:
-        if run.card:
+        card = run.card or run.import_card
+        if card:
             made = run.outcome.card_id if run.outcome else ""
-            now = card_id(run.card)
+            now = card_id(card)
             note = "" if made in ("", now) else f", the files were made from card {made}"
-            found[(f"train {run.ref.name}", f"card {now}   code {run.card.code_hash}{note}")] = None
+            found[(f"{'train' if run.card else 'import'} {run.ref.name}", f"card {now}   code {card.code_hash}{note}")] = None
             for words in carried.of_run(experiment, run.ref.name):
                 found[(f"  {run.ref.name} carried over", carried.line(words))] = None
     for words in experiment.card.waivers:
@@ -189,6 +195,21 @@ def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator
     if experiment.conclude:
         found[("conclude", f"card {card_id(experiment.conclude)}   code {experiment.conclude.code_hash}")] = None
     yield from _table("cards and code", list(found))
+
+
+def _imported(runs: tuple[RunFiles, ...], metric: str) -> Iterator[str]:
+    """The files that runs were imported from, whether they are still the same, and what of them became the metric."""
+    read = [(run, run.import_card) for run in runs if run.import_card]
+    yield from _table("imported from, against what is on disk now", [_source(run, card) for run, card in read])
+    mappings = {text: None for _, card in read if (text := read_from.mapped(card, metric))}
+    yield from _table("read as", [(metric, text) for text in mappings])
+
+
+def _source(run: RunFiles, card: ImportCard) -> tuple[str, str]:
+    if card.command is not None:
+        return run.ref.name, read_from.source(run)
+    state, _ = _file(card.source.path, card.source.sha256)
+    return f"{state}   {run.ref.name}", read_from.source(run)
 
 
 def _settings(experiment: ExperimentFiles, run: RunFiles, card: AnyTrainCard) -> Iterator[tuple[str, str]]:

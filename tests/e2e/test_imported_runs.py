@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler.inputs import Inputs
+from compiler.verify import verify
+from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.publish.trace import trace
 from stages.train.collect import collect
 from stages.train.imports.readers import read_log
 from tests.e2e.imported import compiled, findings, health, make, run
@@ -70,6 +74,35 @@ def test_imported_runs_get_findings_verdict_and_page(logs):
     attempt = read_attempts(folder / "shaped-s1" / "attempts.jsonl")[0]
     assert (f"attempt:{attempt.started.attempt}", "file:runs/imported/shaped-s1/history.parquet") in edges
     assert attempt.state == "finished"
+
+
+def test_a_number_is_traced_to_the_rows_of_its_file_and_verify_names_a_changed_digit(logs, capsys):
+    folder = compiled("imported")
+    page = run(folder)
+    said = trace(folder, "shaped/truncated/final")
+    pin = file_digest(Path("logs/shaped-2.jsonl"))[:16]
+    assert f"same   shaped-s2   logs/shaped-2.jsonl; 20 rows, steps 1 to 20, every step; sha256 {pin}" in said
+    assert "truncated   column clipped, in %, times 0.01" in said and "import shaped-s2" in said
+    assert "read again\n  dvc repro runs/imported/dvc.yaml:import-shaped-s2" in trace(folder, "shaped-s2")
+    passport = html.unescape((page / "leaves" / "numbers.html").read_text(encoding="utf-8"))
+    assert f"logs/shaped-2.jsonl; 20 rows, steps 1 to 20, every step; sha256 {pin}" in passport
+    found = json.loads((page / "passports.json").read_text())
+    one = next(found for found in _dicts(found) if found.get("mapped", {}) and found["source"]["path"] == "logs/shaped-2.jsonl")
+    assert (one["rows"], one["first_step"], one["last_step"], one["stride"]) == (20, 1, 20, 1)
+
+    text = Path("logs/shaped-2.jsonl").read_text()
+    Path("logs/shaped-2.jsonl").write_text(text.replace("0.222", "0.223", 1))
+    assert "CHANGED   shaped-s2" in trace(folder, "shaped/truncated/final")
+    named_here = [one for one in verify(["imported"], Inputs()).experiments[0].differences if one.path == "logs/shaped-2.jsonl"]
+    assert [one.code for one in named_here] == ["S495"]
+
+
+def _dicts(value):
+    """All maps of a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _dicts(inner)
 
 
 def test_a_log_that_merely_ends_is_unknown_and_one_that_goes_on_is_contaminated(logs):
