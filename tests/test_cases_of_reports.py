@@ -40,7 +40,10 @@ HELD: dict[int, tuple[str, ...]] = {
     18: ("stages/analyse/test_tables.py::test_case_18_a_later_attempt_wins_and_the_overlap_is_noted",),
     19: ("stages/train/test_run.py::test_a_manifest_refuses_what_would_make_a_mixture",),
     20: (f"{_CASES}::test_cases_11_12_20_steps_done", "e2e/test_command_runs.py::test_case_20_exit_code_0_is_no_success"),
-    21: (f"{_STATISTICS}::test_case_21_wilson_intervals_of_attempts",),
+    21: (
+        f"{_STATISTICS}::test_case_21_wilson_intervals_of_attempts",
+        f"{_CONCLUDE}::test_case_21_attempts_of_each_condition_have_their_interval",
+    ),
     22: (f"{_NEW}::test_case_22_a_negative_estimate_is_a_mismatch_of_sampling_and_scoring",),
     23: (f"{_NEW}::test_case_23_a_slightly_negative_start_is_no_finding",),
     24: (f"{_NEW}::test_case_24_no_gradient_although_rewards_differ_is_a_disconnected_adapter",),

@@ -44,6 +44,7 @@ GUIDE = (
     "install.md",
     "first-experiment.md",
     "write-a-spec.md",
+    "numbers.md",
     "examples.md",
     "trust-a-reward.md",
     "algorithms.md",

@@ -198,6 +198,20 @@ def test_attempts_are_counted_from_the_ledger(folder: ExperimentFolder) -> None:
     assert concluded(folder)[0]["zero/attempts/finished"].n == 2
 
 
+def test_case_21_attempts_of_each_condition_have_their_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 finished of 18 attempts beside 9 of 9: each condition by itself, and never the 12 of 27 alone."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run("random", seed, passed=8, killed_before=5, attempt=f"sixth-{seed}") for seed in (1, 2, 3)]
+    made += [Run("zero", seed, passed=10) for seed in range(1, 10)]
+    folder = complete(tmp_path, made=made)
+    write_cards(folder, made, claims=())
+    found, _ = concluded(folder)
+    counted = {name: found[f"{name}/attempts/finished"] for name in ("random", "zero", "experiment")}
+    assert {name: (one.k, one.n) for name, one in counted.items()} == {"random": (3, 18), "zero": (9, 9), "experiment": (12, 27)}
+    ends = {name: (round(one.low or 0, 2), round(one.high or 0, 2)) for name, one in counted.items()}
+    assert (ends["random"], ends["zero"]) == ((0.06, 0.39), (0.70, 1.0))
+
+
 def test_verdicts(folder: ExperimentFolder) -> None:
     _, verdicts = concluded(folder)
     assert {claim: verdict.verdict for claim, verdict in verdicts.items()} == {
