@@ -40,13 +40,17 @@ class Browser:
         """Load a page from the file system and wait until it is complete."""
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self._ask("Emulation.setEmulatedMedia", features=scheme)
+        self.media(scheme)
         self._events.clear()
         self._ask("Page.navigate", url=page.resolve().as_uri())
         self._until("Page.loadEventFired")
         # the theme keeps the first choice for the whole folder, so asking the media query anew does not change it
         self.run("document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}))")
         self.run(f"document.body.setAttribute('data-md-color-scheme', '{'slate' if dark else 'default'}')")
+
+    def media(self, features: list[dict[str, str]]) -> None:
+        """What the reader's system prefers, of the page that is open."""
+        self._ask("Emulation.setEmulatedMedia", features=features)
 
     def run(self, script: str) -> Any:
         """The value of an expression, awaited."""

@@ -213,3 +213,28 @@ def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path
     else:
         assert "figure/curves-reward" in found["text"] and "Reward rises from 0.62 to 0.87." in found["text"]
         assert f"{place}/figures/curves-reward.csv" in found["stands"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith(("index", "experiments/hostile"))])
+def test_what_a_finger_aims_at_is_large_enough(hostile: Path, tab: Browser, kind: str) -> None:
+    """24 CSS pixels (WCAG 2.2, 2.5.8); numbers in running text and in tables are links of a line, which the rule leaves out."""
+    tab.open(hostile / kind, width=400)
+    small = tab.run(
+        """[...document.querySelectorAll(".md-content :is(button, summary, select, input, .tags a, .pager a, a.verdict, a.dot, .leaves a,"
+          + " figcaption a, .md-button):not(.md-code__button)")].map((part) => [part, part.getBoundingClientRect()])
+          .filter(([, at]) => at.width && (at.width < 24 || at.height < 24)).map(([part, at]) => part.outerHTML.slice(0, 90) + at.height)"""
+    )
+    assert small == []
+
+
+def test_nothing_moves_for_readers_who_asked_for_less_motion(hostile: Path, tab: Browser) -> None:
+    tab.open(hostile / "index.html")
+    tab.run("document.head.lastElementChild.remove(); 0")  # the tests' own style that ends all transitions
+    longest = (
+        'Math.max(...[...document.querySelectorAll("*")].map((one) => getComputedStyle(one))'
+        ".flatMap((style) => [...style.transitionDuration.split(','), ...style.animationDuration.split(',')]).map(parseFloat))"
+    )
+    assert tab.run(longest) > 0.05, "the theme moves"
+    tab.media([{"name": "prefers-reduced-motion", "value": "reduce"}])
+    assert tab.run(longest) < 0.001
+    tab.media([])
