@@ -45,7 +45,8 @@ def commands(name: str) -> str:
 next:
   octavo check --rewards {name}
   octavo compile {name}@smoke && dvc repro runs/{name}@smoke/dvc.yaml    # the machinery, in about a minute
-  echo '- {name}' >> specs/pipeline.yaml && octavo compile && dvc repro  # make it live, and run it
+  git add specs/{name}.* && git commit -m 'Rules of {name}'    # before there are data: a younger rule decides nothing
+  echo '- {name}' >> specs/pipeline.yaml && octavo compile && dvc repro    # make it live, and run it
 """
 
 

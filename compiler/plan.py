@@ -15,7 +15,7 @@ from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, sentence
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, live, named
-from compiler.plan_claims import claims_at_risk
+from compiler.plan_claims import claims_at_risk, undated
 from compiler.plan_code import OldCode
 from compiler.plan_cost import attempts_of, cost
 from compiler.plan_decide import Decider, Decision, State, command
@@ -58,7 +58,8 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         cache = Cache(Path())
         locks = {pipeline.path.as_posix(): _lock(pipeline.path) for pipeline in made.pipelines}
         before = _Before(locks, OnDisk(cache), cache, () if names else _on_disk())
-        return _compared(compiled, made, before, inputs, None, None)
+        found = _compared(compiled, made, before, inputs, None, None)
+        return found.model_copy(update={"notes": tuple(undated(compiled, found.experiments))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         older = _older(Path(folder), revision, names)
         return _compared(compiled, made, older, inputs, revision, base)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.compile import Compiled
+from compiler.plan_git import git
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.contracts.plan import ClaimAtRisk, StagePlan
+from stages.contracts.plan import ClaimAtRisk, ExperimentPlan, StagePlan
 
 SHOWN = 4
+_MAKES_DATA = re.compile("(train|import)-")
+"""How the stages begin whose attempts are a run's first data."""
 
 
 def claims_at_risk(
@@ -73,3 +77,14 @@ def _listed(runs: list[str], one: str, several: str) -> list[str]:
         return []
     more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
     return [f"{', '.join(runs[:SHOWN])}{more} {one if len(runs) == 1 else several}"]
+
+
+def undated(compiled: Iterable[Compiled], experiments: Iterable[ExperimentPlan]) -> Iterator[str]:
+    """A note for each spec that git does not know while runs of it are about to get their data: a rule that git dates after its data
+    decides nothing, so the page's verdicts would turn to void with the commit."""
+    making = {one.name for one in experiments if any(stage.state == "runs" and _MAKES_DATA.match(stage.stage) for stage in one.stages)}
+    specs = [one.experiment.document.file for one in compiled if one.experiment.name in making and one.experiment.spec.claims]
+    said = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *dict.fromkeys(specs)) if specs else None
+    for entry in sorted((said or b"").decode("utf-8", "replace").split("\0")):
+        if entry[:2] == "??" or entry[:1] == "A":
+            yield f"{entry[3:]} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"

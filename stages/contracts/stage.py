@@ -60,10 +60,12 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
         print(f"error S102: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except OSError as error:
+        named = error.filename2 or error.filename  # of a copy the second is what was written
+        folder = os.path.dirname(str(named)) or "." if named else "."
         print(
-            f"error S103: {error.strerror or error}: {error.filename or '(no file)'}\n"
+            f"error S103: {error.strerror or error}: {named or '(no file)'}\n"
             "  why: the stage could not read or write a file (full disk, missing permission?)\n"
-            f"  fix: df -h . && ls -ld {os.path.dirname(str(error.filename)) if error.filename else '.'}",
+            f"  fix: df -h {folder} && ls -ld {folder}",
             file=sys.stderr,
         )
         raise SystemExit(1) from None

@@ -36,7 +36,7 @@ def classify(error: BaseException) -> tuple[FailureClass, str]:
         if _memory(one):
             return "out_of_memory", f"{type(one).__name__}: {one}"
         if isinstance(one, OSError) and one.errno in _DISK:
-            return "disk", f"{one.strerror}: {one.filename or '(no file named)'}"
+            return "disk", f"{one.strerror}: {one.filename2 or one.filename or '(no file named)'}"
     full = next((folder for folder in (CHECKPOINTS, RUNS) if _full(folder)), None)
     if full is not None:  # safetensors and torch raise their own kinds when the disk is full
         return "disk", f"the disk that holds {full} is full ({name})"

@@ -94,6 +94,20 @@ def test_what_was_made_before_is_put_back_and_costs_nothing(work):
     assert not {stage for stage in repro(work) if "train-" in stage}
 
 
+def test_claims_of_a_spec_that_is_in_no_commit_are_warned_of_before_their_data(work):
+    assert planned().notes == ()
+    fresh = Path("specs/fresh.yaml")
+    fresh.write_text(Path(SPEC).read_text())
+    note = "specs/fresh.yaml is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
+    assert planned("fresh").notes == (note,) and f"note: {note}" in text(planned("fresh"))
+    git(Path(), "add", "specs/fresh.yaml")
+    assert planned("fresh").notes == (note,)
+    commit(Path(), "rules first")
+    assert planned("fresh").notes == ()
+    edit(SPEC, *LR)  # the claims of a committed spec keep their date when something else is edited
+    assert planned().notes == ()
+
+
 def test_new_and_removed_runs(work):
     edit(SPEC, "seeds: [1, 2, 3]", "seeds: [1, 2, 4]")
     (found,) = planned().experiments

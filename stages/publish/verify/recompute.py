@@ -194,5 +194,8 @@ def _stage(experiment: ExperimentFolder, path: str) -> str:
 
 
 def _again(experiment: ExperimentFolder, stage: str) -> str:
-    """DVC sees by itself that an output is not the locked one; `dvc checkout` gives back what the lock names."""
-    return f"dvc checkout {experiment.root.as_posix()}/dvc.yaml, or compute it again: dvc repro {experiment.pipeline.as_posix()}:{stage}"
+    """`dvc checkout` gives back what the lock names. To compute it again DVC must be forced: git, which dates rules, is no input to it."""
+    how = "--force --single-item" + (" --glob" if "@" in experiment.name else "")  # an @ in an address is DVC's own mark
+    return (
+        f"dvc checkout {experiment.root.as_posix()}/dvc.yaml, or compute it again: dvc repro {how} {experiment.pipeline.as_posix()}:{stage}"
+    )

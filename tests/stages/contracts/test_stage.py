@@ -49,6 +49,11 @@ def test_one_folder_and_nothing_else(tmp_path, arguments):
             "error S999: it broke\n  why: a reason\n  fix: a repair\n",
         ),
         ('open("nowhere/at/all")', "error S103: No such file or directory: nowhere/at/all\n"),
+        (
+            'raise OSError(28, "No space left on device", "from/a", None, "to/b")',  # of a copy
+            "error S103: No space left on device: to/b\n  why: the stage could not read or write a file (full disk, missing permission?)\n"
+            "  fix: df -h to && ls -ld to\n",
+        ),
     ],
 )
 def test_errors_are_messages_and_no_tracebacks(tmp_path, body, says):
