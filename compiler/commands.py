@@ -61,15 +61,17 @@ def check(options: argparse.Namespace, inputs: Inputs) -> int:
     compiled = compile_all(references, inputs)
     problems = [warning for one in compiled for warning in one.warnings]
     problems += revisions.unused(inputs.lock(), inputs.document)
+    tried: list[int] = []
     if options.rewards:
         from compiler import examples
 
-        problems += [found for one in compiled for found in examples.check(one, inputs)]
+        problems += [found for one in compiled for found in examples.check(one, inputs, tried)]
     show(problems, inputs)
     if errors(problems):
         return 1
     runs = sum(len(one.expansion.runs) for one in compiled)
-    print(f"{', '.join(one.experiment.name for one in compiled)}: {runs} runs, no errors", file=sys.stderr)
+    rewards = f"; examples of rewards that score what they should: {sum(tried)}" if options.rewards else ""
+    print(f"{', '.join(one.experiment.name for one in compiled)}: {runs} runs, no errors{rewards}", file=sys.stderr)
     return 0
 
 

@@ -15,9 +15,10 @@ from stages.contracts.reward_card import RewardCard
 from stages.train.verifiers.faults import VerifierUnavailable
 
 
-def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
+def check(one: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diagnostic]:
     """E325 at each example whose reward is not the expected one; E398 and W398 at a reward that a degenerate answer serves best; W397
-    at a reward whose verifier this machine does not have. Gates may start their sandbox."""
+    at a reward whose verifier this machine does not have. Gates may start their sandbox. `tried` gets the number of examples of each reward
+    that was tried."""
     from stages.train.rewards.compose import check_examples, sandbox
 
     of = one.experiment
@@ -34,6 +35,7 @@ def check(one: Compiled, inputs: Inputs) -> Iterator[Diagnostic]:
         except VerifierUnavailable as error:
             yield _not_checked(of.node("rewards", name), name, error)
             continue
+        tried.append(len(card.examples))
         for index, outcome in enumerate(check_examples(card)):
             if not outcome.ok:
                 expect: Node = of.node("rewards", name, "examples", index, "expect")

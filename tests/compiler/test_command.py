@@ -242,7 +242,9 @@ def test_explain_prefers_the_experiment_to_its_profile(work, capsys):
 
 def test_rewards_are_checked(work, capsys):
     assert main(["check", "--rewards"]) == 0
-    assert "example, example@smoke: 8 runs, no errors" in capsys.readouterr().err
+    assert "example, example@smoke: 8 runs, no errors; examples of rewards that score what they should: 4\n" in capsys.readouterr().err
+    assert main(["check"]) == 0
+    assert "example, example@smoke: 8 runs, no errors\n" in capsys.readouterr().err
 
 
 def test_schema(capsys):
