@@ -14,7 +14,8 @@ from compiler.layers import overlay
 from compiler.nodes import Node
 from compiler.parse import validated
 from compiler.rewards import Declared, Penalties, RewardUse, combined_scores, composed, declared_gates, penalty_cards, scores, unrewarded
-from compiler.spec import Adapter, Condition, TrainData
+from compiler.spec import Adapter, Condition
+from compiler.spec_data import TrainData
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.evaluate_card import CombinedCard

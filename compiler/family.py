@@ -15,7 +15,7 @@ from compiler.diagnostics import Rejected, listed, nearest
 from compiler.layers import lowered, overlay
 from compiler.nodes import Document, Node
 from compiler.shared import OWN, Read, with_shared
-from compiler.spec import Bound
+from compiler.spec_judged import Bound
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 
 SPECS = Path("specs")

@@ -16,8 +16,9 @@ from compiler.nodes import Node
 from compiler.parse import key_place
 from compiler.revisions import LOCK, UPDATE
 from compiler.rewards import RewardUse
-from compiler.spec import Adapter, TrainData
+from compiler.spec import Adapter
 from compiler.spec_command import CommandSpec
+from compiler.spec_data import TrainData
 from compiler.spec_imports import Import, ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import SourceCard

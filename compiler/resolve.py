@@ -17,7 +17,7 @@ from compiler.origins_single import of_single_stages
 from compiler.resolve_analysis import AnalysisCards
 from compiler.revisions import Reference
 from compiler.rewards import RewardUse
-from compiler.spec import PromptData, TrainData
+from compiler.spec_data import PromptData, TrainData
 from compiler.stops import stop_card, stop_origins
 from stages.contracts.algorithms import SFT, AnyTrainCard, stage_of
 from stages.contracts.artifact import Artifact

@@ -12,7 +12,8 @@ from compiler.experiment import Experiment
 from compiler.gates import DECISIONS, GateUse, gate_use, shorthand
 from compiler.logic import Unreadable
 from compiler.nodes import Node
-from compiler.spec import CombinedScore, Condition
+from compiler.spec import Condition
+from compiler.spec_judged import CombinedScore
 from compiler.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluate_card import CombinedCard

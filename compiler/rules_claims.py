@@ -12,7 +12,7 @@ from compiler.imports import ImportedTraining
 from compiler.inputs import Inputs
 from compiler.logged import logged_by_all
 from compiler.nodes import Node
-from compiler.spec import Claim
+from compiler.spec_judged import Claim
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
 from stages.contracts.history import EVALUATION_MEASURES, metric

@@ -10,7 +10,7 @@ from compiler.experiment import Experiment
 from compiler.gates import GateUse
 from compiler.inputs import DataFile, Fault, Inputs
 from compiler.parse import key_place
-from compiler.spec import PromptData
+from compiler.spec_data import PromptData
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import columns
 

@@ -12,7 +12,7 @@ from compiler.inputs import Inputs
 from compiler.logged import logged_by_any
 from compiler.nodes import Node
 from compiler.parse import validated
-from compiler.spec import Bound
+from compiler.spec_judged import Bound
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import metric
 from stages.contracts.plugin import DETECTORS, kinds, load

@@ -19,7 +19,8 @@ from compiler.experiment import NOT_IN_A_PROFILE
 from compiler.gates import settings_of
 from compiler.schema_outside import parts, with_outside
 from compiler.schema_words import worded
-from compiler.spec import Adapter, Spec, TrainData
+from compiler.spec import Adapter, Spec
+from compiler.spec_data import TrainData
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
 from stages.contracts.plugin import GATES, kinds

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from compiler.names import ProjectPath, Slug
-from compiler.spec import Condition, Data, Model, Spec, TrainData
+from compiler.spec import Condition, Model, Spec
+from compiler.spec_data import Data, TrainData
 from compiler.spec_part import Part
 from stages.contracts.import_card import LogFormat
 
