@@ -1,4 +1,4 @@
-"""What each command does, once its imports are paid for. Each returns its exit code."""
+"""What each command does, once its imports are paid for: those of specs, and below them all others. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from compiler import code_memo, disk, revisions, terminal, waivers
+from compiler import code_memo, commands_of_results, disk, revisions, terminal, waivers
 from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
@@ -17,7 +16,6 @@ from compiler.pipeline import LIVE, Reference, every_spec, in_project, live, nam
 from compiler.snapshots import Renewed
 from compiler.source import has_c_parser
 from compiler.write import compare, write
-from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS
 
@@ -32,14 +30,14 @@ def run(options: argparse.Namespace) -> int:
         "check": check,
         "compile": compile_,
         "plan": plan,
-        "explain": explain,
+        "explain": commands_of_results.explain,
         "new": new,
         "schema": schema,
-        "trace": trace,
-        "verify": verify,
-        "export": export,
-        "waive": waive,
-        "rescore": rescore,
+        "trace": commands_of_results.trace,
+        "verify": commands_of_results.verify,
+        "export": commands_of_results.export,
+        "waive": commands_of_results.waive,
+        "rescore": commands_of_results.rescore,
     }
     try:
         if options.command not in {"new", "schema"}:
@@ -144,20 +142,6 @@ def plan(options: argparse.Namespace, inputs: Inputs) -> int:
     return 4 if options.exit_code and found.training else 0
 
 
-def explain(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Print values of a run with their origins."""
-    from compiler import explain as explaining
-
-    if options.diff:
-        print(explaining.diff(compile_all([named(options.run)], inputs)[0], options.diff, inputs), end="")
-        return 0
-    experiment, slash, _ = options.run.removeprefix("runs/").rstrip("/").rpartition("/")
-    compiled = compile_all([named(experiment)] if slash else live(inputs), inputs)
-    one, found = explaining.find(compiled, options.run)
-    print(explaining.explain(one, found, options.key), end="")
-    return 0
-
-
 def schema(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print the JSON Schema of specs."""
     from compiler.schema import schema as text
@@ -175,92 +159,6 @@ def new(options: argparse.Namespace, inputs: Inputs) -> int:
     compiled = compile_all(_with_profiles([named(options.name)], inputs), inputs)
     show([warning for one in compiled for warning in one.warnings], inputs)
     print(starting.commands(options.name), end="")
-    return 0
-
-
-def trace(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Print the way back from a finding, a figure, a run or a page."""
-    from stages.publish.trace import trace as way_back
-
-    experiment, what = options.experiment, options.what.removeprefix(f"{RUNS}/").rstrip("/")
-    if experiment is None and (RUNS / what).is_dir():  # an experiment alone is its page, `quickstart/shaped-s1` a run of it
-        experiment, _, what = what.partition("/")
-    what = what or "page"
-    folders = [RUNS / experiment.removeprefix(f"{RUNS}/").rstrip("/")] if experiment else [RUNS / found.name for found in live(inputs)]
-    said: list[str] = []
-    for folder in folders:
-        try:
-            print(way_back(folder, what), end="")
-            return 0
-        except KeyError as unknown:
-            said.append(str(unknown.args[0]) if unknown.args else what)
-        except ArtifactError as error:
-            said.append(f"{error.what}: {error.path}")
-    raise Rejected(
-        [
-            Diagnostic(
-                "E332",
-                f"{folder}: {text}",
-                why="a finding, claim, run, figure or `page` of an experiment that has been concluded can be traced",
-                fix="dvc repro, then octavo trace [experiment] <finding>",
-            )
-            for folder, text in zip(folders, said, strict=True)
-        ]
-        or [Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")]
-    )
-
-
-def verify(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Hold everything that is published against everything it was made from. 1 on any difference."""
-    from compiler import verify as verifying
-
-    found = verifying.verify(options.specs, inputs)
-    if options.json:
-        from stages.contracts.artifact import dump
-
-        print(dump(found), end="")
-    else:
-        from compiler import verify_text
-
-        print(verify_text.text(found), end="", flush=True)
-        print(verify_text.diagnostics(found, terminal.colour()), file=sys.stderr, end="")
-    return 1 if found.differences else 0
-
-
-def export(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Write an experiment as an RO-Crate into a new folder or archive."""
-    from compiler import export as exporting
-
-    print(exporting.crate(options.experiment, Path(options.output)))
-    return 0
-
-
-def waive(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Record that a code change is judged to change no result."""
-    from compiler import waive as waiving
-
-    made = waiving.waive(options.what, options.why, inputs)
-    for line in made.said:
-        print(line)
-    print(f"{', '.join(made.files)} written. Commit it, then: octavo compile && dvc repro", file=sys.stderr)
-    return 0
-
-
-def rescore(options: argparse.Namespace, inputs: Inputs) -> int:
-    """Print what today's gates say of stored completions. Writes only where `--write` says, and only a new file."""
-    from compiler import rescore as again
-
-    found = again.rescore(options.run, spec=options.spec, to=Path(options.write) if options.write else None, inputs=inputs)
-    if options.json:
-        from stages.contracts.artifact import dump
-
-        print(dump(found), end="")
-    else:
-        from compiler.rescore_text import text
-
-        print(text(found), end="")
-    if options.write:
-        print(f"{options.write}: written", file=sys.stderr)
     return 0
 
 
