@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from compiler import disk
+from compiler.base_models import LINEAR, MADE, BaseModel, in_folder
+from compiler.data_files import DataFile, data_file
 from compiler.diagnostics import Rejected, nearest
-from compiler.names import PATH, SLUG, is_hub_id
+from compiler.fault import Fault
+from compiler.names import SLUG, is_hub_id
 from compiler.nodes import Document
 from compiler.parse import validated
 from compiler.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.source import read
 from compiler.spec import ModelFile
-from stages.contracts.artifact import ArtifactError, digest, dump
+from stages.contracts.artifact import ArtifactError, dump
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
@@ -28,57 +28,10 @@ from stages.contracts.stage import ROOT, card_id
 from stages.contracts.waiver import NAME as WAIVERS
 from stages.contracts.waiver import Waiver, chain, identity, read_waivers
 
-MADE = "octavo/"
 UNPINNED = "0" * 40
-LINEAR = ("hidden_size", "intermediate_size")
-"""Keys of a model's configuration that are sizes of its linear layers."""
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
 MODEL_SPECS = Path("specs/_models")
-
-
-class Fault(Exception):
-    """An input that cannot be used: what, why, fix. The caller knows the place in the spec."""
-
-    def __init__(self, what: str, why: str, fix: str, code: str | None = None) -> None:
-        super().__init__(what)
-        self.what, self.why, self.fix, self.code = what, why, fix, code
-        """`code` when the fault has one of its own."""
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A JSONL file. `rows` maps id to row, in file order."""
-
-    path: str
-    sha256: str
-    rows: dict[str, dict[str, Any]]
-    _tokens: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
-
-    def prompt_tokens(self, prompt: str, count: int | None) -> tuple[int, int]:
-        """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
-        make at most one token of a byte."""
-        if (prompt, count) not in self._tokens:
-            texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
-            words, size = (max(map(measure, texts), default=0) for measure in (lambda t: len(t.split()), lambda t: len(t.encode())))
-            self._tokens[prompt, count] = words, size
-        return self._tokens[prompt, count]
-
-
-@dataclass(frozen=True)
-class BaseModel:
-    """A base model: where it will lie and what pins it. `card` when the repository makes it. `hub`: `path` is a hub id."""
-
-    path: str
-    revision: str
-    max_positions: int | None
-    card: PretrainCard | None
-    code: str = ""
-    """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
-    waivers: tuple[Waiver, ...] = ()
-    hub: bool = False
-    sizes: tuple[tuple[str, int], ...] = ()
-    """Names and values of the sizes of its linear layers, as far as they are known."""
 
 
 @dataclass
@@ -142,7 +95,7 @@ class Inputs:
             raise Fault("rows of a hub dataset are not read at compile time", "a compile never uses the network", "use a file")
         if path not in self._data:
             try:
-                self._data[path] = _data_file(path)
+                self._data[path] = data_file(path)
             except Fault as fault:
                 self._data[path] = fault
         found = self._data[path]
@@ -210,7 +163,7 @@ class Inputs:
                 f"rename the folder, or use it on purpose: {UPDATE} drops the line",
                 "E376",
             )
-        return _folder(base)
+        return in_folder(base)
 
     def waivers(self, folder: Path) -> tuple[Waiver, ...]:
         """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
@@ -256,73 +209,3 @@ class Inputs:
         positions = made.architecture.max_position_embeddings
         sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
         return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived, sizes=sizes)
-
-
-def _folder(base: str) -> BaseModel:
-    path = Path(base)
-    if not PATH.fullmatch(base) or not disk.is_folder(path):
-        raise Fault(
-            f"no base model `{base}`",
-            f"a base model is `{MADE}<name>`, made by this repository, a folder in the project, or `owner/name`, a model of the hub",
-            f"write `{MADE}tiny`, or the name of a folder or of a hub model",
-        )
-    try:
-        content = json.loads(disk.read(path / "config.json").decode("utf-8"))
-        content = content if isinstance(content, dict) else {}
-        positions = content.get("max_position_embeddings")
-        sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))
-        return BaseModel(base, disk.content_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
-    except (OSError, ValueError) as error:
-        raise Fault(
-            f"`{base}` is no model that transformers can load: config.json: {error}",
-            "a card pins the content of the model's folder",
-            "fetch the model again",
-        ) from None
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-_ROW = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-
-
-def _data_file(path: str) -> DataFile:
-    try:
-        content = disk.read(Path(path))
-    except OSError as error:
-        raise Fault(
-            f"cannot read `{path}`: {error.strerror or error}",
-            "a card pins the data it was made for by its SHA-256",
-            f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
-        ) from None
-    rows: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = _ROW.decode(line.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise Fault(
-                f"line {number} of `{path}` is not a JSON object",
-                "data is JSONL: one object a row, with finite numbers",
-                f"sed -n {number}p {path}",
-            )
-        name = row.get("id")
-        if not isinstance(name, str) or not name:
-            raise Fault(
-                f"line {number} of `{path}` has no text `id`",
-                "completions are followed to their prompt by its id",
-                'add "id": "..." to the row',
-            )
-        if name in rows:
-            raise Fault(f"line {number} of `{path}` repeats the id `{name[:80]}`", "an id names one row", "give every row its own id")
-        rows[name] = row
-    if not rows:
-        raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
-    return DataFile(path, digest(content), rows)

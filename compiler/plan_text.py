@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from compiler.inputs import MADE
+from compiler.base_models import MADE
 from stages.contracts.layout import MODELS
 from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from compiler import origins as places
 from compiler.algorithms import card_settings
+from compiler.base_models import BaseModel
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
 from compiler.gates import DECISIONS
-from compiler.inputs import CONSTRAINTS, LIBRARIES, BaseModel, Inputs
+from compiler.inputs import CONSTRAINTS, LIBRARIES, Inputs
 from compiler.nodes import Node
 from compiler.origins_single import of_single_stages
 from compiler.resolve_analysis import AnalysisCards

@@ -7,11 +7,12 @@ from typing import Any
 
 from compiler import disk
 from compiler import origins as places
+from compiler.base_models import BaseModel
 from compiler.expand import Run
 from compiler.experiment import Experiment
 from compiler.import_units import factor
 from compiler.imports import ImportedRuns, block_of, filled, section
-from compiler.inputs import BaseModel, Inputs
+from compiler.inputs import Inputs
 from compiler.layers import overlay
 from compiler.origins_single import of_single_stages
 from compiler.resolve import Cards

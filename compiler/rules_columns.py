@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from compiler.data_files import DataFile
 from compiler.diagnostics import nearest
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
+from compiler.fault import Fault
 from compiler.gates import GateUse
-from compiler.inputs import DataFile, Fault, Inputs
+from compiler.inputs import Inputs
 from compiler.parse import key_place
 from compiler.spec_data import PromptData
 from stages.contracts.diagnostic import Diagnostic

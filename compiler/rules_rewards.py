@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from compiler.expand import Expansion
 from compiler.experiment import Experiment
-from compiler.inputs import Fault, Inputs
+from compiler.fault import Fault
+from compiler.inputs import Inputs
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.plugin import reads
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compiler.base_models import MADE
+from compiler.data_files import DataFile
 from compiler.diagnostics import nearest
 from compiler.expand import Expansion, Setup
 from compiler.experiment import Experiment
-from compiler.inputs import MADE, DataFile, Fault, Inputs
+from compiler.fault import Fault
+from compiler.inputs import Inputs
 from compiler.parse import key_place
 from compiler.resolve import ANSWER
 from stages.contracts.algorithms import SFT

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from compiler.base_models import MADE
 from compiler.compile import compile_all
 from compiler.diagnostics import SECRET, Rejected, listed, nearest, sentence
-from compiler.inputs import MADE, MODEL_SPECS, Inputs
+from compiler.inputs import MODEL_SPECS, Inputs
 from compiler.pipeline import Reference, every_spec, live, named
 from compiler.plan_files import Cache
 from compiler.plan_git import git, no_git

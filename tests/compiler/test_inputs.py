@@ -5,7 +5,8 @@ import json
 import pytest
 
 from compiler.diagnostics import Rejected
-from compiler.inputs import Fault, Inputs
+from compiler.fault import Fault
+from compiler.inputs import Inputs
 from stages.contracts.artifact import digest
 
 

@@ -10,7 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from compiler.compile import compile_all
+from compiler.inputs import Inputs
+from compiler.pipeline import named
 from stages.analyse.statistics import proportion
+from stages.contracts.history import metric
 from tests.e2e.imported import compiled, findings, health, make, run
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +99,17 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
     said = plain(page)
     assert "zero-reward-s123 (log ends at 299)" in said and "zero-reward-s123 (failed)" not in said, "unknown is no failure"
     assert "By the sources' summaries, gradient norm" in said and "In the last window, gradient norm" not in said
+
+
+THIRD = re.findall(r"^\| [^|`]+ \| (.*) \|$", GUIDE.partition("## The plots of two PPO runs")[2], re.MULTILINE)
+PLOTS = re.findall(r"`([a-z_.]+)`", "".join(THIRD))
+
+
+def test_the_third_reports_plots_are_drawn_of_a_ppo_run(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (one,) = compile_all([named("length-ppo")], Inputs())
+    assert len(PLOTS) == 15 and set(PLOTS) <= set(one.cards.page.curves)
+    assert all(metric(name) for name in PLOTS)
 
 
 SECOND = """

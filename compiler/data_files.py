@@ -1,0 +1,81 @@
+"""Data files that specs name: JSONL, one object a row, each with its id."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler import disk
+from compiler.fault import Fault
+from stages.contracts.artifact import digest
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A JSONL file. `rows` maps id to row, in file order."""
+
+    path: str
+    sha256: str
+    rows: dict[str, dict[str, Any]]
+    _tokens: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
+
+    def prompt_tokens(self, prompt: str, count: int | None) -> tuple[int, int]:
+        """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
+        make at most one token of a byte."""
+        if (prompt, count) not in self._tokens:
+            texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
+            words, size = (max(map(measure, texts), default=0) for measure in (lambda t: len(t.split()), lambda t: len(t.encode())))
+            self._tokens[prompt, count] = words, size
+        return self._tokens[prompt, count]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+_ROW = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def data_file(path: str) -> DataFile:
+    """Read a file. Raises Fault for one that is missing, holds no rows, or has a row without an id of its own."""
+    try:
+        content = disk.read(Path(path))
+    except OSError as error:
+        raise Fault(
+            f"cannot read `{path}`: {error.strerror or error}",
+            "a card pins the data it was made for by its SHA-256",
+            f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
+        ) from None
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = _ROW.decode(line.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise Fault(
+                f"line {number} of `{path}` is not a JSON object",
+                "data is JSONL: one object a row, with finite numbers",
+                f"sed -n {number}p {path}",
+            )
+        name = row.get("id")
+        if not isinstance(name, str) or not name:
+            raise Fault(
+                f"line {number} of `{path}` has no text `id`",
+                "completions are followed to their prompt by its id",
+                'add "id": "..." to the row',
+            )
+        if name in rows:
+            raise Fault(f"line {number} of `{path}` repeats the id `{name[:80]}`", "an id names one row", "give every row its own id")
+        rows[name] = row
+    if not rows:
+        raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
+    return DataFile(path, digest(content), rows)
