@@ -192,13 +192,15 @@ folder = tempfile.TemporaryDirectory()
 os.chdir(folder.name)  # where the verifiers build their programs
 from stages.train.verifiers import coq_pool, coq_text, ocaml_pool
 coq = coq_pool.Pool("")
-ocaml = ocaml_pool.Pool()
+ocaml, checks = ocaml_pool.Pool(), ocaml_pool.CheckPool()
 proofs = ["Proof. auto. Qed.", "Proof. exact foo. Qed."]
 answers = ["let f x = x + 1", "let f x = x"]
 said = [
     [one.outcome for one in coq.run([coq_text.Job("Theorem t : 1 + 1 = 2.", proof, (), 20.0, 2**31) for proof in proofs])],
     [one.cases for one in ocaml.run([ocaml_pool.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
+    [one.outcome for one in checks.run([ocaml_pool.Job("", one, "", 20.0, 2**29) for one in [*answers, "let f x = x ^ 1"]])],
 ]
+checks.close()
 coq.close()
 ocaml.close()
 print(json.dumps([os.getuid(), *said]))
@@ -214,5 +216,6 @@ def test_compilers_and_proof_checkers_as_an_ordinary_user():
         argv = [sys.executable, launch.__file__, json.dumps({"uid": 65534, "needs": needs, "argv": argv})]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0, done.stderr
-    uid, proofs, cases = json.loads(done.stdout)
+    uid, proofs, cases, types = json.loads(done.stdout)
     assert uid != 0 and proofs == ["proved", "type"] and cases == [[True], [False]]
+    assert types == ["compiles", "compiles", "errors"]
