@@ -12,6 +12,7 @@ from compiler.imports import ImportedTraining
 from compiler.inputs import Inputs
 from compiler.logged import logged_by_all
 from compiler.nodes import Node
+from compiler.spec_imports import OutsideSpec
 from compiler.spec_judged import Claim
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
@@ -139,11 +140,12 @@ def contrasts_have_a_null_control(of: Experiment, expansion: Expansion, inputs: 
     """Its movement is the noise floor of every contrast."""
     roles = Counter(condition.role for condition in of.spec.conditions.values())
     if any(claim.contrast for claim in of.spec.claims) and not roles["null_control"]:
+        is_outside = isinstance(of.spec, OutsideSpec)  # its rewards are names: octavo does not pay them
         yield Diagnostic(
             "W304",
             "no condition is a null control",
             why="training without a signal also moves a model; without a null control that movement looks like an effect",
-            fix="zero: {reward: {constant: 0.0}, role: null_control}",
+            fix=f"zero: {{reward: {'zero' if is_outside else '{constant: 0.0}'}, role: null_control}}",
             place=of.node("conditions").key,
             severity="warning",
         )
