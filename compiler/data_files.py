@@ -58,12 +58,14 @@ def data_file(path: str) -> DataFile:
             continue
         try:
             row = _ROW.decode(line.decode("utf-8-sig"))
+            if b"\\u" in line:
+                json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no character
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise Fault(
                 f"line {number} of `{path}` is not a JSON object",
-                "data is JSONL: one object a row, with finite numbers",
+                "data is JSONL: one object a row, with finite numbers and whole characters",
                 f"sed -n {number}p {path}",
             )
         name = row.get("id")

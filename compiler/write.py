@@ -158,8 +158,9 @@ def _remove(path: str) -> None:
 
 
 def _old(path: str) -> bytes | None:
+    """What lies there; None for nothing, and for what is no file that can be read, such as a folder or a link to itself."""
     try:
         with open(path, "rb", buffering=0) as stream:
             return stream.read()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except OSError:
         return None

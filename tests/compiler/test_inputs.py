@@ -23,6 +23,7 @@ def rows(*found: object) -> str:
         (rows("[1]"), "line 1 of `data/x.jsonl` is not a JSON object"),
         (rows('{"id": "a", "n": NaN}'), "line 1 of `data/x.jsonl` is not a JSON object"),
         (rows('{"id": "a", "n": 1e999}'), "line 1 of `data/x.jsonl` is not a JSON object"),
+        (rows('{"id": "a", "prompt": "\\ud800"}'), "line 1 of `data/x.jsonl` is not a JSON object"),
         ("\xff", "line 1 of `data/x.jsonl` is not a JSON object"),
         ("[" * 100_000, "line 1 of `data/x.jsonl` is not a JSON object"),
         ("\n\n", "`data/x.jsonl` holds no rows"),

@@ -42,6 +42,14 @@ def test_files_of_stages_are_written_once():
     assert Path("run/retry.json").read_text() == "a stage was here\n"
 
 
+def test_a_link_to_itself_is_replaced():
+    Path("a").mkdir()
+    Path("a/one").symlink_to("one")
+    assert compare({"a/one": "1\n"}, {}).differing == ("a/one",)
+    write({"a/one": "1\n"}, {})
+    assert Path("a/one").read_text() == "1\n" and not Path("a/one").is_symlink()
+
+
 def test_compare_writes_nothing():
     assert compare({"a/one": "1\n"}, {"b": "2\n"}).differing == ("a/one", "b")
     assert snapshot() == {}
