@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from compiler.source import events
+
 
 class Entry(NamedTuple):
     """A file or folder as DVC recorded it. `md5` ends with `.dir` for a folder; `size` in bytes, None where it is not recorded."""
@@ -84,11 +86,28 @@ def _plain(text: str) -> Lock | None:
     return lock if end == len(text) else None
 
 
+_DEEPEST = 20
+"""DVC writes six levels. The C composer calls itself for each level, and ends the process where the stack does."""
+
+
+def _is_shallow(text: str) -> bool:
+    """Raises what the parser raises for a text that is no YAML."""
+    following, _ = events(text)
+    depth = 0
+    while (kind := type(following()).__name__) != "StreamEndEvent":
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > _DEEPEST:
+            return False
+    return True
+
+
 def _yaml(text: str, name: str) -> Lock:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
+        if not _is_shallow(text):
+            raise ValueError(f"{name} is nested more than {_DEEPEST} levels deep")
         content = YAML(typ="safe").load(text)
     except YAMLError as error:
         raise ValueError(f"{name} is not YAML: {error}") from None

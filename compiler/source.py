@@ -54,7 +54,7 @@ def parse(content: bytes, file: str) -> Document:
     lines = _BREAK.split(content.decode("utf-8", "replace").removeprefix("\ufeff"))
     try:
         text = _decode(content, file)
-        return Document(file, lines, Builder(file, lines).build(*_events(text)))
+        return Document(file, lines, Builder(file, lines).build(*events(text)))
     except Rejected as rejected:
         rejected.sources[file] = lines
         raise
@@ -90,7 +90,7 @@ def _decode(content: bytes, file: str) -> str:
     return text
 
 
-def _events(text: str) -> tuple[Callable[[], Any], type[Exception]]:
+def events(text: str) -> tuple[Callable[[], Any], type[Exception]]:
     """(function that gives the next event, exception of broken YAML). The pure parser gives the same events, slower."""
     from ruamel.yaml.error import YAMLError
 
@@ -99,8 +99,8 @@ def _events(text: str) -> tuple[Callable[[], Any], type[Exception]]:
     except ImportError:
         from ruamel.yaml import YAML
 
-        events = iter(YAML(typ="safe", pure=True).parse(text))
-        return lambda: next(events), YAMLError
+        parsed = iter(YAML(typ="safe", pure=True).parse(text))
+        return lambda: next(parsed), YAMLError
     return CParser(text).get_event, YAMLError
 
 

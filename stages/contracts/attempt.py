@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen
 
@@ -131,7 +131,7 @@ def read_attempts(path: Path) -> tuple[Attempt, ...]:
             continue
         try:
             entry = _LINE.validate_python(json.loads(line))
-        except (json.JSONDecodeError, ValidationError) as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines) and not text.endswith("\n"):
                 break
             raise ArtifactError(

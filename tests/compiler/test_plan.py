@@ -398,3 +398,10 @@ def test_changed_definitions(edits, names):
     for before, after in edits.items():
         new = new.replace(before, after)
     assert changed_definitions(OLD, new) == names
+
+
+@pytest.mark.parametrize("bottomless", ["x: " + "[" * 100_000, "- " * 100_000 + "x", "x: " + "[" * 100_000 + "]" * 100_000])
+def test_a_lock_without_a_bottom_is_no_lock(bottomless):
+    """The composer of the C parser would end the process here, not raise."""
+    with pytest.raises(ValueError, match=r"nested more than 20 levels deep|is not YAML"):
+        parse_lock(bottomless)

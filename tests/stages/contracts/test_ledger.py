@@ -66,3 +66,11 @@ def test_a_torn_last_line_is_left_out_and_a_broken_line_is_named(tmp_path):
 def test_a_repeated_line_counts_once(tmp_path):
     found = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(1), ended(1), ended(1)))
     assert len(found) == 1 and json.loads(found[0].ended.model_dump_json())["outcome"] == "finished"
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000 + "]" * 100_000, '{"event": ' + "9" * 5_000 + "}", "{}", "1"])
+def test_a_line_that_json_cannot_hold_is_a_broken_line(tmp_path, line):
+    path = ledger(tmp_path / "attempts.jsonl", started(1))
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ArtifactError, match=r"attempts.jsonl:2: broken ledger line"):
+        read_attempts(path)
