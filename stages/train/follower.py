@@ -15,9 +15,9 @@ from stages.contracts.attempt import Started
 from stages.contracts.layout import RunFolder
 from stages.contracts.run_card import TrainCard
 from stages.train.data import read_rows
-from stages.train.environment import prepare
+from stages.train.environment import HANDOVER, prepare
 from stages.train.failures import classify
-from stages.train.ranks import FIRST, HANDOVER, failure_file, rank
+from stages.train.ranks import FIRST, failure_file, rank
 from stages.train.recorder import Journal
 from stages.train.run import Fit, Work
 from stages.train.stopping import Stopping

@@ -22,10 +22,9 @@ from typing import Any, TypeVar
 from stages.contracts.diagnostic import StageError
 from stages.train import memory_kills
 from stages.train.attempts import Stopped
+from stages.train.environment import HANDOVER
 
 T = TypeVar("T")
-HANDOVER = "OCTAVO_HANDOVER"
-"""Folder that holds the task of the other ranks."""
 FIRST = "OCTAVO_FIRST_RANK"
 """Process id of rank 0: another rank whose parent is not that one has lost it."""
 SECONDS_TO_BE_SEEN = 2.0
@@ -38,7 +37,7 @@ SECONDS_TO_END = 60.0
 
 def rank() -> int:
     """Which of the run's processes this is; 0 is the stage."""
-    return int(os.environ.get("RANK", "0"))
+    return int(os.environ["RANK"]) if HANDOVER in os.environ else 0
 
 
 def world() -> int:

@@ -19,6 +19,7 @@ from stages.contracts.stage import ROOT
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.checkpoints import of_ranks
+from stages.train.environment import prepare
 from stages.train.with_trl import CHECKPOINT
 
 BY_ROW = """
@@ -48,6 +49,19 @@ def cells(run):
     """(step, metric) -> value, times aside."""
     rows = pq.read_table(run.history).to_pylist()
     return {(row["step"], row["metric"]): row["value"] for row in rows if "seconds" not in row["metric"]}
+
+
+def test_a_job_that_counts_its_processes_makes_no_run_of_several(monkeypatch):
+    """`dvc repro` as one of four tasks of a cluster job: its stages are alone. The second process of a run of our own is not."""
+    for name, value in {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert ranks.rank() == 0
+    monkeypatch.setenv(ranks.HANDOVER, "somewhere")
+    prepare("cpu")
+    assert (ranks.rank(), ranks.world()) == (3, 4)
+    monkeypatch.delenv(ranks.HANDOVER)
+    prepare("cpu")
+    assert (ranks.rank(), ranks.world()) == (0, 1) and "LOCAL_RANK" not in os.environ
 
 
 @pytest.mark.e2e
