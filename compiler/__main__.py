@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import io
 import os
@@ -16,12 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours; 4 from `plan --exit-code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.version:
-        from importlib.metadata import version
-
-        print(f"octavo {version('octavo')}")
-        return 0
-    if options.command is None:
+    if options.command is None and not options.version:
         parser.print_help(sys.stderr)
         return 2
     _say_anything(options)
@@ -34,14 +30,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _say_no_more()
+            print(f"octavo: its output cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
         from compiler.ours import report
 
         return report(error)
     finally:
         gc.enable()
+
+
+def _say_no_more() -> None:
+    """What is still to be written out goes nowhere: it cannot be written, and would be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_anything(options: argparse.Namespace) -> None:
@@ -61,6 +66,11 @@ def entry() -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"octavo {version('octavo')}")
+        return 0
     if options.command == "merge-lock":
         from compiler import merge_lock
 

@@ -13,8 +13,8 @@ from stages.contracts.algorithms import SFT, stage_of
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
 
 SITE = Path("site")
-SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves", "compare")))
-"""The site stage has no card, so DVC watches its code."""
+SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves", "compare", "search")))
+"""The site stage has no card, so DVC watches its code: all that no page card covers."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _table(text: str, late: Mapping[str, Verdict]) -> str:
     rows = list(csv.reader(io.StringIO(text)))
     made = io.StringIO()
     place = rows[0].index("verdict")
-    for row in rows:
+    for row in rows[1:]:
         row[place] = "void" if row[0] in late else row[place]
     csv.writer(made, lineterminator="\n").writerows(rows)
     return made.getvalue()

@@ -84,7 +84,7 @@ def _pages(title: str, found: Sequence[Entry], name: str, first: str) -> Iterabl
 
 def _places(name: str, first: str, found: Sequence[Entry]) -> list[str]:
     count = -(-len(found) // ON_A_PAGE)
-    return [first, *(f"{_FOLDER}/{name}-{number}.html" for number in range(2, count + 1))]
+    return [first, *(f"{_FOLDER}/{name}_{number}.html" for number in range(2, count + 1))]  # no page of a tag has `_` in its name
 
 
 def _list(

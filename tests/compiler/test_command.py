@@ -293,6 +293,16 @@ def test_a_reader_that_goes_away_is_no_error(work):
     assert (found.returncode, found.stdout, found.stderr) == (0, "{\n", "")
 
 
+@pytest.mark.parametrize("arguments", ["--version", "schema", "schema | cat"])
+def test_an_output_that_has_no_room_is_no_fault_of_octavo(work, arguments):
+    """/dev/full says of each write that the disk is full; a pipe beside it shows that the same command is well."""
+    to = "" if arguments.endswith("cat") else " > /dev/full"
+    command = f"{sys.executable} -m compiler {arguments}{to}; exit ${{PIPESTATUS[0]}}"
+    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == ((1, "octavo: its output cannot be written: No space left on device\n") if to else (0, ""))
+    assert not Path(work, ".cache/octavo-reports").exists()
+
+
 def test_without_the_c_parser_everything_works_and_says_why_it_is_slow(work):
     code = "import sys\nsys.modules['ruamel.yaml.cyaml'] = None\nfrom compiler.__main__ import main\nsys.exit(main(['check', 'example']))"
     found = subprocess.run(

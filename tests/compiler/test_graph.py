@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from compiler.graph import SITE_CODE
 from compiler.graph_check import GraphError, checked
 from compiler.stage import Pipeline, Stage
+from stages.contracts.code_hash import Code
 
 
 def stage(name: str, deps: tuple[str, ...] = (), outs: tuple[str, ...] = ()) -> Stage:
@@ -76,6 +78,14 @@ def test_the_top_level_brings_everything_up_to_date(files, spec):
     assert {"site", "stages/publish/templates", "runs/example/page"} <= set(stages["site"]["deps"])
     assert stages["site"]["outs"] == [{"build/site": {"cache": False}}]
     assert stages["complete"]["deps"][0] == "build/site" and len(stages["complete"]["deps"]) == 7
+
+
+def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():
+    """The site stage has no card, so a module that is missing here leaves an old site in place."""
+    code = Code(Path(__file__).parents[2])
+    of_site, of_page = (code.files([f"stages.publish.{name}"]) for name in ("site", "page"))
+    assert "stages/publish/search.py" in of_site - of_page
+    assert of_site - of_page <= {path.as_posix() for path in SITE_CODE}
 
 
 def test_prose_is_a_dependency_of_the_page_when_it_exists(files, spec, work):

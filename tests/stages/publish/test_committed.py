@@ -13,13 +13,13 @@ from example_experiment import build
 
 from stages.analyse.figures.claims import draw
 from stages.contracts.artifact import digest, dump, write_text
-from stages.contracts.finding import Source
+from stages.contracts.finding import Source, Verdict
 from stages.publish.claims import claim_views
 from stages.publish.committed import RuleDate, against_data, rule_dates
 from stages.publish.doors import figures_json
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
-from stages.publish.late_figure import files
+from stages.publish.late_figure import _table, files
 from stages.publish.pictures import pictures
 
 SPEC = """title: A spec
@@ -162,6 +162,11 @@ def test_the_picture_of_claims_calls_a_late_claim_void_too(project: Path) -> Non
     (shown,) = pictures(found)["claims"].pictures
     assert figure["alternative"] == shown.figure.alternative and shown.svg.count("∅ void") == len(found.verdicts)
     assert json.loads(figures_json(found))["claims"]["files"]["claims.svg"] == digest(made["claims.svg"])
+
+
+def test_a_late_claim_that_is_called_claim_leaves_the_head_of_the_table() -> None:
+    late = {"claim": Verdict(claim="claim", verdict="void", why="", finding=None, direction="above", margin=0.0)}
+    assert _table("claim,verdict\nclaim,supported\nother,refuted\n", late) == "claim,verdict\nclaim,void\nother,refuted\n"
 
 
 def test_the_picture_of_claims_in_time_is_the_one_that_was_drawn(project: Path) -> None:

@@ -41,11 +41,11 @@ def cards(text: str) -> list[str]:
 def test_a_thousand_experiments_are_listed_once_each_in_pages_below_300_kb(project: Path) -> None:
     found = many(project, 1000)
     first, leaves = overview(found), listings(found)
-    pages = [first, *(leaves[f"octavo-list/all-{number}.html"] for number in range(2, 22))]
+    pages = [first, *(leaves[f"octavo-list/all_{number}.html"] for number in range(2, 22))]
     assert [name for text in pages for name in cards(text)] == [entry.summary.experiment for entry in found]
-    assert all(len(cards(text)) <= ON_A_PAGE for text in pages) and "octavo-list/all-22.html" not in leaves
+    assert all(len(cards(text)) <= ON_A_PAGE for text in pages) and "octavo-list/all_22.html" not in leaves
     assert max(len(text.encode()) for text in [first, *leaves.values(), computed(found)]) < 250_000, "50 KB are left to the theme"
-    assert 'href="octavo-list/all-2.html"' in html.unescape(first) and 'href="../index.html"' in html.unescape(pages[1])
+    assert 'href="octavo-list/all_2.html"' in html.unescape(first) and 'href="../index.html"' in html.unescape(pages[1])
     assert '<b aria-current="page">2</b>' in pages[1] and "<h1>Experiments, page 2</h1>" in html.unescape(pages[1])
 
 
@@ -64,7 +64,7 @@ def test_a_tag_leads_to_its_experiments_and_every_address_in_a_list_is_there(pro
     leaves = listings(found)
     place = tag_place("Two Words")
     assert cards(leaves[place]) == ["e0007"] and re.fullmatch(r"octavo-list/tag-two-words-[0-9a-f]{6}\.html", place)
-    assert len(cards(leaves[tag_place("grpo")])) == ON_A_PAGE and len(cards(leaves["octavo-list/tag-grpo-2.html"])) == 60 - ON_A_PAGE
+    assert len(cards(leaves[tag_place("grpo")])) == ON_A_PAGE and len(cards(leaves["octavo-list/tag-grpo_2.html"])) == 60 - ON_A_PAGE
     assert "Two Words" in html.unescape(leaves[ALL_TAGS])
     known = {*leaves, "index.html"}
     for name, text in {**leaves, "index.html": overview(found)}.items():
@@ -78,3 +78,12 @@ def test_a_tag_leads_to_its_experiments_and_every_address_in_a_list_is_there(pro
 def test_tags_that_differ_only_in_letters_of_no_address_have_different_pages() -> None:
     assert len({tag_place(tag) for tag in ("a b", "a-b", "A b", "a/b", "../a b", "")}) == 6
     assert tag_place("a-b") == "octavo-list/tag-a-b.html" and ".." not in tag_place("../a b")
+
+
+def test_the_second_page_of_a_tag_is_not_the_page_of_another_tag(project: Path) -> None:
+    found = many(project, ON_A_PAGE + 1)
+    found[3] = Entry(found[3].summary.model_copy(update={"tags": ("grpo", "grpo-2")}), found[3].pills)
+    leaves = listings(found)
+    assert cards(leaves[tag_place("grpo-2")]) == [found[3].summary.experiment]
+    (second,) = (text for place, text in leaves.items() if "tag-grpo" in place and "page 2" in html.unescape(text))
+    assert cards(second) == [found[-1].summary.experiment]
