@@ -40,6 +40,7 @@ def read(path: Path, index: str = "step") -> Log:
         log.cut = f"the file ends with {len(data) - len(whole)} bytes of zeros"
     elif short and short[-1] == reader.line_num and not ends:
         log.cut = f"line {short.pop()} is torn"
+        _without_last_row(log)
     elif not ends and log.columns:
         log.notes.append("the last line has no line end, so its last number may be cut")
     if short:
@@ -51,6 +52,17 @@ def _delimiter(text: str) -> str:
     end = text.find("\n")
     first = text[:end] if end >= 0 else text
     return max(",\t;", key=first.count)
+
+
+def _without_last_row(log: Log) -> None:
+    """Its last number may lack digits, and nothing tells."""
+    row = len(log.index) - 1
+    del log.index[row]
+    for name, column in list(log.columns.items()):
+        if column.rows[-1] == row:
+            del column.rows[-1], column.cells[-1]
+        if not column.rows:
+            del log.columns[name]
 
 
 def _rows(reader: Any, header: list[str], path: Path, short: list[int]) -> Iterator[dict[str, Any]]:

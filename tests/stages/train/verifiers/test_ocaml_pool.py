@@ -268,7 +268,6 @@ def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier):
 
 
 def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypatch):
-    monkeypatch.setattr(ocaml_build, "_LIBRARIES", ("unix", "ocamlcommon", "ocamlbytecomp"))
     runs = ocaml_build.program()
     monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: "/bin/false")
     monkeypatch.setattr(ocaml_build, "CACHE", runs.parent / "nothing-here")
