@@ -72,7 +72,7 @@ def main() -> int:
                 ratio = f"{cpu / theirs[1]:10.2f}x" if theirs else ""
                 print(f"{pages:>6}  {name:<16} {wall:8.1f} {cpu:8.1f} {peak:6.0f} {size:8.1f} {search:9.2f} {ratio}", flush=True)
             largest = max((path.stat().st_size, path.name) for path in (built / "site/experiments").rglob("*.html"))
-            lists = [built / "site/index.html", built / "site/experiments/index.html", *(built / "site/experiments/octavo-list").glob("*")]
+            lists = [built / "site/index.html", built / "site/experiments/index.html", *(built / "site/experiments/octavo_list").glob("*")]
             rest = [path.stat().st_size / 1e6 for path in (built / "site/search").glob("octavo-[1-9]*.js")]
             print(f"        largest page {largest[0] / 1e3:.0f} KB ({largest[1]}), list {max(map(bytes_of, lists)) / 1e3:.0f} KB; ", end="")
             print(f"{len(rest)} further parts of the search, {sum(rest):.1f} MB; first search {first_search(built / 'site')}", flush=True)

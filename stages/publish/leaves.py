@@ -14,7 +14,7 @@ from pathlib import Path
 from stages.contracts.diagnostic import StageError
 
 FOLDER = "leaves"
-FRAME = "experiments/octavo-frame/frame"
+FRAME = "experiments/octavo_frame/frame"
 _TITLE, _BODY = "octavo-frame-title", "octavo-frame-body"
 SOURCE = f'---\ntitle: {_TITLE}\nhide:\n  - navigation\n  - toc\nsearch:\n  exclude: true\n---\n<h1 id="{_BODY}"></h1>\n'
 _TAB = re.compile(r'<li class="md-tabs__item">(\s*<a href="\.\./index\.html")')

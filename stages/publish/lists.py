@@ -1,6 +1,6 @@
 """Lists of experiments in pages of a size that a phone loads: all of them, those of a tag, and families. All but the first are leaves.
 
-Places are relative to the site's `experiments/`; the folders begin with `octavo-`, which no experiment is called.
+Places are relative to the site's `experiments/`; their folder has a `_` in its name, which no experiment has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stages.publish.render import render
 ON_A_PAGE = 48
 MEMBERS = 150
 """So many members of families begin a new page."""
-_FOLDER = "octavo-list"
+_FOLDER = "octavo_list"
 ALL_TAGS = f"{_FOLDER}/tags.html"
 FAMILIES = f"{_FOLDER}/families.html"
 _FEW = 40

@@ -41,8 +41,8 @@ KINDS = (
     "experiments/hostile/run-random-s2.html",
     "experiments/imported/index.html",
     "experiments/imported/compare.html",
-    "experiments/octavo-list/tags.html",
-    "experiments/octavo-list/families.html",
+    "experiments/octavo_list/tags.html",
+    "experiments/octavo_list/families.html",
     "404.html",
     "guide/write-a-spec.html",
 )
@@ -137,7 +137,7 @@ def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile
     tab.open(hostile / kind, width=width)
     found = tab.run(OPEN)
     assert (found["hacked"], found["made"], found["wide"]) == (None, 0, False)
-    assert found["popover"] == (kind.startswith("experiments/") and not re.search("octavo-list|numbers|experiments/index", kind))
+    assert found["popover"] == (kind.startswith("experiments/") and not re.search("octavo_list|numbers|experiments/index", kind))
     assert found["plot"] == ("hostile/" in kind and "numbers" not in kind)
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
     assert tab.errors == []

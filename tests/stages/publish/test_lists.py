@@ -6,8 +6,10 @@ from pathlib import Path
 
 from example_experiment import build
 
+from compiler.names import SLUG
 from stages.publish.entries import Entry, entries
 from stages.publish.home import CARDS, NEWEST, computed
+from stages.publish.leaves import FRAME
 from stages.publish.lists import ALL_TAGS, FAMILIES, ON_A_PAGE, listings, overview, tag_place
 from stages.publish.page import page
 
@@ -41,11 +43,11 @@ def cards(text: str) -> list[str]:
 def test_a_thousand_experiments_are_listed_once_each_in_pages_below_300_kb(project: Path) -> None:
     found = many(project, 1000)
     first, leaves = overview(found), listings(found)
-    pages = [first, *(leaves[f"octavo-list/all_{number}.html"] for number in range(2, 22))]
+    pages = [first, *(leaves[f"octavo_list/all_{number}.html"] for number in range(2, 22))]
     assert [name for text in pages for name in cards(text)] == [entry.summary.experiment for entry in found]
-    assert all(len(cards(text)) <= ON_A_PAGE for text in pages) and "octavo-list/all_22.html" not in leaves
+    assert all(len(cards(text)) <= ON_A_PAGE for text in pages) and "octavo_list/all_22.html" not in leaves
     assert max(len(text.encode()) for text in [first, *leaves.values(), computed(found)]) < 250_000, "50 KB are left to the theme"
-    assert 'href="octavo-list/all_2.html"' in html.unescape(first) and 'href="../index.html"' in html.unescape(pages[1])
+    assert 'href="octavo_list/all_2.html"' in html.unescape(first) and 'href="../index.html"' in html.unescape(pages[1])
     assert '<b aria-current="page">2</b>' in pages[1] and "<h1>Experiments, page 2</h1>" in html.unescape(pages[1])
 
 
@@ -63,8 +65,8 @@ def test_a_tag_leads_to_its_experiments_and_every_address_in_a_list_is_there(pro
     found[7] = Entry(found[7].summary.model_copy(update={"tags": ("Two Words", "grpo")}), found[7].pills)
     leaves = listings(found)
     place = tag_place("Two Words")
-    assert cards(leaves[place]) == ["e0007"] and re.fullmatch(r"octavo-list/tag-two-words-[0-9a-f]{6}\.html", place)
-    assert len(cards(leaves[tag_place("grpo")])) == ON_A_PAGE and len(cards(leaves["octavo-list/tag-grpo_2.html"])) == 60 - ON_A_PAGE
+    assert cards(leaves[place]) == ["e0007"] and re.fullmatch(r"octavo_list/tag-two-words-[0-9a-f]{6}\.html", place)
+    assert len(cards(leaves[tag_place("grpo")])) == ON_A_PAGE and len(cards(leaves["octavo_list/tag-grpo_2.html"])) == 60 - ON_A_PAGE
     assert "Two Words" in html.unescape(leaves[ALL_TAGS])
     known = {*leaves, "index.html"}
     for name, text in {**leaves, "index.html": overview(found)}.items():
@@ -77,7 +79,7 @@ def test_a_tag_leads_to_its_experiments_and_every_address_in_a_list_is_there(pro
 
 def test_tags_that_differ_only_in_letters_of_no_address_have_different_pages() -> None:
     assert len({tag_place(tag) for tag in ("a b", "a-b", "A b", "a/b", "../a b", "")}) == 6
-    assert tag_place("a-b") == "octavo-list/tag-a-b.html" and ".." not in tag_place("../a b")
+    assert tag_place("a-b") == "octavo_list/tag-a-b.html" and ".." not in tag_place("../a b")
 
 
 def test_the_second_page_of_a_tag_is_not_the_page_of_another_tag(project: Path) -> None:
@@ -87,3 +89,9 @@ def test_the_second_page_of_a_tag_is_not_the_page_of_another_tag(project: Path) 
     assert cards(leaves[tag_place("grpo-2")]) == [found[3].summary.experiment]
     (second,) = (text for place, text in leaves.items() if "tag-grpo" in place and "page 2" in html.unescape(text))
     assert cards(second) == [found[-1].summary.experiment]
+
+
+def test_no_experiment_can_be_called_as_the_folders_of_lists_and_of_the_frame_are() -> None:
+    """Its page would lie among the lists, or go with the frame."""
+    folders = [ALL_TAGS.partition("/")[0], FRAME.split("/")[1]]
+    assert not [folder for folder in folders if SLUG.fullmatch(folder)]

@@ -92,7 +92,7 @@ def test_a_site_without_the_experiment(tmp_path, monkeypatch):
         ("index.html", "<b>+0.36", "[+0.30,", "[+0.31,"),
         ("index.html", 'id="live-experiments"', "10", "11"),
         ("experiments/index.html", "<h1", "10", "11"),
-        ("experiments/octavo-list/tag-grpo.html", "<h1", "10", "11"),
+        ("experiments/octavo_list/tag-grpo.html", "<h1", "10", "11"),
     ],
 )
 def test_a_changed_digit_on_home_and_lists_is_told(built: Path, monkeypatch, page: str, after: str, before: str, now: str):
@@ -112,7 +112,7 @@ def test_a_changed_digit_on_home_and_lists_is_told(built: Path, monkeypatch, pag
 
 def test_a_missing_list_and_a_home_page_without_its_computed_part_are_told(built: Path, monkeypatch):
     monkeypatch.chdir(built)
-    tags, home = Path("build/site/experiments/octavo-list/tags.html"), Path("build/site/index.html")
+    tags, home = Path("build/site/experiments/octavo_list/tags.html"), Path("build/site/index.html")
     before = tags.read_text(), home.read_text()
     try:
         tags.unlink()
