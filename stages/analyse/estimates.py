@@ -8,7 +8,7 @@ from dataclasses import replace
 from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
 from stages.analyse.groups import Group, group
-from stages.analyse.statistics import Interval, detectable, difference, mean, pooled, proportion, trend
+from stages.analyse.statistics import NO_SPREAD, Interval, detectable, difference, mean, pooled, proportion, trend
 from stages.contracts.finding import Finding, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -68,11 +68,12 @@ def untrained_finding(evidence: Evidence, name: str, level: float) -> Finding:
 
 
 def condition_finding(evidence: Evidence, condition: str, name: str, statistic: str, level: float, *, everyone: bool = False) -> Finding:
-    """Mean over a condition's runs with a t interval over seeds."""
+    """Mean over a condition's runs with a t interval over seeds; of equal shares of completions, with the completions' own error."""
     runs = group(evidence, condition, name, statistic, everyone=everyone)
     values = runs.values
     interval = mean(values, level) if values else None
-    if statistic != "change" and interval and len(values) > 1 and interval.low == interval.high and (counted := runs.pooled):
+    flat = interval is not None and interval.method == NO_SPREAD
+    if statistic != "change" and interval and flat and (counted := runs.pooled):
         interval = replace(pooled([counted], level), value=interval.value, n=interval.n)
     share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
@@ -94,7 +95,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
         sources=_sources(evidence, runs.runs, name, statistic),
         with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
         without_gate={} if everyone else {gate: mean(runs.values_without(gate), level).value for gate in sorted(runs.gates)},
-        smallest=detectable([values], level) if statistic == "change" and values else None,
+        smallest=detectable([values], level) if statistic == "change" and values and not flat else None,
     )
 
 
@@ -106,7 +107,8 @@ def contrast_finding(
     right = group(evidence, against, name, statistic, everyone=everyone)
     interval = difference(left.values, right.values, level) if left.values and right.values else None
     counted = (left.pooled, right.pooled)
-    if statistic != "change" and interval and interval.low is not None and interval.low == interval.high and counted[0] and counted[1]:
+    flat = interval is not None and interval.method == NO_SPREAD
+    if statistic != "change" and interval and flat and counted[0] and counted[1]:
         interval = replace(pooled([counted[0], counted[1]], level), value=interval.value, n=interval.n)
     runs, suffix = (*left.runs, *right.runs), WITH_EXCLUDED if everyone else ""
     full = None
@@ -128,7 +130,7 @@ def contrast_finding(
         sources=_sources(evidence, runs, name, statistic),
         with_all=full,
         without_gate={} if everyone else _without(left, right, level),
-        smallest=detectable([left.values, right.values], level) if interval else None,
+        smallest=detectable([left.values, right.values], level) if interval and not flat else None,
     )
 
 

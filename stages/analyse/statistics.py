@@ -7,8 +7,9 @@ formulas on top are the textbook's; tests hold each of them against scipy.stats 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy import special
 
@@ -18,9 +19,14 @@ from stages.analyse.traces import Rows, variance
 from stages.contracts.wilson import wilson
 
 POWER = 0.8
+NO_SPREAD = "no spread between seeds: the interval would have no width"
+"""Method of a mean or difference of equal seeds. Student's t is not defined at a sample deviation of 0; equal values of few seeds show
+that the spread is below what they resolve, not that there is none."""
 _MOST_SEEDS = 10_000
 _BATCHES = 4
 """Of fewer batches the spread is mostly chance."""
+_CONSTANT = 10 * sys.float_info.epsilon
+"""A standard error of so small a share of the mean is rounding, not spread (R's t.test refuses such data as essentially constant)."""
 
 
 @dataclass(frozen=True)
@@ -37,32 +43,35 @@ class Interval:
 
 
 def mean(values: Sequence[float], level: float) -> Interval:
-    """Mean over seeds with a t interval. Raises ValueError without values."""
+    """Mean over seeds with a t interval, none where the seeds do not differ. Raises ValueError without values."""
     if not values:
         raise ValueError("a mean of nothing")
     n = len(values)
     centre = math.fsum(values) / n
     if n == 1:
         return Interval(centre, None, None, n, "one seed: a value without an interval")
-    return _around(centre, *_spread([values], [n]), n, level, "t interval over seeds")
+    return _around(centre, *_spread([values], [n]), n, level, "t interval over seeds", scale=centre)
 
 
 def difference(treated: Sequence[float], against: Sequence[float], level: float) -> Interval:
-    """Mean of `treated` minus mean of `against` with Welch's t interval; n is the smaller group. Raises ValueError without values."""
+    """Mean of `treated` minus mean of `against` with Welch's t interval, none where no group's seeds differ; n is the smaller group.
+    Raises ValueError without values."""
     if not treated or not against:
         raise ValueError("a difference to nothing")
     sizes = [len(treated), len(against)]
-    gap = math.fsum(treated) / sizes[0] - math.fsum(against) / sizes[1]
+    means = math.fsum(treated) / sizes[0], math.fsum(against) / sizes[1]
+    gap = means[0] - means[1]
     if min(sizes) == 1:
         return Interval(gap, None, None, 1, "one seed in a group: a value without an interval")
-    return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds")
+    return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds", scale=max(means, key=abs))
 
 
 def trend(before: Rows, after: Rows, correlation: float | None, level: float) -> Interval:
     """Mean of the last window minus mean of the first, rows of one run whose neighbours correlate by at most `correlation`.
 
     Welch's t interval with what the rows are worth (see correlated.py), or that over batch means where a window has four batches and that
-    one is wider: it also sees what is correlated over more than neighbours. No interval for windows that are worth too little.
+    one is wider: it also sees what is correlated over more than neighbours. No interval for windows that are worth too little, or whose
+    steps do not differ.
     """
     change, n = after.exact - before.exact, min(before.n, after.n)
     if not before.batches or not after.batches:
@@ -71,7 +80,9 @@ def trend(before: Rows, after: Rows, correlation: float | None, level: float) ->
         return Interval(change, None, None, n, f"one run; fewer than {LEAST_ROWS} logged steps do not show how they are correlated")
     value = min(worth(rows.n, correlation) for rows in (before, after))
     known = f"neighbours correlate by up to {correlation:.2f}, so {n} steps count as {value:.1f}"
-    if value < LEAST_WORTH and before.variance + after.variance > 0:
+    if before.variance + after.variance == 0:
+        return Interval(change, None, None, n, "one run; no spread between steps: the interval would have no width")
+    if value < LEAST_WORTH:
         return Interval(change, None, None, n, f"one run; too strongly correlated for an interval: {known}")
     error, freedom = _welch([autocorrelated(rows.variance, rows.n, correlation) for rows in (before, after)])
     method = f"t interval over one run's steps: {known}"
@@ -81,8 +92,7 @@ def trend(before: Rows, after: Rows, correlation: float | None, level: float) ->
         if wide * _quantile(few, level) > error * _quantile(freedom, level):
             error, freedom, method = wide, few, "t interval over batch means of one run's steps"
     found = _around(change, error, freedom, n, level, method)
-    says = found.method.replace("between seeds", "between steps")
-    return Interval(found.value, found.low, found.high, n, says, _detectable(error, freedom, level))
+    return replace(found, detectable=_detectable(error, freedom, level))
 
 
 def proportion(k: int, n: int, level: float) -> Interval:
@@ -108,9 +118,10 @@ def _share(k: int, n: int, level: float) -> tuple[float, float, float]:
     return k / n, *wilson(k, n, level)
 
 
-def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str) -> Interval:
-    if error == 0:
-        return Interval(centre, centre, centre, n, f"{method} (no spread between seeds)")
+def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str, scale: float = 0.0) -> Interval:
+    """`scale`: the largest number whose rounding may be taken for spread."""
+    if error <= _CONSTANT * abs(scale):
+        return Interval(centre, None, None, n, NO_SPREAD)
     half = error * _quantile(freedom, level)
     return Interval(centre, centre - half, centre + half, n, method)
 
@@ -134,9 +145,10 @@ def _welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def detectable(groups: Sequence[Sequence[float]], level: float) -> float | None:
-    """Smallest true distance that these seeds would have shown with 80% power at the observed spread; None with a single seed."""
+    """Smallest true distance that these seeds would have shown with 80% power at the observed spread; None with a single seed or without
+    spread, which says nothing of what would have shown."""
     sizes = [len(group) for group in groups]
-    return None if min(sizes) < 2 else _detectable(*_spread(groups, sizes), level)
+    return (_detectable(*_spread(groups, sizes), level) or None) if min(sizes) > 1 else None
 
 
 def _detectable(error: float, freedom: float, level: float) -> float:

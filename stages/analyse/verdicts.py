@@ -1,7 +1,8 @@
 """Claims -> verdicts. A claim's rule was written before the data; nothing here looks at anything but its finding.
 
 supported: the whole interval lies beyond the margin in the claimed direction. refuted: it lies wholly on the other side.
-inconclusive: it contains the margin. void: too few healthy seeds, missing data, or a comparison that means nothing.
+inconclusive: it contains the margin, or the seeds do not differ, which leaves no interval. void: too few healthy seeds, missing data, or
+a comparison that means nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from stages.analyse.estimates import WITH_EXCLUDED
 from stages.analyse.evidence import Evidence
 from stages.analyse.groups import Group, group
-from stages.analyse.statistics import detectable, seeds_needed
+from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ClaimCard, ConditionCard
 from stages.contracts.finding import Finding, Verdict
 
@@ -50,10 +51,12 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
     short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.seeds]
     if short:
         return _verdict(claim, "void", f"Void: {'; '.join(short)}.", finding.id if finding.value is not None else None)
+    if finding.value is not None and finding.method.startswith(NO_SPREAD):
+        same = f"{_subject(claim)} is {finding.value:.3g} in {_counted(groups)}: {NO_SPREAD}, and decides nothing."
+        return _verdict(claim, "inconclusive", same, finding.id)
     if finding.value is None or finding.low is None or finding.high is None:
         return _verdict(claim, "void", f"Void: {finding.reason or f'there is no interval ({finding.method})'}.", finding.id)
-    seeds = " and ".join(str(len(found.values)) for found in groups)
-    numbers = f"{_subject(claim)} is {finding.value:.3g} ({level:.0%} interval {finding.low:.3g} to {finding.high:.3g}, {seeds} seeds)"
+    numbers = f"{_subject(claim)} is {finding.value:.3g} ({level:.0%} interval {finding.low:.3g} to {finding.high:.3g}, {_counted(groups)})"
     beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
     if claim.direction == "below":
         beyond, short_of = short_of, beyond
@@ -69,19 +72,22 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
     distance = abs((finding.value or 0.0) - claim.margin)
     needed = seeds_needed(values, distance, level)
     why = f"{numbers}: the interval contains {claim.margin:g}."
-    if smallest == 0:
+    if smallest is None:  # a pooled interval: one seed of a condition has none
         return _verdict(
             claim, "inconclusive", f"{why} The seeds do not differ, so their spread says nothing of how many it takes.", finding.id
         )
-    if smallest is not None:
-        why += f" These seeds could have shown a distance of {smallest:.3g} from it"
-        why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
+    why += f" These seeds could have shown a distance of {smallest:.3g} from it"
+    why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
     return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)
 
 
 def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
     names = [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
     return [group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in names]
+
+
+def _counted(groups: Sequence[Group]) -> str:
+    return f"{' and '.join(str(len(found.values)) for found in groups)} seeds"
 
 
 def _losses(found: Group) -> str:

@@ -157,6 +157,8 @@ def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
         return f"The whole interval lies {verdict.direction} {margin}."
     if verdict.verdict == "refuted":
         return f"No part of the interval lies {verdict.direction} {margin}."
+    if finding.low is None:
+        return f"There is no interval ({finding.method}), so the value alone does not say on which side of {margin} the truth lies."
     parts = [f"The interval contains {margin}."]
     if verdict.detectable is not None:
         parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")

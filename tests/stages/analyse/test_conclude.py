@@ -106,6 +106,41 @@ def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch:
     assert unsure.why.endswith("The seeds do not differ, so their spread says nothing of how many it takes.")
 
 
+def test_equal_values_that_are_no_shares_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three seeds of length 5 exactly, three of 7: no interval holds a margin or leaves it out. A constant reward has none either."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run(name, seed, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
+    for run in made:
+        run.cells = {"completion_tokens": dict.fromkeys(range(1, 21), 5.0 if run.condition == "shaped" else 7.0)}
+    folder = complete(tmp_path, made=made)
+    pair, rule = Contrast(condition="shaped", against="zero"), {"statistic": "final", "seeds": 3}
+    claims = (
+        ClaimCard(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0, **rule),
+        ClaimCard(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
+        ClaimCard(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
+    )
+    write_cards(folder, made, claims=claims)
+    screen(folder.root)
+    conclude(folder.root)
+    written = read(Findings, folder.findings)
+    found = {finding.id: finding for finding in written.findings}
+    no_width = "no spread between seeds: the interval would have no width"
+    for id_, value in (
+        ("shaped-vs-zero/completion_tokens/final", -2.0),
+        ("shaped/completion_tokens/final", 5.0),
+        ("zero/reward/change", 0.0),
+    ):
+        one = found[id_]
+        assert (one.value, one.low, one.high, one.level, one.detectable, one.n) == (value, None, None, None, None, 3)
+        assert one.method == no_width
+    assert found["zero-s1/reward/change"].low is None
+    assert [verdict.verdict for verdict in written.verdicts] == ["inconclusive"] * 3
+    assert {(verdict.detectable, verdict.seeds_needed) for verdict in written.verdicts} == {(None, None)}
+    apart, _, nothing = written.verdicts
+    assert apart.why == f"completion_tokens (final) of shaped minus zero is -2 in 3 and 3 seeds: {no_width}, and decides nothing."
+    assert nothing.why == f"reward (final) of zero is 0 in 3 seeds: {no_width}, and decides nothing."
+
+
 def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails both, because nothing after its
     gradient broke may be looked at: it comes back only with all."""
@@ -284,7 +319,7 @@ def test_an_end_that_lies_on_the_margin_is_not_beyond_it(folder: ExperimentFolde
 def test_claims_on_changes_of_a_condition(folder: ExperimentFolder) -> None:
     assert _verdict(folder, statistic="change", margin=0.2).verdict == "supported"  # 0.35 +- 0.124 against the untrained model
     reward = _verdict(folder, statistic="change", metric="reward", margin=0.39)  # every seed moves by exactly 3.15 / 8
-    assert (reward.verdict, reward.finding) == ("supported", "shaped/reward/change")
+    assert (reward.verdict, reward.finding) == ("inconclusive", "shaped/reward/change")
 
 
 def test_case_43_a_single_seed_is_void(folder: ExperimentFolder) -> None:
@@ -391,4 +426,4 @@ def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(tmp_path: P
     assert change.detectable is not None and change.detectable > half
     assert change.method.endswith("neighbours correlate by up to 0.13, so 6 steps count as 4.8")
     assert found["shaped-s1/reward/final"].low is None
-    assert found["shaped/reward/change"].detectable == 0.0  # three equal seeds: no spread
+    assert found["shaped/reward/change"].detectable is None  # three equal seeds: no spread

@@ -39,12 +39,23 @@ def test_case_43_one_seed_has_a_value_and_no_interval() -> None:
     assert (apart.value, apart.low, apart.high, apart.n) == (pytest.approx(0.45), None, None, 1)
 
 
-def test_equal_seeds_say_that_there_is_no_spread() -> None:
-    assert (mean([0.5] * 3, 0.95).low, mean([0.5] * 3, 0.95).high) == (0.5, 0.5)
-    assert "no spread" in mean([0.5] * 3, 0.95).method
-    found = difference([0.5] * 3, [0.1] * 3, 0.95)
-    assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
-    assert "no spread" in found.method
+@pytest.mark.parametrize("values", [[0.5] * 3, [0.0] * 3, [0.1 + 0.2, 0.3, 0.3]])
+def test_equal_seeds_have_no_interval(values: list[float]) -> None:
+    """A t interval of no width would claim certainty; seeds that differ by a rounding are equal."""
+    found = mean(values, 0.95)
+    assert (found.value, found.low, found.high, found.n) == (pytest.approx(values[1]), None, None, 3)
+    assert found.method == "no spread between seeds: the interval would have no width"
+    apart = difference(values, [v - 0.4 for v in values], 0.95)
+    assert (apart.value, apart.low, apart.high) == (pytest.approx(0.4), None, None) and apart.method == found.method
+    assert detectable([[0.5] * 3, [0.1] * 3], 0.95) is None
+
+
+def test_spread_of_one_group_and_small_spread_are_spread() -> None:
+    """(0, 0, 3) against three zeros: standard error sqrt(3 / 3), two degrees of freedom, t = 4.302653."""
+    one = difference([0.0, 0.0, 3.0], [0.0] * 3, 0.95)
+    assert (one.low, one.high) == (pytest.approx(1 - 4.302653), pytest.approx(1 + 4.302653))
+    small = mean([1.0, 1.0, 1.0 + 1e-12], 0.95)
+    assert small.low is not None and small.high is not None and 0 < small.high - small.low < 1e-11
 
 
 def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> None:
@@ -101,7 +112,6 @@ def test_seeds_needed_has_limits() -> None:
 def test_detectable_agrees_with_seeds_needed() -> None:
     assert detectable([_spread(1.0, 17), _spread(1.0, 17)], 0.95) == pytest.approx(0.991, abs=0.002)
     assert detectable([_spread(2.0, 17), _spread(2.0, 17)], 0.95) == pytest.approx(1.982, abs=0.004)
-    assert detectable([[1.0] * 3, [2.0] * 3], 0.95) == 0.0
     assert detectable([[1.0], [2.0, 3.0]], 0.95) is None
 
 
@@ -238,7 +248,8 @@ def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
     few = trend(Rows.of([1.0] * 3), Rows.of([2.0] * 9), 0.0, 0.95)
     assert few.low is None and "fewer than four" in few.method
     flat = trend(Rows.of([1.0] * 4), Rows.of([2.0] * 4), 0.999, 0.95)
-    assert (flat.low, flat.high, flat.detectable) == (1.0, 1.0, 0.0) and flat.method.endswith("(no spread between steps)")
+    assert (flat.value, flat.low, flat.high, flat.detectable) == (1.0, None, None, None)
+    assert flat.method == "one run; no spread between steps: the interval would have no width"
     with pytest.raises(ValueError, match="nothing"):
         Rows.of([])
 
