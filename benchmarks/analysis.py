@@ -2,7 +2,7 @@
 
     python benchmarks/analysis.py [runs steps metrics]
 
-Target (performance.md): pandas import + 0.5 s a process. Prints CPU seconds, the excess over the import, and the ratio to it.
+Target: pandas import + 0.5 s a process. Prints CPU seconds, the excess over the import, and the ratio to it.
 """
 
 from __future__ import annotations

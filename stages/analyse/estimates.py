@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stages.analyse.bounded import bounded
-from stages.analyse.evidence import Evidence, Measured, RunEvidence, meaning
+from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.analyse.groups import Group, group
 from stages.analyse.statistics import NO_SPREAD, Interval, detectable, difference, mean, pooled, proportion, trend
 from stages.contracts.finding import Finding, Source
@@ -27,7 +27,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
         if before is not None and after is not None:
             interval = trend(before, after, run.trace.correlation[name], level)
             smallest = interval.detectable
-            measured = Measured(measured.value, measured.why, None, interval.n, measured.method)
+            measured = replace(measured, k=None, n=interval.n)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"
     return bounded(
         f"{run.ref.name}/{name}/{statistic}",
@@ -37,7 +37,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
         reason=measured.why,
         interval=interval,
         level=level,
-        method=measured.method or (interval.method if interval else method),
+        method="; ".join(part for part in (measured.method or (interval.method if interval else method), measured.part) if part),
         k=measured.k,
         n=measured.n,
         window=_window(evidence, [run], name, statistic),

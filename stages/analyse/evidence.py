@@ -62,6 +62,8 @@ class Measured:
     n: int | None = None
     method: str = ""
     """How the value was made, when its source says so."""
+    part: str = ""
+    """Of a mean over less than its window, because the run ended inside it: over what."""
 
 
 @dataclass
@@ -110,7 +112,7 @@ class Evidence:
         window, trace = self.window(run.ref, statistic), run.trace
         rows = trace.rows[name, statistic]
         if rows is not None:
-            return Measured(rows.mean)
+            return Measured(rows.mean, part=_part(trace, window))
         if trace.since is not None and trace.since <= window.last:
             return Measured(None, f"the valid range ends at step {trace.since - 1}")
         if not trace.logged:
@@ -126,7 +128,7 @@ class Evidence:
         start = self.evaluated(self.untrained, name) if name.startswith("evaluation.") else self.value(run, name, "initial")
         if final.value is None or start.value is None:
             return Measured(None, final.why or start.why)
-        return Measured(final.value - start.value)
+        return Measured(final.value - start.value, part=final.part)
 
     def evaluated(self, found: Evaluation, name: str) -> Measured:
         """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""
@@ -139,6 +141,14 @@ class Evidence:
         known = counts.passed + counts.failed
         k, n = (counts.passed, known) if measure == "pass_share" else (counts.unknown, known + counts.unknown)
         return Measured(k / n, k=k, n=n) if n else Measured(None, f"{score} knew of no completion", 0, 0)
+
+
+def _part(trace: Trace, window: Window) -> str:
+    """A run that ended inside the window gives a mean over another stretch than the others; a stride's last row stands for its stride."""
+    end = trace.last_step + trace.stride - 1
+    if trace.since is not None:
+        end = min(end, trace.since - 1)
+    return f"a mean over {Window(window.first, end)} only, because the run ends inside {window}" if end < window.last else ""
 
 
 def _summary_value(imported: Imported, name: str, statistic: str) -> Measured:

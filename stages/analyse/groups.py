@@ -58,7 +58,7 @@ class Group:
                 seed=run.ref.seed,
                 value=m.value,
                 included=(run.included or self.everyone) and m.value is not None,
-                why=run.why_not if not run.included else m.why,
+                why=_why(run, m),
             )
             for run, m in self._pairs()
         )
@@ -71,6 +71,11 @@ class Group:
 
     def _pairs(self) -> Iterable[tuple[RunEvidence, Measured]]:
         return zip(self.runs, self.measured, strict=True)
+
+
+def _why(run: RunEvidence, measured: Measured) -> str:
+    """Why a run is left out and, of a value that counts only with left-out runs, over what part of the window it is."""
+    return measured.part or measured.why if run.included else "; ".join(part for part in (run.why_not, measured.part) if part)
 
 
 def _only_gate(run: RunEvidence) -> str | None:

@@ -101,7 +101,7 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
     only_summary = imported is not None and bool(imported.summary)
     print_ = fingerprint(history.columns)
     condition = known.condition(run)
-    around = known.around(run, print_) | {"adapter": adapter.state(place.adapter)}
+    around = known.around(run, print_) | {"adapter": adapter.state(place.adapter), "imported": imported is not None}
     measured = series(run, condition, history, read_completions(place.completions, texts=True), **around)
     detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
     detections = tuple(

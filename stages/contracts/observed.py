@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from stages.contracts.health import Detection
 from stages.contracts.series import NonFinite, Series, Share, classify, stride
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class Observed(Series):
     """An earlier run of the same condition with the same sampled series."""
     siblings: int = 0
     """Other runs of the same condition."""
+    imported: bool = False
+    """The run was trained elsewhere: what was not mapped or not exported is absent too."""
 
     @cached_property
     def _rows(self) -> dict[str, Rows]:
@@ -95,6 +98,14 @@ class Observed(Series):
                 np.array([step for step, _ in found], dtype=np.int64), np.array([value for _, value in found], dtype=np.float64)
             )
         return self._rows[metric]
+
+    def lacks(self, detector: str, metric: str, meaning: str) -> Detection:
+        """What a detector says of a run without its metric. octavo logs a metric wherever it exists, so its absence means something; an
+        import leaves out what the source did not log or the spec does not map, so there it means nothing."""
+        if self.imported:
+            reason = f"{metric} was not imported: the source did not log it, or the spec maps no name to it"
+            return Detection(detector=detector, state="not_observable", reason=reason)
+        return Detection(detector=detector, state="not_applicable", reason=f"{metric} was not logged: {meaning}")
 
     def shares(self, counted: Sequence[Share]) -> list[Share]:
         return super().shares(counted) if self.bad_steps or self.gradient.since is not None else list(counted)

@@ -2,7 +2,7 @@
 
 A page's folder holds them in `leaves/<name>.html`, as the HTML between a site's header and its footer with one `<h1>`. MkDocs builds a
 single empty page at their depth, the frame; each leaf is set into a copy of it. They are out of navigation and search, and a thousand
-of them cost seconds, where MkDocs needs a minute and more (design: performance.md).
+of them cost seconds, where MkDocs needs a minute and more.
 """
 
 from __future__ import annotations

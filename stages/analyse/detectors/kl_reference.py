@@ -46,7 +46,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
     rows = series.rows(METRIC)
     if not rows.n:
-        return Detection(detector=NAME, state="not_applicable", reason="kl was not logged: there is no reference model in the loss")
+        return series.lacks(NAME, METRIC, "there is no reference model in the loss")
     negative = rows.steps[rows.values < 0].tolist()
     estimator = "k1, which may be negative" if negative else "no value is negative, so k3 or k1"
     whole = level(rows.values.tolist()) if len(negative) > settings.share * rows.n else None

@@ -35,7 +35,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
     rows = series.rows(METRIC)
     if not rows.n:
-        return Detection(detector=NAME, state="not_applicable", reason=f"{METRIC} was not logged: there is no KL penalty in the reward")
+        return series.lacks(NAME, METRIC, "there is no KL penalty in the reward")
     negative = rows.kept(rows.values < settings.below).pairs()
     if len(negative) <= settings.share * rows.n:
         return Detection(detector=NAME, state="looked")

@@ -33,7 +33,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
     if not series.logs(SCORE) and not series.logs(OBJECTIVE):
-        return Detection(detector=NAME, state="not_applicable", reason="there is no KL penalty in the reward (PPO only)")
+        return series.lacks(NAME, OBJECTIVE, "there is no KL penalty in the reward (PPO only)")
     score, objective = _change(series, SCORE), _change(series, OBJECTIVE)
     if score is None or objective is None:
         return Detection(

@@ -33,8 +33,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
     """At most one signal. The median is taken because one update with hardly any variance gives a value far below zero."""
     if not series.metrics:
         return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    if not series.logs("loss.value"):
-        return Detection(detector=NAME, state="not_applicable", reason="no value head was trained")
+    needed = METRIC if series.imported else "loss.value"  # our own log lacks METRIC also where returns do not vary
+    if not series.logs(needed):
+        return series.lacks(NAME, needed, "no value head was trained")
     rows = series.rows(METRIC)
     if not rows.n:
         return Detection(detector=NAME, state="not_observable", reason="the returns did not vary, so there was nothing to explain")

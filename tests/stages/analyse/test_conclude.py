@@ -141,6 +141,31 @@ def test_equal_values_that_are_no_shares_decide_nothing(tmp_path: Path, monkeypa
     assert nothing.why == f"reward (final) of zero is 0 in 3 seeds: {no_width}, and decides nothing."
 
 
+def test_a_run_that_ends_inside_its_last_window_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 steps the last window is 37-40. The first run's gradient breaks for good at 38, the second dies after 39."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
+    for run in made:
+        run.cells = {"completion_tokens": {step: float(step) for step in range(1, 41)}}
+    made[0].nonfinite = (38, 39, 40)
+    made[1].steps, made[1].finished, made[1].failure = 39, False, "verifier"
+    folder = complete(tmp_path, made=made)
+    write_cards(folder, made, claims=())
+    screen(folder.root)
+    conclude(folder.root)
+    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    final = found["shaped/completion_tokens/final"]
+    assert (final.value, final.n, final.with_all) == (38.5, 1, pytest.approx((37 + 38 + 38.5) / 3))
+    broken, died, whole = final.seeds
+    assert broken.why.endswith("; a mean over step 37 only, because the run ends inside steps 37-40")
+    assert died.why.endswith("; a mean over steps 37-39 only, because the run ends inside steps 37-40")
+    assert (whole.why, broken.value, died.value) == ("", 37.0, 38.0)
+    assert [seed.why for seed in found["shaped/completion_tokens/change"].seeds] == [seed.why for seed in final.seeds]
+    assert "only" not in "".join(seed.why for seed in found["shaped/completion_tokens/initial"].seeds)
+    own = "mean over the logged steps of one run; a mean over steps 37-39 only, because the run ends inside steps 37-40"
+    assert found["shaped-s2/completion_tokens/final"].method == own
+
+
 def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails both, because nothing after its
     gradient broke may be looked at: it comes back only with all."""

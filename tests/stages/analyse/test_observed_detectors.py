@@ -14,10 +14,12 @@ from stages.analyse.detectors import (
     entropy_change,
     gradient,
     kl_reference,
+    kl_sign,
     resume_faults,
     throughput,
     true_objective,
     update_size,
+    value_fit,
 )
 from stages.contracts.health import Detection
 from stages.contracts.observed import Observed, Resume
@@ -150,6 +152,29 @@ def test_kl_is_held_against_the_null_control() -> None:
     assert looked(kl(role="null_control", kl=ramp(0, 0.9)), ("kl", "info"))
     assert kl(reward=0.5).reason == "kl was not logged: there is no reference model in the loss"
     assert kl(kl={1: 0.1}).state == "not_observable"
+
+
+@pytest.mark.parametrize(
+    ("detector", "metric", "here"),
+    [
+        (kl_reference, "kl", "there is no reference model in the loss"),
+        (kl_sign, "objective.kl", "there is no KL penalty in the reward"),
+        (true_objective, "objective.rlhf_reward", "there is no KL penalty in the reward (PPO only)"),
+        (value_fit, "loss.value", "no value head was trained"),
+    ],
+)
+def test_what_an_import_lacks_says_nothing_of_the_run(detector: Any, metric: str, here: str) -> None:
+    own = detector.detect(detector.Settings(), seen(reward=0.5))
+    assert (own.state, own.reason) == ("not_applicable", f"{metric} was not logged: {here}")
+    other = detector.detect(detector.Settings(), seen(around={"imported": True}, reward=0.5))
+    assert other.state == "not_observable"
+    absent = metric.replace("loss.value", "value.explained_variance")
+    assert other.reason == f"{absent} was not imported: the source did not log it, or the spec maps no name to it"
+
+
+def test_explained_variance_of_an_import_needs_no_value_loss() -> None:
+    lone = {"value.explained_variance": 0.9}
+    assert value_fit.detect(value_fit.Settings(), seen(around={"imported": True}, **lone)).state == "looked"
 
 
 # update_size -------------------------------------------------------------------------------------------------------------------
