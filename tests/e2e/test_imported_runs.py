@@ -168,6 +168,19 @@ def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(logs):
     assert [one["verdict"] for one in json.loads((folder / "analysis/findings.json").read_text())["verdicts"]] == ["void"]
 
 
+def test_a_run_that_diverged_beyond_all_squares_does_not_keep_the_others_from_their_page(logs):
+    """1e200 is a finite number, and the spread of two of them is none."""
+    for seed in (1, 2):
+        path = logs / f"shaped-{seed}.jsonl"
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+        write(path, [{**row, "grad_norm": 1e200 * seed} if row["step"] > 15 else row for row in found])
+    folder = compiled("imported")
+    assert "persistently non-finite from step 16" in (run(folder) / "index.md").read_text(encoding="utf-8")
+    imported = json.loads((folder / "shaped-s1/imported.json").read_text())
+    assert "numbers beyond 1e+150, which count as not finite: `grad_norm` 5" in imported["notes"]
+    assert [health(folder, f"shaped-s{seed}")["included"] for seed in (1, 2, 3)] == [False, False, True]
+
+
 def test_a_log_that_grows_while_it_is_read_is_not_imported(logs, monkeypatch):
     folder = compiled("imported")
     path = logs / "shaped-1.jsonl"

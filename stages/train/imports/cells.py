@@ -10,6 +10,10 @@ _WORDS = {"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"}
 _NULL = {"null", "none", "n/a", ""}
 
 
+LARGEST = 1e150
+"""A number beyond it counts as not finite: its square would not be, and every spread and interval is made of squares."""
+
+
 class NoNumber(Exception):
     """A cell that is no number; the message shows it."""
 
@@ -34,6 +38,12 @@ def number(cell: Any) -> float | None:
         except ValueError:
             pass
     raise NoNumber(repr(cell)[:60])
+
+
+def scaled(found: float, factor: float) -> float | None:
+    """The number in the unit of its metric; None when it is not finite, or beyond LARGEST."""
+    value = found * factor
+    return value if abs(value) <= LARGEST else None
 
 
 def whole(cell: Any) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,7 @@ from typing import Any
 
 from stages.contracts.import_card import ColumnCard, Gap, ReadCard
 from stages.contracts.series import stride
-from stages.train.imports.cells import NoNumber, number, whole
+from stages.train.imports.cells import LARGEST, NoNumber, number, scaled, whole
 from stages.train.imports.log import Column, Log, Unreadable
 from stages.train.imports.merged import merged_names
 
@@ -49,13 +50,14 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
     rows: list[dict[str, Any]] = []
     again: dict[str, int] = {}
+    huge: Counter[str] = Counter()
     for metric, (card, column) in columns.items():
         found: dict[tuple[int, int], dict[str, Any]] = {}
         for row, cell in zip(column.rows, column.cells, strict=True):
             step = steps.get(row)
             if step is not None:
                 place = (parts[row], step) if read.epoch is None else (row, step)  # printed epochs are too coarse to tell rows apart
-                found[place] = {"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step, row)}
+                found[place] = {"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step, row, huge)}
         rows += found.values()
         again[card.column] = sum(row in steps for row in column.rows) - len(found)
     order = {name: place for place, name in enumerate(names)}
@@ -63,8 +65,8 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     distinct = tuple(sorted(set(steps.values())))
     usual = stride(distinct)
     gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > usual)
-    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *_again(again), *_sparse(columns, steps, distinct)]
-    notes += [*merged_names(log), *_sampled(distinct, gaps)]
+    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *_again(again), *_huge(huge)]
+    notes += [*_sparse(columns, steps, distinct), *merged_names(log), *_sampled(distinct, gaps)]
     return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes))
 
 
@@ -78,14 +80,19 @@ def _column(log: Log, card: ColumnCard) -> Column | None:
     return found
 
 
-def _cell(cell: Any, card: ColumnCard, step: int, row: int) -> dict[str, Any]:
+def _cell(cell: Any, card: ColumnCard, step: int, row: int, huge: Counter[str]) -> dict[str, Any]:
+    """Value and state. `huge` counts, by column, the finite numbers that count as not finite."""
     try:
         found = number(cell)
     except NoNumber as text:
         raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}") from None
     if found is None:
         return {"value": None, "state": "null"}
-    return {"value": found * card.factor, "state": "value"} if math.isfinite(found) else {"value": None, "state": "nonfinite"}
+    value = scaled(found, card.factor)
+    if value is not None:
+        return {"value": value, "state": "value"}
+    huge[card.column] += math.isfinite(found)
+    return {"value": None, "state": "nonfinite"}
 
 
 def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], int]:
@@ -148,6 +155,13 @@ def _again(again: dict[str, int]) -> Iterator[str]:
     if many:
         few = ", ".join(f"`{column}` {count}" for column, count in list(many.items())[:FEW]) + (", ..." if len(many) > FEW else "")
         yield f"logged again at a step that it held already, so many times: {few}; the later value counts"
+
+
+def _huge(huge: Counter[str]) -> Iterator[str]:
+    many = {column: count for column, count in huge.items() if count}
+    if many:
+        few = ", ".join(f"`{column}` {count}" for column, count in list(many.items())[:FEW]) + (", ..." if len(many) > FEW else "")
+        yield f"numbers beyond {LARGEST:g}, which count as not finite: {few}"
 
 
 def _sparse(columns: dict[str, tuple[ColumnCard, Column]], steps: dict[int, int], distinct: tuple[int, ...]) -> Iterator[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
-from stages.train.imports.cells import NoNumber, number, whole
+from stages.train.imports.cells import NoNumber, number, scaled, whole
 from stages.train.imports.log import Unreadable
 
 _WORDS = {
@@ -51,12 +50,12 @@ def _of(summary: Mapping[str, Any], card: SummaryCard) -> Iterator[SummaryValue]
             found = number(_get(summary, key))
         except NoNumber as text:
             raise Unreadable(f"`{key}` is no number: {text}") from None
-        finite = found is not None and math.isfinite(found)
+        value = None if found is None else scaled(found, card.factor)
         yield SummaryValue(
             metric=card.metric,
             statistic="initial" if kind == "initial" else "final",
-            value=found * card.factor if found is not None and finite else None,
-            state="null" if found is None else "value" if finite else "nonfinite",
+            value=value,
+            state="null" if found is None else "nonfinite" if value is None else "value",
             method=f"{words} (`{key}`); no series was imported",
         )
 

@@ -79,6 +79,14 @@ def test_cells_of_mixed_types_keep_their_meaning(tmp_path):
     assert [value for _, value in values(found)] == [0.5, *of_states]
 
 
+def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
+    found = history(tmp_path, "csv", "step,r\n1,1e150\n2,-1e151\n3,inf\n4,nan\n5,1e308\n")
+    assert values(found) == [(1, 1e150), *((step, "nonfinite") for step in range(2, 6))]
+    assert found.notes == ("numbers beyond 1e+150, which count as not finite: `r` 2",)
+    read = ReadCard(format="csv", columns=(ColumnCard(metric="reward", column="r", unit="%", factor=1e10),))
+    assert values(mapped(read_log(tmp_path / "log", read), read, 10, "a"))[0] == (1, "nonfinite")
+
+
 @pytest.mark.parametrize(
     ("form", "content", "says"),
     [
