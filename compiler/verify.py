@@ -11,6 +11,7 @@ from compiler.compile import Compiled, compile_all, project
 from compiler.inputs import Inputs
 from compiler.pipeline import live, named
 from compiler.plan_files import Cache, Files
+from compiler.verify_due import due
 from compiler.verify_lock import against_locks
 from compiler.write import compare
 from stages.contracts.layout import RUNS, ExperimentFolder
@@ -18,6 +19,7 @@ from stages.contracts.verification import Difference, Verification, Verified
 
 WHY = {
     "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
+    "E410": "a stage's files belong to the card that it ran with; held against another card they say nothing",
     "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
     "S488": "what is published is what the recorded files give, computed again with the same code",
     "S489": "the site shows the page as it was written, digit by digit",
@@ -53,8 +55,10 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         )
         return Verified(experiment=folder.name, checked={}, differences=(nothing,))
     generated = list(_generated(made.files, made.once))
-    locked = against_locks(made.pipelines, files, cache)
-    rest = from_files(folder) if all(map(os.path.isfile, made.files)) else Verified(experiment=folder.name, checked={}, differences=())
+    waiting = due(made.pipelines, made.files, files)
+    locked = against_locks(made.pipelines, files, cache, waiting)
+    whole = all(map(os.path.isfile, made.files))
+    rest = from_files(folder, waiting.following, waiting.cards) if whole else Verified(experiment=folder.name, checked={}, differences=())
     return Verified(
         experiment=folder.name,
         checked={
@@ -63,7 +67,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
             "bytes": sum(locked.files.values()),
             **rest.checked,
         },
-        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences])),
+        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.differences])),
         notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
     )
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from compiler.plan_decide import command
 from compiler.plan_files import Cache, Files
 from compiler.stage import Pipeline, Stage
+from compiler.verify_due import Due
 from stages.contracts.verification import Difference
 
 _LINE = re.compile(r"  (?P<stage>[^\s:]+):$|    (?P<side>deps|outs):$|    - path: (?P<path>.+)$|\s+(?P<key>cmd|hash|md5|size|nfiles): ")
@@ -36,18 +37,20 @@ class Checked:
     files: dict[str, int] = field(default_factory=dict)
 
 
-def against_locks(pipelines: Iterable[Pipeline], files: Files, cache: Cache) -> Checked:
-    """Every record of the pipelines' locks. Each file is read once."""
+def against_locks(pipelines: Iterable[Pipeline], files: Files, cache: Cache, due: Due | None = None) -> Checked:
+    """Every record of the pipelines' locks. Each file is read once. What follows from a stage being due is left out: that is told of it."""
     checked = Checked()
     for pipeline in pipelines:
-        _Lock(pipeline, files, cache, checked).check()
+        _Lock(pipeline, files, cache, checked, due or Due()).check()
     return checked
 
 
 class _Lock:
-    def __init__(self, pipeline: Pipeline, files: Files, cache: Cache, checked: Checked) -> None:
+    def __init__(self, pipeline: Pipeline, files: Files, cache: Cache, checked: Checked, due: Due) -> None:
         self.pipeline, self.files, self.cache, self.checked = pipeline, files, cache, checked
         self.path = (pipeline.path.parent / "dvc.lock").as_posix()
+        self.due = {stage for path, stage in due.stages if path == pipeline.path.as_posix()}
+        self.cards = due.cards
         self.wrong: dict[tuple[str, str], list[Place]] = {}
         """(path, md5 as recorded) -> records that are not what lies there."""
         self.right: dict[str, int] = {}
@@ -68,9 +71,9 @@ class _Lock:
             self._add(Place(""), "the lock's schema", "2.0", str(content.get("schema")), fix=f"git checkout {self.path}")
         recorded = content["stages"]
         new = [stage.name for stage in self.pipeline.stages if not isinstance(recorded.get(stage.name), Mapping)]
-        if new:
-            more = " and others have" if len(new) > 1 else " has"
-            self._add(Place(""), f"{new[0]}{more} never run: the lock has no record", fix=f"dvc repro {self.pipeline.path}")
+        if untold := [name for name in new if name not in self.due]:
+            more = " and others have" if len(untold) > 1 else " has"
+            self._add(Place(""), f"{untold[0]}{more} never run: the lock has no record", fix=f"dvc repro {self.pipeline.path}")
         for stage in self.pipeline.stages:
             if stage.name not in new:
                 self._stage(stage, recorded[stage.name])
@@ -83,18 +86,20 @@ class _Lock:
 
     def _stage(self, stage: Stage, record: Mapping[str, Any]) -> None:
         redo = self._repro(stage.name)
-        if record.get("cmd") != command(stage):
+        is_due = stage.name in self.due
+        if record.get("cmd") != command(stage) and not is_due:
             place = Place(stage.name, key="cmd")
             self._add(place, f"the command of {stage.name}", command(stage), str(record.get("cmd")), redo)
         for side, wanted in (("deps", stage.deps), ("outs", stage.outs)):
             entries = {str(e.get("path")): e for e in record.get(side) or () if isinstance(e, Mapping)}
             for path in wanted:
                 if path in entries:
-                    self._entry(Place(stage.name, side, path), entries[path])
-                else:
+                    if not (is_due and side == "deps" and path in self.cards):
+                        self._entry(Place(stage.name, side, path), entries[path])
+                elif not is_due:
                     self._add(Place(stage.name, side), f"{stage.name} has no record of {path}", path, "no record", redo)
             for path in entries:
-                if path not in wanted:
+                if path not in wanted and not is_due:
                     self._add(Place(stage.name, side, path), f"{stage.name} has no {path} in {side}", "no record", path, redo)
 
     def _entry(self, place: Place, entry: Mapping[str, Any]) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from compiler.diagnostics import LIMIT, render
 from compiler.verify import WHY
+from compiler.verify_due import DUE
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.verification import Difference, Verification, Verified
 
+MOST = 4
 _KINDS = (
     ("generated files", ("E402",), "cards and pipelines, against what the spec compiles to"),
     ("locked files", ("E487",), "files and folders, against the hashes and sizes in dvc.lock"),
@@ -24,8 +26,11 @@ def text(found: Verification) -> str:
 
 
 def _summary(one: Verified) -> Iterator[str]:
-    yield f"{one.experiment}: " + ("verified" if not one.differences else f"{_count(len(one.differences))} found")
-    rest = list(one.differences)
+    waiting = [difference for difference in one.differences if difference.code == DUE]
+    rest = [difference for difference in one.differences if difference.code != DUE]
+    said = [f"{_count(len(rest))} found"] if rest else []
+    said += [_waiting(len(waiting))] if waiting else []
+    yield f"{one.experiment}: {', '.join(said) or 'verified'}"
     for kind, codes, words in _KINDS:
         mine = [difference for difference in rest if difference.code in codes]
         rest = [difference for difference in rest if difference.code not in codes]
@@ -33,12 +38,18 @@ def _summary(one: Verified) -> Iterator[str]:
             yield f"  {'DIFFER' if mine else 'same':<6}  {one.checked.get(kind, 0):>5} {words}" + (f": {_count(len(mine))}" if mine else "")
     for difference in rest:
         yield f"  {'FAILED':<6}  {difference.what.splitlines()[0]}"
+    yield from (f"  due     {difference.what.replace(' is due', '', 1)}" for difference in waiting)
     yield from (f"  note    {note}" for note in one.notes)
 
 
 def diagnostics(found: Verification, colour: bool) -> str:
     """All differences, causes first."""
     told = list(dict.fromkeys(difference for one in found.experiments for difference in one.differences))
+    waiting: dict[str, list[Difference]] = {}
+    for difference in told:
+        if difference.code == DUE:
+            waiting.setdefault(difference.path, []).append(difference)
+    told = [difference for difference in told if difference.code != DUE] + [_together(path, due) for path, due in waiting.items()]
     shown, hidden = told[:LIMIT], len(told) - LIMIT
     sources = {difference.path: _lines(difference.path) for difference in shown if difference.line}
     more = f"\nand {hidden} more, not shown: --json names all; repair these first, what rests on them follows\n" if hidden > 0 else ""
@@ -61,6 +72,16 @@ def _lines(path: str) -> list[str]:
             return stream.read().splitlines()
     except (OSError, UnicodeDecodeError):
         return []
+
+
+def _together(path: str, due: list[Difference]) -> Difference:
+    """The summary names each of them with its reason."""
+    names = ", ".join(difference.cell for difference in due[:MOST]) + (f" and {len(due) - MOST} more" if len(due) > MOST else "")
+    return Difference(code=DUE, path=path, what=f"{_waiting(len(due))}: {names}", fix=due[0].fix)
+
+
+def _waiting(number: int) -> str:
+    return f"{number} stage{' is' if number == 1 else 's are'} due"
 
 
 def _count(number: int) -> str:

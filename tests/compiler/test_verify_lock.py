@@ -7,6 +7,7 @@ import pytest
 
 from compiler.plan_files import Cache, Files, folder_md5
 from compiler.stage import Pipeline, Stage
+from compiler.verify_due import due
 from compiler.verify_lock import against_locks
 
 X = "runs/a/x"
@@ -159,3 +160,45 @@ def test_a_run_that_is_due_again_is_a_note(project):
 def test_a_stage_that_the_spec_no_longer_has_is_a_note(project):
     (project / "dvc.lock").write_text(LOCK + "  train-y:\n    cmd: python -m stages.t runs/a/y\n")
     assert told() == ([], ["runs/a/dvc.lock:36: train-y is a stage that the spec no longer has"])
+
+
+def waiting(generated):
+    """(stage, what) of stages that are due, names of what follows, and what is told of the lock beside it."""
+    files = Files(Path(), {})
+    found = due([PIPELINE], generated, files)
+    rest = against_locks([PIPELINE], files, Cache(Path()), found)
+    told = [(one.code, one.cell, one.what, one.fix) for one in found.differences]
+    return told, sorted(found.following), [one.what for one in rest.differences]
+
+
+def test_a_card_that_was_compiled_anew_makes_its_stage_due_and_nothing_else_is_said_of_it(project):
+    (project / "x/card.json").write_text("another")
+    what = "train-x is due: runs/a/x/card.json was compiled anew since it ran"
+    assert waiting({"runs/a/x/card.json": "another"}) == (
+        [("E410", "train-x", what, "dvc repro runs/a/dvc.yaml")],
+        ["page", "train-x"],
+        [],
+    )
+
+
+def test_a_card_that_was_changed_by_hand_makes_nothing_due(project):
+    (project / "x/card.json").write_text("by hand")
+    assert waiting({"runs/a/x/card.json": "card"}) == ([], [], ["runs/a/x/card.json is not the file that train-x recorded"])
+
+
+def test_other_files_of_a_due_stage_are_held_against_the_lock_as_ever(project):
+    (project / "x/card.json").write_text("another")
+    (project / "x/h.parquet").write_text("histori")
+    (project / "x/ad/one.bin").unlink()
+    assert waiting({"runs/a/x/card.json": "another"})[2] == [
+        "runs/a/x/h.parquet is not the file that train-x, page recorded",
+        "runs/a/x/ad is not the file that train-x recorded",
+    ]
+
+
+def test_a_stage_that_never_ran_is_due_where_others_have_run(project):
+    lock = LOCK[: LOCK.index("  page:")]
+    (project / "dvc.lock").write_text(lock)
+    assert waiting({}) == ([("E410", "page", "page is due: it has never run", "dvc repro runs/a/dvc.yaml")], ["page"], [])
+    (project / "dvc.lock").unlink()
+    assert waiting({}) == ([], [], ["runs/a/dvc.yaml has never run: there is no lock"])

@@ -126,6 +126,32 @@ def test_adapter_lock_card_and_ledger_are_named_apart(project):
     assert ("S495", ledger, "last_step", "4", "3") in [(c, p, cell.rpartition(".")[2], e, f) for c, p, cell, e, f in found]
 
 
+def test_what_was_compiled_anew_is_due_once_and_real_differences_are_told_beside_it(project):
+    """A margin: conclude and all after it are due, trained files are held against their locks as ever. Then repro, and all is well."""
+    project.edit("above: 0.05", "above: 0.04")
+    project.octavo("compile")
+    one, found = verify(project, False)
+    assert [(code, path, cell) for code, path, cell, *_ in found] == [
+        ("E410", "runs/small/dvc.lock", "conclude"),
+        ("E410", "runs/small/dvc.lock", "page"),
+    ]
+    assert one.differences[0].fix == "dvc repro runs/small/dvc.yaml"
+    assert one.differences[0].what == "conclude is due: runs/small/analysis/conclude.card.json was compiled anew since it ran"
+    assert "not computed again, for it follows what is due: conclude, draw, page" in one.notes
+    assert "findings computed again" not in one.checked and one.checked["files computed again"] == 6  # health of every run
+    history = "runs/small/zero-s1/history.parquet"
+    change(project, history, lambda old: old + b"x")
+    _, found = verify(project, False)
+    assert [(code, cell) for code, _, cell, *_ in found if code != "S495"] == [
+        ("E487", history),
+        ("E410", "conclude"),
+        ("E410", "page"),
+    ]
+    said = project.octavo("verify", "small", ok=False)
+    assert "\n  due     conclude: runs/small/analysis/conclude.card.json was compiled anew since it ran\n" in said
+    assert "E410 runs/small/dvc.lock: 2 stages are due: conclude, page\n" in said and said.count("E410") == 1
+
+
 def test_an_experiment_that_was_never_run_and_one_that_is_none(project):
     spec = (project.root / "specs/small.yaml").read_text()
     (project.root / "specs/other.yaml").write_text(spec.replace("title: Small", "title: Other"))

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,14 +41,24 @@ class Recomputed:
 
     files: dict[str, bytes] = field(default_factory=dict)
     failed: Difference | None = None
+    due: Set[str] = frozenset()
+    """Names of stages that were left out."""
 
 
-def recompute(experiment: ExperimentFolder) -> Recomputed:
-    """Run the stages after training again, beside the real files. Writes nothing into the project."""
-    made = Recomputed()
+def names() -> list[str]:
+    """Of the stages after training."""
+    return [module.rpartition(".")[2] for module in STAGES]
+
+
+def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> Recomputed:
+    """Run the stages after training again, beside the real files, but for those that are due and so all that follow them. Writes nothing
+    into the project."""
+    made = Recomputed(due=due)
     with _scratch(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
-        for module in STAGES:
+        for module, name in zip(STAGES, names(), strict=True):
+            if name in due:
+                continue
             made.failed = _run(module, experiment, root)
             if made.failed:
                 break
@@ -75,8 +85,13 @@ def differences(experiment: ExperimentFolder, made: Recomputed) -> tuple[list[Di
     if made.failed:
         found.insert(0, made.failed)
     else:
-        found += [_extra(experiment, path) for path in _all_outputs(experiment) if path.as_posix() not in made.files]
+        found += [_extra(experiment, path) for path in _all_outputs(experiment) if _is_unknown(experiment, path, made)]
     return found, list(dict.fromkeys(notes))
+
+
+def _is_unknown(experiment: ExperimentFolder, path: Path, made: Recomputed) -> bool:
+    name = path.as_posix()
+    return name not in made.files and _stage(experiment, name) not in made.due
 
 
 def _run(module: str, experiment: ExperimentFolder, root: Path) -> Difference | None:
