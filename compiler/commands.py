@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -48,6 +50,26 @@ def run(options: argparse.Namespace) -> int:
     except Rejected as rejected:
         show(rejected.diagnostics, inputs, rejected.sources)
         return 1
+    except OSError as error:
+        if (said := _no_right_to_write(error)) is None:
+            raise
+        show([said], inputs)
+        return 1
+
+
+def _no_right_to_write(error: OSError) -> Diagnostic | None:
+    """Of a place where this person may not write; None for all else, such as a file that cannot be read."""
+    place = error.filename2 or error.filename
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not isinstance(place, str):
+        return None
+    if os.path.exists(place) and not os.access(place, os.R_OK):
+        return None
+    return Diagnostic(
+        "E401",
+        f"cannot write {place}: {error.strerror}",
+        why="what a command makes is written where it says",
+        fix=f"give yourself the right to write, or name another place: ls -ld {os.path.dirname(place) or '.'}",
+    )
 
 
 def check(options: argparse.Namespace, inputs: Inputs) -> int:

@@ -41,6 +41,17 @@ def commit(revision: str) -> str:
     if shutil.which("git") is None:
         raise Rejected([no_git("E391", "`--base` names a branch, tag or commit that git knows, to compare the specs with")])
     inside = git("rev-parse", "--is-inside-work-tree")
+    if not inside and any((folder / ".git").exists() for folder in (Path.cwd(), *Path.cwd().parents)):
+        raise Rejected(
+            [
+                Diagnostic(
+                    "E391",
+                    "git does not answer in this folder: the repository belongs to another user, or is broken",
+                    why="`--base` names a branch, tag or commit that git knows, to compare the specs with",
+                    fix='git status says why; for a folder of another user: git config --global --add safe.directory "$PWD"',
+                )
+            ]
+        )
     raise Rejected(
         [
             Diagnostic(

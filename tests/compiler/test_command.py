@@ -303,6 +303,35 @@ def test_an_output_that_has_no_room_is_no_fault_of_octavo(work, arguments):
     assert not Path(work, ".cache/octavo-reports").exists()
 
 
+AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
+"""Root may write everywhere, but for this right."""
+
+
+@pytest.mark.skipif(bool(AS_ANYBODY) and shutil.which("setpriv") is None, reason="root, and no setpriv")
+@pytest.mark.parametrize("arguments, place", [(["new", "mine"], "specs/mine.yaml"), (["compile"], "dvc.yaml")])
+def test_a_place_where_one_may_not_write_is_no_fault_of_octavo(work, arguments, place):
+    """Nothing is written, and commands that only read work as ever: of the memo of code, which cannot be kept, nothing is said."""
+    shutil.rmtree(work / "runs", ignore_errors=True)
+    folders = [work, work / "specs"]
+
+    def octavo(*words):
+        command = [*AS_ANYBODY, sys.executable, "-m", "compiler", *words]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+
+    try:
+        for folder in folders:
+            folder.chmod(0o555)
+        said, checked, planned = octavo(*arguments), octavo("check"), octavo("plan")
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert said.returncode == 1 and said.stderr.startswith(f"E401 cannot write {place}"), said.stderr
+    assert "Permission denied" in said.stderr and "\n  fix: " in said.stderr
+    assert (checked.returncode, planned.returncode) == (0, 0) and checked.stderr.endswith(" runs, no errors\n")
+    assert not (work / "runs").exists() and not (work / "specs/mine.yaml").exists()
+
+
 def test_without_the_c_parser_everything_works_and_says_why_it_is_slow(work):
     code = "import sys\nsys.modules['ruamel.yaml.cyaml'] = None\nfrom compiler.__main__ import main\nsys.exit(main(['check', 'example']))"
     found = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -205,6 +206,16 @@ def test_an_unknown_revision(work, name):
     with pytest.raises(Rejected, match="E391"):
         planned(base=name)
     assert not Path("x").exists()
+
+
+def test_where_git_does_not_trust_the_folder_the_plan_does_not_call_it_no_repository(work, monkeypatch):
+    for key, value in {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(Rejected) as rejected:
+        planned(base="HEAD")
+    (said,) = rejected.value.diagnostics
+    assert said.code == "E391" and said.what.startswith("git does not answer in this folder: the repository belongs to another user")
+    assert said.fix.endswith('git config --global --add safe.directory "$PWD"')
 
 
 def test_where_git_is_not_installed_the_plan_says_that(work, monkeypatch):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -151,6 +152,18 @@ def test_what_was_compiled_anew_is_due_once_and_real_differences_are_told_beside
     said = project.octavo("verify", "small", ok=False)
     assert "\n  due     conclude: runs/small/analysis/conclude.card.json was compiled anew since it ran\n" in said
     assert "E410 runs/small/dvc.lock: 2 stages are due: conclude, page\n" in said and said.count("E410") == 1
+
+
+def test_a_page_that_is_gone_is_one_thing_and_no_fault_of_octavo(project):
+    shutil.rmtree(project.root / "runs/small/page")
+    _, found = verify(project, False)
+    assert [(code, path, cell) for code, path, cell, *_ in found] == [
+        ("E487", "runs/small/dvc.lock", "page outs runs/small/page"),
+        ("S488", "runs/small/page", ""),
+    ]
+    assert "put back by DVC" in project.octavo("plan", "small")
+    project.repro("runs/small/dvc.yaml")
+    assert verify(project, True)[1] == []
 
 
 def test_an_experiment_that_was_never_run_and_one_that_is_none(project):

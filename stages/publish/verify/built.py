@@ -120,13 +120,21 @@ def differences(experiment: ExperimentFolder, made: dict[str, bytes]) -> tuple[l
         if not built.is_file():
             found.append(Difference(code="S489", path=built.as_posix(), what="the site lacks this file of the page", fix=_FIX))
         elif built.suffix == ".html":
-            shown, banner = of_site(built.read_text(encoding="utf-8")), age(experiment.page)
+            shown, banner = of_site(built.read_text(encoding="utf-8")), _banner(experiment.page)
             if not any(_same(_page(published, said), shown) for said in ("", banner)):  # a site is older than what made its pages old
                 found += _told(built, _page(content, ""), shown)
         elif built.read_bytes() != published:
             for part in parts(name, content, built.read_bytes()):
                 found.append(_difference(built, part.line, part.column, part.cell, part.expected, part.found))
     return found, len(files)
+
+
+def _banner(page: Path) -> str:
+    """ "" of a page whose lineage is not there or broken: that is told of the page."""
+    try:
+        return age(page)
+    except ArtifactError:
+        return ""
 
 
 def overviews() -> tuple[list[Difference], int]:

@@ -74,13 +74,15 @@ def differences(experiment: ExperimentFolder, made: Recomputed) -> tuple[list[Di
     for name, expected in made.files.items():
         path = Path(name)
         if not path.is_file():
-            found.append(_missing(experiment, name))
+            gone = [folder for folder in (experiment.page, experiment.figures) if folder in path.parents and not folder.exists()]
+            found.append(_missing(gone[0].as_posix() if gone else name, "folder" if gone else "file"))
             continue
         for part in parts(name, expected, path.read_bytes()):
             if path.suffix == ".md" and _only_dates(part, expected, path):
                 notes.append(f"{name}:{part.line}: git dates a rule otherwise than when the page was built; dvc repro brings it up to date")
             else:
                 found.append(_differs(experiment, name, part))
+    found = list(dict.fromkeys(found))  # a folder that is missing is one thing, not as many as it held files
     found.sort(key=lambda one: one.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
     if made.failed:
         found.insert(0, made.failed)
@@ -187,10 +189,9 @@ def _differs(experiment: ExperimentFolder, path: str, part: Part) -> Difference:
     return part.difference("S488", path, "what the files give", _again(experiment, _stage(experiment, path)))
 
 
-def _missing(experiment: ExperimentFolder, path: str) -> Difference:
-    return Difference(
-        code="S488", path=path, what="the file is missing", expected="a file", found="nothing", fix=f"dvc checkout {path}, or dvc repro"
-    )
+def _missing(path: str, kind: str) -> Difference:
+    fix = f"dvc checkout {path}, or dvc repro"
+    return Difference(code="S488", path=path, what=f"the {kind} is missing", expected=f"a {kind}", found="nothing", fix=fix)
 
 
 def _extra(experiment: ExperimentFolder, path: Path) -> Difference:
