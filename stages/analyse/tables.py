@@ -168,7 +168,9 @@ def _columns(table: Table, wanted: set[str] | None) -> Columns:
         values = np.where(kinds == 0, values, np.nan)
     codes, names = metric.codes, list(metric.names)
     held = np.zeros(len(names) + 1, dtype=bool)  # the last one: null
-    held[codes] = True
+    held[codes[: len(names)]] = True
+    if not held[:-1].all() or codes.min(initial=0) < 0:  # in a complete log the first rows have every name: the others tell no more
+        held[codes] = True
     if not held[:-1].all() or held[-1] or len(set(names)) < len(names):
         names = list(dict.fromkeys(name for name, found in zip(metric.names, held[:-1].tolist(), strict=True) if found))
         places = np.array([*(names.index(name) if name in names else -1 for name in metric.names), -1], dtype=np.int32)

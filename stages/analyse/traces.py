@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.analyse.completions import Completions
 from stages.analyse.correlated import neighbours
@@ -41,20 +42,21 @@ class Rows(NamedTuple):
     """Batch means; none of fewer than four values."""
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Rows:
+    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Rows:
         """Raises ValueError without values."""
-        if not values:
+        if not len(values):
             raise ValueError("rows of nothing")
-        exact = math.fsum(values) / len(values)
-        return cls(len(values), float(np.mean(values)), exact, _variance(values, exact), array("d", batches(values)))
+        numbers = np.asarray(values, dtype=np.float64)
+        plain = numbers.tolist()
+        exact = math.fsum(plain) / len(plain)
+        return cls(len(plain), float(numbers.mean()), exact, _variance(numbers, exact), array("d", batches(plain)))
 
 
-def _variance(values: Sequence[float], centre: float) -> float:
+def _variance(values: NDArray[np.float64], centre: float) -> float:
     """`variance` of many values: the squares are numpy's, the sum is still exact."""
-    first = values[0]
-    if all(value == first for value in values):
+    if (values == values[0]).all():
         return 0.0
-    away = np.asarray(values) - centre
+    away = values - centre
     return math.fsum((away * away).tolist()) / (len(values) - 1)
 
 
@@ -99,8 +101,8 @@ def reduce(
     counts: dict[tuple[str, str], GateCounts] = {}
     for statistic, window in windows.items():
         for name in metrics:
-            values = history.values(name, window.first, window.last).tolist()
-            rows[name, statistic] = Rows.of(values) if values else None
+            values = history.values(name, window.first, window.last)
+            rows[name, statistic] = Rows.of(values) if len(values) else None
         inside = _inside(completions, history, window)
         for gate in gates:
             counts[gate, statistic] = GateCounts(inside.rows, *inside.text(gate_columns(gate)[0]).count("pass", "fail", "unknown"))
