@@ -4,6 +4,7 @@ import pytest
 
 from stages.contracts.finding import Finding, Verdict
 from stages.publish.bars import bar, place
+from stages.publish.claims import _why
 
 
 def drawn(value: float | None, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
@@ -45,3 +46,13 @@ def test_a_value_without_interval_has_no_whisker_and_no_value_has_no_bar() -> No
     assert "low" not in drawn(0.3, None, None, 0.1, "above")
     assert drawn(None, None, None, 0.1, "above") == {}
     assert drawn(0.0, None, None, 0.0, "above")["value"] == drawn(0.0, None, None, 0.0, "above")["margin"]
+
+
+def test_a_claim_on_equal_seeds_does_not_speak_of_an_interval_that_is_not_there() -> None:
+    no_width = "no spread between seeds: the interval would have no width"
+    finding = Finding(id="a/b/final", says="", subject="a", metric="b", statistic="final", unit="", value=5.0, method=no_width, n=3)
+    verdict = Verdict(claim="c", verdict="inconclusive", why="", finding="a/b/final", direction="below", margin=-1.5)
+    says = f"There is no interval ({no_width}), so the value alone does not say on which side of the margin \u22121.5 the truth lies."
+    assert _why(verdict, finding, listed=False) == says
+    bounded = finding.model_copy(update={"low": -2.0, "high": 1.0})
+    assert _why(verdict, bounded, listed=False) == "The interval contains the margin \u22121.5."
