@@ -26,6 +26,10 @@ class VllmSettings(Frozen):
     server_port: int = Field(8000, ge=1, le=65535, description="server: its port.")
 
 
+_ENGINE = (
+    "auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from a copy of the "
+    "model with the adapter merged."
+)
 _BUCKET = "compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur."
 _COMPILE = "compiled: compile the forward pass too; false only records its kernels."
 
@@ -35,8 +39,7 @@ class OwnGenerationSettings(Frozen):
 
     engine: Literal["auto", "transformers", "compiled"] = Field(
         "auto",
-        description="auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from "
-        "a copy of the model with the adapter merged.",
+        description=_ENGINE,
     )
     bucket: int = Field(64, ge=8, description=_BUCKET)
     torch_compile: bool = Field(True, description=_COMPILE)
@@ -47,8 +50,7 @@ class GenerationSettings(Frozen):
 
     engine: Literal["auto", "transformers", "compiled", "continuous_batching", "vllm"] = Field(
         "auto",
-        description="auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from "
-        "a copy of the model with the adapter merged.",
+        description=_ENGINE,
     )
     bucket: int = Field(64, ge=8, description=_BUCKET)
     torch_compile: bool = Field(True, description=_COMPILE)

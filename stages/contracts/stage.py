@@ -6,9 +6,9 @@ import atexit
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, file_digest, read
 from stages.contracts.code_hash import code_hash
@@ -17,6 +17,8 @@ from stages.contracts.waiver import covers
 
 A = TypeVar("A", bound=Artifact)
 ROOT = Path(__file__).parents[2]
+TRIED = "OCTAVO_TRIED"
+"""Attempts of a run in this call of its stage so far, handed on to the process that takes our place. Another card begins to count anew."""
 _opened: dict[Path, str] = {}
 """Cards that this process was begun for, with the digest of each file as it was then."""
 
@@ -28,8 +30,9 @@ def card_id(card: Artifact) -> str:
 
 def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callable[[A], Iterable[str]] = lambda card: ()) -> A:
     """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code that nobody waived."""
+    if path.exists():
+        _opened[path] = file_digest(path)  # before it is read: whoever writes it between the two makes one run too many, not one too few
     card = read(kind, path)
-    _opened[path] = file_digest(path)
     now = code_hash(ROOT, [*modules, *plugins(card)])
     if card.code_hash != now and not covers(path, now):  # type: ignore[attr-defined]
         raise StageError(
@@ -87,6 +90,13 @@ def _again_if_compiled_anew() -> None:
             continue  # it has gone: dvc says so
         if is_other:
             print(f"{path} was compiled anew while this stage ran, so it runs again with the new card", flush=True)
-            atexit._run_exitfuncs()  # closes pools of verifiers: a process that is replaced runs no exit functions
-            sys.stderr.flush()
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            replace([sys.executable, *sys.orig_argv[1:]], {name: value for name, value in os.environ.items() if name != TRIED})
+
+
+def replace(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Take the place of this process: its memory, that of its devices and its pools of verifiers end, and the process id, which dvc waits
+    for, stays."""
+    atexit._run_exitfuncs()  # a process that is replaced runs no exit functions by itself
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], list(command), dict(environment))

@@ -5,7 +5,6 @@ The class of a failure is that of the ledger; a start without an end, or one end
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,8 @@ from pathlib import Path
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, Changed
 from stages.contracts.retries import Retries
+from stages.contracts.stage import TRIED, replace
 
-TRIED = "OCTAVO_TRIED"
-"""Attempts of this call so far: handed on to the process that takes our place."""
 _RULES = {"out_of_memory": "halve_microbatch", "nonfinite": "last_finite_checkpoint", "verifier": "restart_verifier"}
 
 
@@ -74,12 +72,8 @@ def refusal(attempts: Sequence[Attempt], of: Retries, size: int | None, tried: i
 
 
 def again(module: str, folder: Path, tried: int) -> None:
-    """Take the place of this process with a new attempt. Its memory, that of its devices and its verifiers end with it; the process id,
-    which dvc waits for, stays. Does not return."""
-    atexit._run_exitfuncs()  # closes the pools of verifiers: a process that is replaced runs no exit functions
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, "-m", module, folder.as_posix()], {**os.environ, TRIED: str(tried)})
+    """Take the place of this process with a new attempt. Does not return."""
+    replace([sys.executable, "-m", module, folder.as_posix()], {**os.environ, TRIED: str(tried)})
 
 
 def tried() -> int:

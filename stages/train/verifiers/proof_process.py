@@ -33,7 +33,7 @@ def bubblewrap_only(tier: Tier, what: str) -> None:
 
 
 class ProofZygote(ZygoteProcess):
-    """A checker that has read `first`. `said` is what it wrote meanwhile. Raises VerifierFault when it does not start."""
+    """A checker that has read `first`. `said_first` is what it wrote meanwhile. Raises VerifierFault when it does not start."""
 
     def __init__(
         self,

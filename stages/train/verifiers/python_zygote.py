@@ -242,7 +242,8 @@ def warm_up() -> None:
 
 
 def watched(pid: int, pipe: int, seconds: float) -> tuple[bytes, str]:
-    """What the process wrote until it ended, and why we ended it: "wall", "output", or "" when it ended by itself."""
+    """Wait until the process ends. What was read of its words meanwhile, so that the pipe has room (`judged` reads the rest), and why we
+    ended it: "wall", "output", or "" when it ended by itself."""
     began = time.monotonic()
     ended = os.pidfd_open(pid)
     poll = select.poll()

@@ -69,6 +69,7 @@ def test_an_encoding_without_a_character_ends_no_stage(tmp_path, encoding, shown
 
 
 CARD = """
+import os
 from typing import ClassVar
 from stages.contracts.artifact import Artifact, dump
 from stages.contracts.code_hash import code_hash
@@ -84,7 +85,7 @@ if not log.exists():
     compiled(0.1)
 rate = open_card(Card, path, ["stages.contracts.wilson"]).rate
 with log.open("a") as out:
-    print(rate, file=out)
+    print(rate, *([os.environ["OCTAVO_TRIED"]] if "OCTAVO_TRIED" in os.environ else []), file=out)
 """
 
 
@@ -102,3 +103,8 @@ def test_a_stage_whose_card_is_compiled_anew_meanwhile_runs_again(tmp_path, mean
     found = ran(tmp_path, f"{CARD}{meanwhile}", ".")
     assert (found.returncode, (tmp_path / "log").read_text()) == (code, rates), found.stderr.decode()
     assert (b"card.json was compiled anew while this stage ran" in found.stdout) == (rates.count("\n") == 2)
+
+
+def test_the_new_card_begins_to_count_attempts_anew(tmp_path):
+    assert ran(tmp_path, f"{CARD}compiled(0.2)", ".", OCTAVO_TRIED="2").returncode == 0
+    assert (tmp_path / "log").read_text() == "0.1 2\n0.2\n"

@@ -7,7 +7,6 @@ open Inside
 let hidden =
   [ "obj"; "marshal"; "callback"; "ephemeron"; "lexing"; "parsing"; "genlex"; "camlinternalOO"; "camlinternalMod"; "camlinternalFormat" ]
 
-(* [start] is where the text lies in the whole program, so that messages count the lines of the answer. *)
 let parsed text =
   let buffer = Lexing.from_string text in
   Location.init buffer "answer";

@@ -39,7 +39,7 @@ static ssize_t raw_read(int fd, void *to, size_t most) { return syscall(SYS_read
 static void read_exactly(void *to, size_t size) {
   for (size_t have = 0; have < size;) {
     ssize_t count = raw_read(HOST_IN, (char *)to + have, size - have);
-    if (count <= 0 && errno != EINTR) _exit(0);
+    if (count == 0 || (count < 0 && errno != EINTR)) _exit(0);
     if (count > 0) have += (size_t)count;
   }
 }
@@ -129,8 +129,6 @@ static size_t watched(pid_t child, int reader, double wall, char *written, const
   }
 }
 
-/* A checker written in OCaml collects its garbage before the first fork, and moves together what is left: jobs write on copies of pages,
-   and what they keep goes to a fresh place instead of a thousand holes. It waits for input now, where the runtime lets others run. */
 static unsigned long *space_overhead, usual_overhead;
 static int slices;
 
@@ -148,6 +146,8 @@ static void postpone_collection(void) {
   *hook = begin_slice;
 }
 
+/* A checker written in OCaml collects its garbage before the first fork, and moves together what is left: jobs write on copies of pages,
+   and what they keep goes to a fresh place instead of a thousand holes. It waits for input now, where the runtime lets others run. */
 static void compact(void) {
   void (*leave)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "caml_leave_blocking_section");
   void (*enter)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "caml_enter_blocking_section");
