@@ -21,4 +21,4 @@ def file_digest(path: Path) -> str:
         return found.hexdigest()
 
 
-_PART = 1 << 20
+_PART = 1 << 16
