@@ -40,7 +40,8 @@ def digit(text, after):
     at = text.index(after) + len(after)
     number = re.search(r"\d+\.\d+", text[at:])
     start, end = at + number.start(), at + number.end()
-    other = text[start : end - 1] + ("1" if text[end - 1] != "1" else "2")
+    changed = [text[start : end - 1] + last for last in "123456789" if last != text[end - 1]]
+    other = next(one for one in changed if end - start < 15 or repr(float(one)) == one)  # a number that a float keeps
     return text[:start] + other + text[end:], text[start:end], other
 
 

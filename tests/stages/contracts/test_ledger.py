@@ -74,3 +74,23 @@ def test_a_line_that_json_cannot_hold_is_a_broken_line(tmp_path, line):
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(ArtifactError, match=r"attempts.jsonl:2: broken ledger line"):
         read_attempts(path)
+
+
+def order(path, *starts):
+    """Numbers and days of a ledger's attempts, as read; `starts`: (number, day)."""
+    entries = [
+        started(number, f"2026-01-{day:02}T00:00:00Z").model_copy(update={"attempt": f"shaped-s1-a{number}-{at:04x}"})
+        for at, (number, day) in enumerate(starts)
+    ]
+    return [(found.started.number, int(found.started.at[8:10])) for found in read_attempts(ledger(path / "attempts.jsonl", *entries))]
+
+
+def test_a_clock_that_was_set_back_leaves_attempts_in_their_order(tmp_path):
+    """The latest attempt says where the next begins: a finite checkpoint, another micro-batch, the start."""
+    assert order(tmp_path, (1, 20), (2, 3), (3, 4), (4, 21)) == [(1, 20), (2, 3), (3, 4), (4, 21)]
+
+
+def test_attempts_of_two_branches_are_in_the_order_of_their_times(tmp_path):
+    assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 2), (3, 3)) == [(1, 1), (2, 2), (3, 3), (2, 8), (3, 9)]
+    assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 6), (3, 3)) == [(1, 1), (2, 6), (3, 3), (2, 8), (3, 9)], "set back on one of them"
+    assert order(tmp_path, (1, 1), (2, 8), (2, 5), (4, 3)) == [(1, 1), (2, 5), (2, 8), (4, 3)], "set back after the merge"
