@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -119,8 +120,19 @@ def _now() -> str:
 
 def _append(path: Path, entry: Frozen) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    last = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
+    whole = _is_whole(last)
     with path.open("a", encoding="utf-8") as stream:
-        stream.write(("\n" if torn else "") + entry.model_dump_json() + "\n")
+        if last and not whole:  # killed while writing: no reader counts it, and with lines after it it would break the ledger
+            stream.truncate(path.stat().st_size - len(last))
+        stream.write(("\n" if last and whole else "") + entry.model_dump_json() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -41,14 +41,20 @@ def test_attempts_are_numbered_and_the_ledger_keeps_them_all(run):
     assert under(run, "c9") == ()
 
 
-def test_a_torn_ledger_line_does_not_swallow_the_next(run):
-    begun(run)
+def test_a_torn_ledger_line_goes_and_the_next_attempt_is_read(run):
+    first = begun(run)
     with run.attempts.open("a") as stream:
         stream.write('{"event": "en')
-    path = run.attempts
-    begun(run)
-    lines = path.read_text().splitlines()
-    assert lines[1] == '{"event": "en' and lines[2].startswith("{")
+    second = begun(run)
+    assert [found.started for found in read_attempts(run.attempts)] == [first, second]
+    assert len(run.attempts.read_text().splitlines()) == 2
+
+
+def test_a_ledger_that_lacks_only_its_last_line_end_loses_nothing(run):
+    first = begun(run)
+    run.attempts.write_text(run.attempts.read_text().removesuffix("\n"))
+    second = begun(run)
+    assert [found.started for found in read_attempts(run.attempts)] == [first, second]
 
 
 def test_a_second_process_cannot_hold_the_run(run):
