@@ -13,6 +13,7 @@ from compiler import code_memo, commands_of_results, disk, revisions, terminal, 
 from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, in_order, render
 from compiler.experiment import profiles
+from compiler.imports import NoLog
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, every_spec, in_project, live, named
 from compiler.snapshots import Renewed
@@ -134,13 +135,13 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     return 0
 
 
-def _compiled(references: Sequence[Reference], inputs: Inputs, unfetched: Renewed) -> list[Compiled]:
+def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Renewed) -> list[Compiled]:
     """All of them. That a run that could not be fetched has no log either is not told twice."""
     try:
         return compile_all(references, inputs)
     except Rejected as rejected:
-        told = tuple(f"`{path}`, the log of " for path in unfetched.unfetched)
-        again = Rejected([*unfetched.problems, *(found for found in rejected.diagnostics if not found.what.startswith(told))])
+        new = [found for found in rejected.diagnostics if not (isinstance(found, NoLog) and found.log in fetched.unfetched)]
+        again = Rejected([*fetched.problems, *new])
         again.sources |= rejected.sources
         raise again from None
 

@@ -24,6 +24,14 @@ from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import SourceCard
 from stages.contracts.train_settings import TrainSettings
 
+
+@dataclass(frozen=True)
+class NoLog(Diagnostic):
+    """E389 of a run whose log is not there."""
+
+    log: str = ""
+
+
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 KNOWN = ("condition", "seed")
 
@@ -210,7 +218,7 @@ def _shared(path: str, first: str, second: str, node: Node) -> Diagnostic:
 
 
 def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic:
-    return Diagnostic(
+    return NoLog(
         "E389",
         f"`{path}`, the log of `{run}`, does not exist",
         why=_WHY,
@@ -218,6 +226,7 @@ def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic
         if fetched
         else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
         place=node.place,
+        log=path,
     )
 
 

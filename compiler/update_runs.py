@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +18,11 @@ from compiler import disk
 from compiler.diagnostics import Rejected, nearest
 from compiler.expand import Run
 from compiler.experiment import Experiment, experiment
-from compiler.imports import block_of, expand_imports, is_fetched, path_of, section, snapshot, wandb_run
+from compiler.imports import block_of, expand_imports, is_fetched, path_of, section, wandb_run
 from compiler.inputs import Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
-from compiler.pipeline import Reference
+from compiler.pipeline import Reference, everything
 from compiler.revisions import LOCK, UPDATE, files
 from compiler.snapshots import Renewed, Snapshot, snapshot_of
 from compiler.spec_imports import Import, ImportedSpec
@@ -47,12 +47,15 @@ class Wanted:
 
 
 def renewed(references: Sequence[Reference], inputs: Inputs) -> Renewed:
-    """Fetch the runs of these experiments that are imported from W&B. Raises Rejected E389 for one without an id, and nothing is asked."""
+    """Fetch the runs of these experiments that are imported from W&B, and drop from the lock what no spec names. Raises Rejected: E389
+    for a run without an id, E401 where a snapshot cannot be written; nothing is asked then."""
     wanted = [one for reference in references for one in _wanted(reference, inputs)]
     old = inputs.lock()
+    kept = _kept(old.snapshots, {one.path for one in wanted}, inputs)
+    print("".join(f"{path}: dropped, no spec names it\n" for path in old.snapshots if path not in kept), file=sys.stderr, end="")
     if not wanted:
-        return Renewed(old)
-    kept = {path: pin for path, pin in old.snapshots.items() if not _left(path, wanted)}
+        return Renewed(replace(old, snapshots=kept))
+    _can_be_written(wanted)
     new: dict[str, str] = {}
     problems: list[Diagnostic] = []
     try:
@@ -61,7 +64,11 @@ def renewed(references: Sequence[Reference], inputs: Inputs) -> Renewed:
                 problems.append(_fault(one, answer))
                 continue
             before = snapshot_of(one.path)
-            os.replace(one.path + SUFFIX, one.path)
+            try:
+                os.replace(one.path + SUFFIX, one.path)
+            except OSError as error:
+                problems.append(_unwritten(one, error))
+                continue
             new[one.path] = disk.content_digest(Path(one.path))
             print(_said(one, before, snapshot_of(one.path)), file=sys.stderr)
     finally:
@@ -79,19 +86,23 @@ def renewed(references: Sequence[Reference], inputs: Inputs) -> Renewed:
 
 def _wanted(reference: Reference, inputs: Inputs) -> Iterator[Wanted]:
     of = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
-    if not isinstance(of.spec, ImportedSpec) or section(of).format != "wandb":
+    runs = _fetched(of)
+    if not runs:
         return
     use = section(of)
-    if not is_fetched(use) and not use.ids:
-        return  # snapshots that were made elsewhere
-    runs = expand_imports(of).expansion.runs
-    problems = list(_unnamed(of, use, runs))
+    problems = list(_unnamed(of, use, [run for run, _ in runs]))
     if problems:
         raise Rejected(problems)
-    for run in runs:
-        path = path_of(of, use, run)
+    for run, path in runs:
         if path is not None:
             yield Wanted(of.name, run.name, wandb_run(use, run.name), path, block_of(of).get("ids", run.name) or block_of(of))
+
+
+def _fetched(of: Experiment) -> list[tuple[Run, str | None]]:
+    """The runs that `--update` fetches, with the paths of their snapshots; none where these are made elsewhere, or come from no W&B."""
+    if not isinstance(of.spec, ImportedSpec) or (use := section(of)).format != "wandb" or not (is_fetched(use) or use.ids):
+        return []
+    return [(run, path_of(of, use, run)) for run in expand_imports(of).expansion.runs]
 
 
 def _unnamed(of: Experiment, use: Import, runs: Sequence[Run]) -> Iterator[Diagnostic]:
@@ -112,8 +123,6 @@ def _unnamed(of: Experiment, use: Import, runs: Sequence[Run]) -> Iterator[Diagn
 
 def _asked(wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Answer]]:
     """Each run with its answer, as they come. The first that W&B does not answer is the last: the next would wait as long for nothing."""
-    for folder in {Path(one.path).parent for one in wanted}:
-        folder.mkdir(parents=True, exist_ok=True)
     asks = "".join(Ask(run=one.name, file=one.path + SUFFIX).model_dump_json() + "\n" for one in wanted)
     command = [sys.executable, "-m", MODULE, "-"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -142,10 +151,31 @@ def _next(lines: Iterator[str], one: Wanted) -> Answer:
     return Answer(run=one.name, fault="away", text="the process that asks W&B ended without an answer")
 
 
-def _left(path: str, wanted: Sequence[Wanted]) -> bool:
-    """Whether a snapshot is of no run any longer: it lies where octavo puts those of an experiment that was asked for."""
-    folders = {Path(snapshot(one.experiment.partition("@")[0], one.run)).parent.as_posix() + "/" for one in wanted}
-    return path.startswith(tuple(folders)) and path not in {one.path for one in wanted}
+def _kept(old: Mapping[str, str], wanted: Set[str], inputs: Inputs) -> dict[str, str]:
+    """The pins of snapshots that are wanted, or that a spec imports. All while a spec cannot be read."""
+    named = set(wanted)
+    try:
+        for one in everything() if old.keys() - named else ():
+            of = experiment(inputs.document(one.path), one.stem, None, inputs.document)  # an import has no profiles
+            named.update(path for _, path in _fetched(of) if path is not None)
+    except Rejected:
+        return dict(old)
+    return {path: pin for path, pin in old.items() if path in named}
+
+
+def _can_be_written(wanted: Sequence[Wanted]) -> None:
+    """Begin each file, so that nobody waits for a history that has no place. Raises Rejected E401."""
+    begun: list[str] = []
+    for one in wanted:
+        try:
+            Path(one.path).parent.mkdir(parents=True, exist_ok=True)
+            begun.append(one.path + SUFFIX)
+            Path(begun[-1]).write_bytes(b"")
+        except OSError as error:
+            for path in begun:
+                with suppress(OSError):
+                    os.unlink(path)
+            raise Rejected([_unwritten(one, error)]) from None
 
 
 def _said(one: Wanted, before: Snapshot | None, now: Snapshot | None) -> str:
@@ -184,6 +214,17 @@ def _fault(one: Wanted, answer: Answer) -> Diagnostic:
         f"`{one.run}` was not fetched from W&B ({one.name}): {answer.text}{left}",
         why=_WHYS[answer.fault],
         fix=fixes[answer.fault],
+        place=one.node.place,
+    )
+
+
+def _unwritten(one: Wanted, error: OSError) -> Diagnostic:
+    place = str(error.filename or one.path).removesuffix(SUFFIX)
+    return Diagnostic(
+        "E401",
+        f"the snapshot of `{one.run}` cannot be written: {place}: {error.strerror or error}",
+        why=f"what W&B answers is kept as {one.path}; a snapshot that was there stays as it was",
+        fix=f"give yourself the right to write, or move away what lies there: ls -ld {Path(place).parent.as_posix()} {place}",
         place=one.node.place,
     )
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler.experiment import experiment
+from compiler.imports import expand_imports
 from compiler.inputs import Inputs
 from compiler.plan import plan
 from compiler.plan_text import text
@@ -178,3 +180,56 @@ def test_a_run_without_its_name_is_an_error_before_anything_is_asked(project, ol
     with wandb(runs()) as server:
         ran = octavo(server, "--update")
         assert ran.returncode == 1 and "E389" in ran.stderr and not server.asked and not LOCK.exists()
+
+
+def test_an_experiment_that_stopped_importing_leaves_the_lock(project):
+    """Whoever is named: an entry goes when no spec imports its run, and stays while one does."""
+    with wandb(runs()) as server:
+        assert octavo(server, "--update").returncode == 0
+        make(project, "other", SPEC.replace("title: Runs", "title: Other"))
+        assert octavo(server, "--update", "other").returncode == 0
+        Path("specs/other.yaml").write_text("title: half of a spec\n")
+        assert octavo(server, "--update", "wanted").returncode == 0
+        assert len(lock(Inputs().document).snapshots) == 8, "a spec that cannot be read may name them"
+    logs = [f"data/imports/wanted/{name}.jsonl" for name in ("shaped-s1", "shaped-s2", "zero-s1", "zero-s2")]
+    Path("specs/other.yaml").unlink()
+    history = "".join(f'{{"step": {step}, "reward": 0.2}}\n' for step in range(1, 21))
+    Path("logs").mkdir()
+    for log in logs:
+        (Path("logs") / Path(log).name).write_text(history)
+    head, rest = SPEC.split("    format: wandb\n")
+    tail = rest[rest.index("    steps:") :].replace("train/reward", "reward").replace("20\n", "20\n    step: step\n", 1)
+    Path("specs/wanted.yaml").write_text(f"{head}    format: jsonl\n    path: logs/{{condition}}-s{{seed}}.jsonl\n{tail}")
+    ran = octavo(None, "--update")
+    assert ran.returncode == 0, ran.stderr
+    assert [line for line in ran.stderr.splitlines() if line.endswith(": dropped, no spec names it") and "/wanted/" in line] == [
+        f"{log}: dropped, no spec names it" for log in logs
+    ]
+    assert lock(Inputs().document).snapshots == {}
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_asked(project):
+    Path("data").mkdir(exist_ok=True)
+    Path("data/imports").write_text("a file\n")
+    with wandb(runs()) as server:
+        ran = octavo(server, "--update")
+        assert not server.asked
+    assert ran.returncode == 1 and "wanted.yaml:8:22: E401 the snapshot of `shaped-s1` cannot be written: data/imports" in ran.stderr
+    assert not LOCK.exists() and not Path(".cache/octavo-reports").exists()
+
+
+def test_a_folder_in_a_snapshot_s_place_costs_that_run_only(project):
+    (FOLDER / "shaped-s2.jsonl").mkdir(parents=True)
+    with wandb(runs()) as server:
+        ran = octavo(server, "--update")
+    assert ran.returncode == 1 and "E401 the snapshot of `shaped-s2` cannot be written" in ran.stderr and "directory" in ran.stderr
+    assert not Path(".cache/octavo-reports").exists()
+    pins = lock(Inputs().document).snapshots
+    assert sorted(map(Path, pins)) == [FOLDER / f"{name}.jsonl" for name in ("shaped-s1", "zero-s1", "zero-s2")]
+    assert sorted(path.name for path in FOLDER.iterdir()) == ["shaped-s1.jsonl", "shaped-s2.jsonl", "zero-s1.jsonl", "zero-s2.jsonl"]
+
+
+def test_a_run_without_its_log_is_known_by_its_path_not_by_words(project):
+    of_spec = experiment(Inputs().document(Path("specs/wanted.yaml")), "wanted", None, Inputs().document)
+    problems = expand_imports(of_spec).expansion.problems
+    assert sorted(found.log for found in problems) == [f"data/imports/wanted/{run}.jsonl" for run in of_spec.spec.runs.import_.ids]
