@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None and not options.version:
         parser.print_help(sys.stderr)
         return 2
+    if sys.stderr is None:  # closed: what is said there goes nowhere
+        sys.stderr = _nowhere()
+    if sys.stdout is None:  # before anything opens a file, which would take its number
+        sys.stdout = _nowhere()
+        print("octavo: its output cannot be written: standard output is closed", file=sys.stderr)
+        return 1
     _say_anything(options)
     gc.disable()  # much is built and little thrown away: looking for garbage is a tenth of a command's time
     try:
@@ -42,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report(error)
     finally:
         gc.enable()
+
+
+def _nowhere() -> TextIO:
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def _say_no_more() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from compiler.compile import Compiled
-from compiler.plan_git import git
+from compiler.diagnostics import Rejected
+from compiler.nodes import Node
+from compiler.plan_git import git, show
+from compiler.source import parse
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.finding import Findings
@@ -15,7 +19,7 @@ from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.plan import ClaimAtRisk, ExperimentPlan, StagePlan
 
 SHOWN = 4
-_MAKES_DATA = re.compile("(train|import)-")
+_MAKES_DATA = re.compile("^(train|import)-")
 """How the stages begin whose attempts are a run's first data."""
 
 
@@ -80,11 +84,50 @@ def _listed(runs: list[str], one: str, several: str) -> list[str]:
 
 
 def undated(compiled: Iterable[Compiled], experiments: Iterable[ExperimentPlan]) -> Iterator[str]:
-    """A note for each spec that git does not know while runs of it are about to get their data: a rule that git dates after its data
-    decides nothing, so the page's verdicts would turn to void with the commit."""
-    making = {one.name for one in experiments if any(stage.state == "runs" and _MAKES_DATA.match(stage.stage) for stage in one.stages)}
-    specs = [one.experiment.document.file for one in compiled if one.experiment.name in making and one.experiment.spec.claims]
-    said = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *dict.fromkeys(specs)) if specs else None
-    for entry in sorted((said or b"").decode("utf-8", "replace").split("\0")):
+    """A note for each spec that git does not know, and for each rule that was edited since HEAD, while runs are about to get their data:
+    a rule that git dates after its data decides nothing, so the page's verdicts would turn to void with the commit."""
+    making = {
+        one.name: {_MAKES_DATA.sub("", stage.stage) for stage in one.stages if stage.state == "runs" and _MAKES_DATA.match(stage.stage)}
+        for one in experiments
+    }
+    concerned = [one for one in compiled if making.get(one.experiment.name) and one.experiment.spec.claims]
+    files = dict.fromkeys(file for one in concerned for file in (one.experiment.document.file, *(node.place.file for node in _claims(one))))
+    said = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *files) if files else None
+    entries = sorted(filter(None, (said or b"").decode("utf-8", "replace").split("\0")))
+    for entry in entries:
         if entry[:2] == "??" or entry[:1] == "A":
             yield f"{entry[3:]} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
+    if any("M" in entry[:2] and entry[:1] != "A" for entry in entries):
+        for one in concerned:
+            yield from _edited(one, making[one.experiment.name])
+
+
+def _edited(of: Compiled, making: Set[str]) -> Iterator[str]:
+    """Rules that are not as HEAD has them: neither in the spec nor, where only words around them changed, on the card of the analysis."""
+    card = of.cards.single["analysis/conclude.card.json"]
+    assert isinstance(card, ConcludeCard)
+    older = show("HEAD", ExperimentFolder(RUNS / of.experiment.name).conclude_card.as_posix())
+    concluded = json.loads(older)["claims"] if older else []
+    for rule, node in zip(card.claims, _claims(of), strict=True):
+        sides = {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
+        text = show("HEAD", node.place.file)
+        if text is None or not any(run.condition in sides and run.name in making for run in card.runs):
+            continue
+        if rule.model_dump(mode="json") not in concluded and node.plain() not in _claims_in(text, node.place.file):
+            yield (
+                f"{node.place.file}: the rule of `{rule.id}` is edited and in no commit: commit it before dvc repro, "
+                "or it is younger than its data, and decides nothing"
+            )
+
+
+def _claims(of: Compiled) -> list[Node]:
+    return [of.experiment.node("claims", index) for index in range(len(of.experiment.spec.claims))]
+
+
+def _claims_in(text: str, file: str) -> list[Any]:
+    """The claims of a spec as HEAD has it; none when that was no YAML."""
+    try:
+        claims = parse(text.encode(), file).root.get("claims")
+    except Rejected:
+        return []
+    return [node.plain() for node in claims.value] if claims and isinstance(claims.value, list) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Container, Mapping
@@ -32,7 +33,11 @@ def compare(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     """What `write` would do. Files of `once` differ only when they do not exist."""
     created, changed, folders = [], [], _Folders()
     for path, text in files.items():
-        old = _old(path) if folders.missing(path) is None else None
+        try:
+            old = _old(path) if folders.missing(path) is None else None
+        except OSError:  # whatever it holds, it is not known to be the text
+            changed.append(path)
+            continue
         if old is None:
             created.append(path)
         elif old != text.encode():
@@ -158,9 +163,14 @@ def _remove(path: str) -> None:
 
 
 def _old(path: str) -> bytes | None:
-    """What lies there; None for nothing, and for what is no file that can be read, such as a folder or a link to itself."""
+    """What lies there; None for nothing, and for what is no file, such as a folder or a link to itself. Raises OSError for a file that
+    cannot be read: nobody could put it back."""
     try:
         with open(path, "rb", buffering=0) as stream:
             return stream.read()
-    except OSError:
+    except (FileNotFoundError, IsADirectoryError):
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise OSError(error.errno, f"what lies there cannot be read, so it is not replaced: {error.strerror}", path) from None

@@ -303,6 +303,25 @@ def test_an_output_that_has_no_room_is_no_fault_of_octavo(work, arguments):
     assert not Path(work, ".cache/octavo-reports").exists()
 
 
+@pytest.mark.parametrize("arguments", ["schema", "--version", "compile"])
+def test_an_output_that_is_closed_is_one_plain_line(work, arguments):
+    closed = "octavo: its output cannot be written: standard output is closed\n"
+    before = sorted(Path(work).rglob("*"))
+    for streams, said in ((">&-", closed), (">&- 2>&-", ""), ("<&- >&-", closed)):
+        command = f"{sys.executable} -m compiler {arguments} {streams}"
+        found = subprocess.run(
+            ["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        )
+        assert (found.returncode, found.stdout, found.stderr) == (1, "", said)
+    assert sorted(Path(work).rglob("*")) == before
+
+
+def test_closed_errors_do_not_end_in_the_output(work):
+    command = f"{sys.executable} -m compiler check nowhere 2>&-"
+    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "")
+
+
 AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
 """Root may write everywhere, but for this right."""
 

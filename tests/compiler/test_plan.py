@@ -109,6 +109,25 @@ def test_claims_of_a_spec_that_is_in_no_commit_are_warned_of_before_their_data(w
     assert planned().notes == ()
 
 
+def test_a_rule_that_is_edited_and_not_committed_is_warned_of_before_its_data(work):
+    """Commit of the spec, commit of the cards: either holds the rule. What compares runs that get no data now is not spoken of."""
+    edit(SPEC, "above: 0.05", "above: 0.5")
+    assert planned().notes == (), "nothing is about to get data"
+    edit(SPEC, *LR)
+    says = "the rule of `shaped-teaches` is edited and in no commit: commit it before dvc repro, or it is younger than its data"
+    assert planned().notes == (f"{SPEC}: {says}, and decides nothing",)
+    git(Path(), "add", SPEC)
+    assert len(planned().notes) == 1, "the index is no commit"
+    commit(Path(), "the rule")
+    assert planned().notes == ()
+    compiles()
+    commit(Path(), "its card")
+    edit(SPEC, "The shaped reward raises", "Shaping raises")
+    assert planned().notes == (), "words make no rule younger while the committed card holds it"
+    edit(SPEC, "  - id: shaped-teaches", "  - id: shaped-is-right")
+    assert [note.split("`")[1] for note in planned().notes] == ["shaped-is-right"]
+
+
 def test_new_and_removed_runs(work):
     edit(SPEC, "seeds: [1, 2, 3]", "seeds: [1, 2, 4]")
     (found,) = planned().experiments

@@ -50,6 +50,19 @@ def test_a_link_to_itself_is_replaced():
     assert Path("a/one").read_text() == "1\n" and not Path("a/one").is_symlink()
 
 
+def test_what_cannot_be_read_is_not_replaced():
+    """A link to what fails to be read by anybody, root included, stands for a file without the right to read it, or a failing disk."""
+    write({"a/one": "1\n"}, {})
+    Path("b").mkdir()
+    Path("b/two").symlink_to("/proc/self/mem")
+    assert compare({"b/two": "2\n"}, {}).changed == ("b/two",)
+    with pytest.raises(Rejected) as caught:
+        write({"a/one": "changed\n", "b/two": "2\n"}, {})
+    (said,) = caught.value.diagnostics
+    assert said.code == "E401" and said.what.startswith("cannot write b/two: what lies there cannot be read, so it is not replaced")
+    assert Path("a/one").read_text() == "1\n" and Path("b/two").is_symlink() and not list(Path().rglob(f"*{SUFFIX}"))
+
+
 def test_compare_writes_nothing():
     assert compare({"a/one": "1\n"}, {"b": "2\n"}).differing == ("a/one", "b")
     assert snapshot() == {}
