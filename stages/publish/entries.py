@@ -62,6 +62,15 @@ class Member:
     entry: Entry
     children: tuple[Member, ...]
 
+    @property
+    def whole(self) -> tuple[Member, ...]:
+        """It and all below it, each before its children. A line of children may be longer than Python recurses."""
+        found, waiting = [], [self]
+        while waiting:
+            found.append(waiting.pop())
+            waiting += reversed(found[-1].children)
+        return tuple(found)
+
 
 def family(found: list[Entry]) -> tuple[Member, ...]:
     """Trees of experiments with parents or children; an experiment whose parent has no page begins a tree. Profiles are left out."""
@@ -70,14 +79,17 @@ def family(found: list[Entry]) -> tuple[Member, ...]:
     for name in sorted(known):
         children[known[name].summary.parent or ""].append(name)
 
-    def member(name: str) -> Member:
-        return Member(known[name], tuple(member(child) for child in children.get(name, ())))
-
     roots = [name for name in sorted(known) if known[name].summary.parent not in known]
-    trees = [member(name) for name in roots]
+    line = list(roots)
+    for name in line:  # it grows: each comes before its children
+        line += children.get(name, ())
+    made: dict[str, Member] = {}
+    for name in reversed(line):
+        made[name] = Member(known[name], tuple(made[child] for child in children.get(name, ())))
+    trees = [made[name] for name in roots]
     return tuple(tree for tree in trees if tree.children or tree.entry.summary.parent)
 
 
 def size(tree: Member) -> int:
     """Members of a family."""
-    return 1 + sum(map(size, tree.children))
+    return len(tree.whole)

@@ -7,7 +7,7 @@ from pathlib import Path
 from example_experiment import build
 
 from compiler.names import SLUG
-from stages.publish.entries import Entry, entries
+from stages.publish.entries import Entry, entries, family, size
 from stages.publish.home import CARDS, NEWEST, computed
 from stages.publish.leaves import FRAME
 from stages.publish.lists import ALL_TAGS, FAMILIES, ON_A_PAGE, listings, overview, tag_place
@@ -95,3 +95,15 @@ def test_no_experiment_can_be_called_as_the_folders_of_lists_and_of_the_frame_ar
     """Its page would lie among the lists, or go with the frame."""
     folders = [ALL_TAGS.partition("/")[0], FRAME.split("/")[1]]
     assert not [folder for folder in folders if SLUG.fullmatch(folder)]
+
+
+def test_a_line_of_500_children_is_a_family_that_is_listed_in_order(project: Path) -> None:
+    alone = many(project, 500)
+    parents = [None, *(entry.summary.experiment for entry in alone[:-1])]
+    line = [Entry(entry.summary.model_copy(update={"parent": parent}), entry.pills) for entry, parent in zip(alone, parents, strict=True)]
+    (tree,) = family(line)
+    assert size(tree) == 500 and [len(member.children) for member in tree.whole] == [*[1] * 499, 0]
+    for text in (listings(line)[FAMILIES], computed(line).split('class="oct tree"')[1]):
+        shown = html.unescape(text)
+        assert re.findall(r'class="member"><a href="[^"]*?(e\d{4})/index', shown) == [entry.summary.experiment for entry in line]
+        assert shown.count("changes e0497") == 1 and shown.count("<ul>") == shown.count("</ul>") == 12
