@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ ROOT = Path(__file__).parents[1]
 
 settings.register_profile("octavo", settings(), deadline=None)  # a busy machine is no failure; all else as where the tests run
 settings.load_profile("octavo")
+
+
+def pytest_configure() -> None:
+    """A shell ignores SIGINT for what it starts in the background, nohup ignores SIGHUP, and all that is started below inherits both:
+    tests of signals would wait for what never comes."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
