@@ -44,7 +44,7 @@ def logs(tmp_path, monkeypatch):
     folder.mkdir()
     for condition, rise in (("shaped", 0.02), ("zero", 0.0)):
         for seed in (1, 2, 3):
-            write(folder / f"{condition}-{seed}.jsonl", rows(seed, rise))
+            write(folder / f"{condition}-{seed}.jsonl", rows(seed, rise * (0.99 + seed / 200)))  # seeds differ, by nothing in their mean
     make(tmp_path, "imported", SPEC)
     return folder
 
@@ -58,7 +58,7 @@ def test_imported_runs_get_findings_verdict_and_page(logs):
     page = run(folder)
     found = findings(folder)
     # final window: steps 19 and 20; initial: 1 and 2
-    assert found["shaped-s1/reward/final"]["value"] == pytest.approx(0.2 + 0.02 * 19.5 + 0.001)
+    assert found["shaped-s1/reward/final"]["value"] == pytest.approx(0.2 + 0.0199 * 19.5 + 0.001)
     assert found["shaped/reward/change"]["value"] == pytest.approx(0.02 * 18)
     assert found["shaped/truncated/final"]["value"] == pytest.approx(0.25), "50% on one step of two: per cent became shares"
     assert found["shaped-vs-zero/reward/change"]["value"] == pytest.approx(0.36)
