@@ -73,8 +73,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
     values = runs.values
     interval = mean(values, level) if values else None
     flat = interval is not None and interval.method == NO_SPREAD
-    if statistic != "change" and interval and flat and (counted := runs.pooled):
-        interval = replace(pooled([counted], level), value=interval.value, n=interval.n)
+    interval = _or_of_completions(interval, [runs], statistic, level)
     share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
         method = f"{interval.method}, limited to 0..1"
@@ -106,10 +105,8 @@ def contrast_finding(
     left = group(evidence, treated, name, statistic, everyone=everyone)
     right = group(evidence, against, name, statistic, everyone=everyone)
     interval = difference(left.values, right.values, level) if left.values and right.values else None
-    counted = (left.pooled, right.pooled)
     flat = interval is not None and interval.method == NO_SPREAD
-    if statistic != "change" and interval and flat and counted[0] and counted[1]:
-        interval = replace(pooled([counted[0], counted[1]], level), value=interval.value, n=interval.n)
+    interval = _or_of_completions(interval, [left, right], statistic, level)
     runs, suffix = (*left.runs, *right.runs), WITH_EXCLUDED if everyone else ""
     full = None
     if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
@@ -132,6 +129,14 @@ def contrast_finding(
         without_gate={} if everyone else _without(left, right, level),
         smallest=detectable([left.values, right.values], level) if interval and not flat else None,
     )
+
+
+def _or_of_completions(interval: Interval | None, groups: Sequence[Group], statistic: str, level: float) -> Interval | None:
+    """The interval over seeds; where these do not differ and are shares of completions, that of the completions."""
+    if interval is None or interval.method != NO_SPREAD or statistic == "change":
+        return interval
+    counted = [k_of_n for one in groups if (k_of_n := one.pooled)]
+    return replace(pooled(counted, level), value=interval.value, n=interval.n) if len(counted) == len(groups) else interval
 
 
 def _without(left: Group, right: Group, level: float) -> dict[str, float]:

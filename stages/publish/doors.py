@@ -13,18 +13,9 @@ from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.facts import interval_text
 from stages.publish.late_figure import drawn, files
 from stages.publish.passports import Passport, behind, passport, recompute
-from stages.publish.text import slug
+from stages.publish.text import figure_id, slug, verdict_id
 
 FIGURES, VERDICTS = "figures.json", "verdicts.json"
-
-
-def figure_id(name: str) -> str:
-    """What a figure's passport is called; findings have three parts, this has two."""
-    return f"figure/{name}"
-
-
-def verdict_id(claim: str) -> str:
-    return f"verdict/{claim}"
 
 
 def verdict_passports(experiment: ExperimentFiles, claims: Iterable[ClaimView], used: Mapping[str, Finding]) -> tuple[Passport, ...]:

@@ -6,15 +6,14 @@ At most a dozen boxes in four columns, each of which opens to what it stands for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stages.contracts.finding import Finding
 from stages.publish.claims import ClaimView
-from stages.publish.doors import verdict_id
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import plural
 from stages.publish.run_page import leaf
-from stages.publish.text import slug
+from stages.publish.text import figure_id, slug, verdict_id
 
 MOST = 12
 _ALONE = 5
@@ -46,7 +45,7 @@ class Column:
     """Boxes that the next column's come from."""
 
     says: str
-    boxes: tuple[Box, ...] = field(default=())
+    boxes: tuple[Box, ...]
 
 
 def flow(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], used: Mapping[str, Finding]) -> tuple[Column, ...]:
@@ -71,7 +70,7 @@ def _inputs(experiment: ExperimentFiles) -> tuple[Box, ...]:
         if run.card:
             data, model = run.card.data, run.card.model
             found[f"data {data.path}"] = Line(data.path, note=data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}")
-            found[f"model {model.base}"] = Line(f"{model.base}", note=f"revision {model.revision[:12]}")
+            found[f"model {model.base}"] = Line(model.base, note=f"revision {model.revision[:12]}")
         if run.import_card:
             source = run.import_card.source
             found[f"source {source.path}"] = Line(source.path, note=f"sha256 {source.sha256[:12]}")
@@ -120,7 +119,7 @@ def _findings(experiment: ExperimentFiles, used: Mapping[str, Finding]) -> Box:
 def _figures(experiment: ExperimentFiles) -> Box | None:
     if not experiment.drawings:
         return None
-    lines = tuple(Line(d.figure.title, f"numbers.html#{slug('figure/' + d.figure.name)}") for d in experiment.drawings)
+    lines = tuple(Line(d.figure.title, f"numbers.html#{slug(figure_id(d.figure.name))}") for d in experiment.drawings)
     return Box("figures", plural(len(lines), "figure"), lines)
 
 

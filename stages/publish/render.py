@@ -9,7 +9,7 @@ import jinja2
 
 from stages.publish import numbers
 from stages.publish.exclusions import plain
-from stages.publish.text import shown, slug, spoken
+from stages.publish.text import figure_id, shown, slug, spoken, verdict_id
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -25,7 +25,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(slug=slug, spoken=spoken, plural=_plural, plainly=_plainly)
+    made.filters.update(slug=slug, spoken=spoken, plural=_plural, plainly=_plainly, figure_id=figure_id, verdict_id=verdict_id)
     return made
 
 

@@ -45,6 +45,15 @@ def _named(letter: str) -> str:
     return f"⟨U+{ord(letter):04X}⟩"
 
 
+def figure_id(name: str) -> str:
+    """What a figure's passport is called; findings have three parts, this has two."""
+    return f"figure/{name}"
+
+
+def verdict_id(claim: str) -> str:
+    return f"verdict/{claim}"
+
+
 def slug(finding: str) -> str:
     """A finding id as an HTML id; marks that could end an attribute or an address become `--`."""
     return "passport-" + re.sub(r"[^A-Za-z0-9_./-]", "--", finding)
