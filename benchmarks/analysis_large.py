@@ -68,6 +68,8 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
     from stages.contracts.artifact import write
     from stages.contracts.attempt import Outcome
     from stages.contracts.history import HISTORY_SCHEMA
+    from stages.contracts.history_index import INDEX, HistoryIndex
+    from stages.train.recorder import HISTORY_LAYOUT, sorting_columns
 
     rng, names = np.random.default_rng(0), list(synthetic.GATES)
     made = [synthetic.Run(names[index % 4], index // 4 + 1, target=steps, steps=20, passed=10) for index in range(runs)]
@@ -76,26 +78,27 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
     columns = [*known, *(f"metric_{n}" for n in range(metrics - len(known)))]
     rows = steps * metrics
     text = pa.DictionaryArray.from_arrays
-    step = np.repeat(np.arange(1, steps + 1), metrics)
+    step = np.tile(np.arange(1, steps + 1), metrics)
     shared = {
         "attempt": text(pa.array(np.zeros(rows, np.int32)), pa.array(["a1"])),
         "step": pa.array(step),
         "tokens": pa.array(step * 40),
         "seconds": pa.array(step * 0.5),
-        "metric": text(pa.array(np.tile(np.arange(metrics, dtype=np.int32), steps)), pa.array(columns)),
+        "metric": text(pa.array(np.repeat(np.arange(metrics, dtype=np.int32), steps)), pa.array(sorted(columns))),
     }
     state = text(pa.array(np.zeros(rows, np.int32)), pa.array(["value"]))
+    index = HistoryIndex.of({name: range(1, steps + 1) for name in sorted(columns)})
+    assert index is not None
     for run in made:
         place = synthetic.ExperimentFolder(root / folder.root).run(run.name)
-        walks = 0.5 + 0.001 * rng.standard_normal((steps, metrics)).cumsum(axis=0) + 0.01 * rng.standard_normal((steps, metrics))
+        walks = 0.5 + 0.001 * rng.standard_normal((metrics, steps)).cumsum(axis=1) + 0.01 * rng.standard_normal((metrics, steps))
         table = pa.table({**shared, "value": pa.array(walks.ravel()), "state": state})
         plain = {name: table[name].cast(pa.string()) for name in ("attempt", "metric", "state")}
         for name, column in plain.items():
             table = table.set_column(table.column_names.index(name), name, column)
         metadata = {"octavo.schema": HISTORY_SCHEMA, "octavo.card_id": f"card-{run.name}", "octavo.attempt": "a1"}
-        layout = {"compression": {name: "lz4" if name == "value" else "zstd" for name in table.column_names}}  # as the recorder's
-        layout["use_dictionary"] = [name for name in table.column_names if name != "value"]
-        pq.write_table(table.replace_schema_metadata(metadata), place.history, **layout)
+        table = table.replace_schema_metadata({**metadata, INDEX: index.model_dump_json()})
+        pq.write_table(table, place.history, **HISTORY_LAYOUT, sorting_columns=sorting_columns())  # as the recorder's
         write(place.outcome, Outcome(card_id=f"card-{run.name}", attempt="a1", finished=True, steps_done=steps, target_steps=steps))
     return folder.root
 

@@ -63,23 +63,29 @@ class Table:
         return cls(0, {name: np.empty(0) for name in numbers}, {name: Words(np.empty(0, dtype=np.int32), []) for name in words}, {})
 
 
-def read_table(path: Path, schema: str, columns: Sequence[str], wanted: Sequence[str]) -> tuple[Table | None, dict[str, str]]:
-    """The wanted columns and the metadata of a Parquet file; (None, {}) when it does not exist. Raises ArtifactError when it is broken,
-    of another schema, or without one of `columns`."""
+def read_table(
+    path: Path, schema: str, columns: Sequence[str], wanted: Callable[[Mapping[str, str], Sequence[str]], Sequence[str]]
+) -> tuple[Table | None, dict[str, str]]:
+    """The columns that are wanted of a file with such metadata, whose rows are sorted by such columns, and the metadata; (None, {}) when
+    the file does not exist. Raises ArtifactError when it is no Parquet file, of another schema, or without one of `columns`."""
     if not path.is_file():
         return None, {}
     table, alone, rows = None, {}, 0
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             arrow, inside = file.schema_arrow, file.metadata
-        metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}
-        missing = sorted(set(columns) - set(arrow.names))
-        if not missing:
-            texts = [name for name in wanted if pa.types.is_string(arrow.field(name).type)]
-            alone = {name: word for name in texts if (word := _only_word(inside, name)) is not None}
-            rows = inside.num_rows
-            with pq.ParquetFile(path, read_dictionary=texts, metadata=inside, pre_buffer=False) as file:
-                table = file.read(columns=[name for name in wanted if name not in alone], use_threads=False)
+            metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}
+            missing = sorted(set(columns) - set(arrow.names))
+            if not missing:
+                names = wanted(metadata, _sorted_by(inside))
+                texts = [name for name in names if pa.types.is_string(arrow.field(name).type)]
+                alone = {name: word for name in texts if (word := _only_word(inside, name)) is not None}
+                rows, asked = inside.num_rows, [name for name in names if name not in alone]
+                if coded := [name for name in texts if name not in alone]:
+                    with pq.ParquetFile(path, read_dictionary=coded, metadata=inside, pre_buffer=False) as file_of_codes:
+                        table = file_of_codes.read(columns=asked, use_threads=False)
+                else:
+                    table = file.read(columns=asked, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise ArtifactError(
             path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix="dvc checkout, or dvc repro"
@@ -100,6 +106,13 @@ def read_table(path: Path, schema: str, columns: Sequence[str], wanted: Sequence
         else:
             raise ArtifactError(path, f"column {name} is {column.type}", why=f"{schema} has other types", fix="octavo compile && dvc repro")
     return Table(rows, numbers, words, alone), metadata
+
+
+def _sorted_by(metadata: Any) -> list[str]:
+    """Columns by which every part of a file says that it is sorted, rising; [] when it does not say, as when others wrote it anew."""
+    found = {metadata.row_group(group).sorting_columns for group in range(metadata.num_row_groups)}
+    columns = found.pop() if len(found) == 1 else ()
+    return [] if any(column.descending for column in columns) else [metadata.schema.column(column.column_index).path for column in columns]
 
 
 def _only_word(metadata: Any, name: str) -> str | None:

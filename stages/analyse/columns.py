@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,7 +51,47 @@ class Column:
 
 
 class Columns(Mapping[str, Column]):
-    """The columns of a table of (metric, step, value) rows, made when one is first asked for: of forty logged metrics, ten are."""
+    """The columns of a table of (metric, step, value) rows, by name; each is made when it is first asked for: of forty logged metrics, ten
+    are."""
+
+    def __init__(self, names: Iterable[str], wanted: Collection[str] | None) -> None:
+        self._names = dict.fromkeys(sorted(name for name in names if wanted is None or name in wanted))
+        self._made: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @abstractmethod
+    def _make(self, name: str) -> Column: ...
+
+    @property
+    @abstractmethod
+    def odd(self) -> frozenset[str]:
+        """Metrics with a cell that is logged and not finite."""
+
+    @property
+    @abstractmethod
+    def repeated(self) -> int:
+        """Rows of the table that repeat a metric and a step; of those the last one counts."""
+
+    @property
+    @abstractmethod
+    def every_step(self) -> NDArray[np.int64]:
+        """All steps at which anything was logged, wanted or not, rising."""
+
+
+class ScatteredColumns(Columns):
+    """Of a table whose rows lie in any order."""
 
     def __init__(
         self,
@@ -62,25 +103,14 @@ class Columns(Mapping[str, Column]):
         wanted: Collection[str] | None = None,
     ) -> None:
         """Rows in the order of the file; each name has a row. `kinds` as in Column. `wanted`: there are only these columns; None: all."""
+        super().__init__(names, wanted)
         self._codes, self._steps, self._values, self._kinds, self._width = codes, steps, values, kinds, len(names)
-        every = sorted(enumerate(names), key=lambda pair: pair[1])
-        self._places = {name: code for code, name in every if wanted is None or name in wanted}
-        self._made: dict[str, Column] = {}
+        self._places = {name: code for code, name in enumerate(names)}
         self._grid = _is_grid(codes, steps, len(names))
         """Every step has every metric, in one order: columns lie at equal distances."""
 
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._made:
-            self._made[name] = self._make(self._places[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def _make(self, code: int) -> Column:
+    def _make(self, name: str) -> Column:
+        code = self._places[name]
         if self._grid:
             width = self._width
             first = int(np.flatnonzero(self._codes[:width] == code)[0])
@@ -111,15 +141,22 @@ class Columns(Mapping[str, Column]):
 
     @cached_property
     def odd(self) -> frozenset[str]:
-        """Metrics with a cell that is logged and not finite."""
         if self._kinds is None:
             return frozenset()
         codes = set(np.unique(self._codes[self._kinds == 1]).tolist())
-        return frozenset(name for name, code in self._places.items() if code in codes and len(self[name].bad))
+        return frozenset(name for name in self if self._places[name] in codes and len(self[name].bad))
+
+    @cached_property
+    def every_step(self) -> NDArray[np.int64]:
+        if self._grid:
+            return self._grid_steps
+        changed = np.ones(len(self._steps), dtype=bool)
+        changed[1:] = self._steps[1:] != self._steps[:-1]  # rows come step by step, so most repeats stand side by side and need no sorting
+        found = self._steps[changed]
+        return found if (found[1:] > found[:-1]).all() else np.unique(found)
 
     @cached_property
     def repeated(self) -> int:
-        """Rows of the table that repeat a metric and a step; of those the last one counts."""
         if self._grid or not len(self._steps):
             return 0
         first, width = int(self._steps.min()), self._width

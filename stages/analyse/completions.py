@@ -27,7 +27,7 @@ def read_completions(path: Path, gates: Sequence[str] = (), *, texts: bool = Fal
     """Completions with attempts merged: step, group, reward, truncated, the status of each gate, and text when asked for."""
     numbers, words = ("step", "group", "reward", "truncated"), [gate_columns(gate)[0] for gate in gates] + (["text"] if texts else [])
     wanted = ["attempt", *numbers, *words]
-    table, _ = read_table(path, COMPLETIONS_SCHEMA, wanted, wanted)
+    table, _ = read_table(path, COMPLETIONS_SCHEMA, wanted, lambda *_: wanted)
     return Table.empty(numbers, words) if table is None else merge_attempts(table)[0]
 
 
@@ -53,7 +53,7 @@ class Evaluation:
 def read_evaluation(path: Path, scores: Sequence[str]) -> Evaluation:
     """Counts per score of evaluation.parquet; no scores when the file is missing or has no rows."""
     wanted = [column for score in scores for column in gate_columns(score)[:2]]
-    table, metadata = read_table(path, EVALUATION_SCHEMA, wanted, wanted)
+    table, metadata = read_table(path, EVALUATION_SCHEMA, wanted, lambda *_: wanted)
     if table is None or not table.rows:
         return Evaluation(path, metadata.get("octavo.attempt"), {})
     counts = {}

@@ -6,7 +6,7 @@ Nothing is ever filled in: a metric that was not logged at a step has no row the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.analyse.arrays import Table, Words, read_table
-from stages.analyse.columns import KINDS, Columns
+from stages.analyse.columns import KINDS, Columns, ScatteredColumns
+from stages.analyse.indexed_columns import IndexedColumns
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.history import HISTORY_COLUMNS, HISTORY_SCHEMA
+from stages.contracts.history_index import INDEX, SORTED_BY, HistoryIndex
 from stages.contracts.observed import Rows, usual_distance
 from stages.contracts.series import GRADIENT_METRICS, SKIPPED, NonFinite, classify
 
@@ -90,14 +93,20 @@ def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
     With `metrics`, there are only their columns, and those of the gradient, which decide what may enter statistics. Steps, attempts and
     rows that are repeated are always those of the whole file.
     """
-    table, metadata = read_table(path, HISTORY_SCHEMA, HISTORY_COLUMNS, ["attempt", "step", "metric", "value", "state"])
+    table, metadata = read_table(path, HISTORY_SCHEMA, HISTORY_COLUMNS, _needed)
     if table is None:
-        none = np.empty(0, dtype=np.int64)
-        return History(path, None, None, Columns(none, (), none, np.empty(0), None), (), (), classify((), ()), frozenset(), 0, none, 1)
-    table, overlaps, boundaries = merge_attempts(table)
-    steps = _distinct(table.numbers["step"])
-    columns = _columns(table, None if metrics is None else {*metrics, *GRADIENT_METRICS, SKIPPED})
-    bad = _bad_steps(columns)
+        nothing = IndexedColumns(HistoryIndex(metrics=(), steps=()), np.empty(0), None)
+        return History(path, None, None, nothing, (), (), classify((), ()), frozenset(), 0, nothing.every_step, 1)
+    wanted = None if metrics is None else {*metrics, *GRADIENT_METRICS, SKIPPED}
+    overlaps: tuple[Overlap, ...] = ()
+    boundaries: tuple[int, ...] = ()
+    columns: Columns
+    if "step" not in table.numbers:
+        columns = _indexed(path, metadata[INDEX], table, wanted)
+    else:
+        table, overlaps, boundaries = merge_attempts(table)
+        columns = _scattered(table, wanted)
+    bad, steps = _bad_steps(columns), columns.every_step
     return History(
         path=path,
         card_id=metadata.get("octavo.card_id", ""),
@@ -113,12 +122,20 @@ def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
     )
 
 
-def _distinct(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each step once, rising. Rows come step by step, so most repeats stand side by side and need no sorting."""
-    changed = np.ones(len(steps), dtype=bool)
-    changed[1:] = steps[1:] != steps[:-1]
-    found = steps[changed]
-    return found if (found[1:] > found[:-1]).all() else np.unique(found)
+def _needed(metadata: Mapping[str, str], sorted_by: Sequence[str]) -> Sequence[str]:
+    """Of a table with an index, metrics, steps and its one attempt are known. One that another program sorted anew has lost its own."""
+    known = INDEX in metadata and list(sorted_by) == list(SORTED_BY)
+    return ("value", "state") if known else ("attempt", "step", "metric", "value", "state")
+
+
+def _indexed(path: Path, text: str, table: Table, wanted: set[str] | None) -> Columns:
+    try:
+        index = HistoryIndex.read(text, table.rows)
+    except ValueError as error:
+        raise ArtifactError(
+            path, str(error), why="the file was written or changed by another program", fix="dvc checkout, or dvc repro"
+        ) from None
+    return IndexedColumns(index, table.numbers["value"], _kinds(table), wanted)
 
 
 def _first_seen(words: Words) -> tuple[NDArray[np.int64], list[str]]:
@@ -157,9 +174,9 @@ def merge_attempts(table: Table) -> tuple[Table, tuple[Overlap, ...], tuple[int,
     return table if kept.all() else table.kept(kept), tuple(overlaps), tuple(sorted(begun))
 
 
-def _columns(table: Table, wanted: set[str] | None) -> Columns:
+def _scattered(table: Table, wanted: set[str] | None) -> Columns:
     metric, steps, values = table.text("metric"), table.numbers["step"], table.numbers["value"]
-    kinds = None if table.alone.get("state") == "value" else _kinds(table.text("state"))
+    kinds = _kinds(table)
     finite = np.isfinite(values)
     if kinds is None and not finite.all():
         kinds = np.zeros(len(values), dtype=np.int8)
@@ -177,11 +194,14 @@ def _columns(table: Table, wanted: set[str] | None) -> Columns:
         rows = np.flatnonzero(codes >= 0)
         codes, steps, values = places[codes][rows], steps[rows], values[rows]
         kinds = None if kinds is None else kinds[rows]
-    return Columns(codes, names, steps, values, kinds, wanted)
+    return ScatteredColumns(codes, names, steps, values, kinds, wanted)
 
 
-def _kinds(states: Words) -> NDArray[np.int8]:
-    """Unknown words and null are read as `null`: no number."""
+def _kinds(table: Table) -> NDArray[np.int8] | None:
+    """As in Column. Unknown words and null are read as `null`: no number."""
+    if table.alone.get("state") == "value":
+        return None
+    states = table.text("state")
     places = np.array([*(KINDS.index(name) if name in KINDS else 2 for name in states.names), 2], dtype=np.int8)
     return places[states.codes]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
+from stages.contracts.history_index import INDEX, SORTED_BY, arranged
 
 Cell = float | None | dict[str, str]
 
@@ -118,16 +119,36 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
                 continue  # torn by a kill; the step is trained again after the resume
 
 
+HISTORY_LAYOUT: dict[str, Any] = {
+    # values hardly repeat: a dictionary of them is thrown away again, and zstd takes longer to read than all the rest of the file
+    "compression": {**dict.fromkeys(HISTORY_COLUMNS, "zstd"), "value": "lz4"},
+    "use_dictionary": ["attempt", "metric", "state"],
+    "column_encoding": {"step": "DELTA_BINARY_PACKED", "tokens": "DELTA_BINARY_PACKED", "seconds": "BYTE_STREAM_SPLIT"},
+}
+"""How the columns of history.parquet are stored, in words of pyarrow's write_table."""
+
+
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]], *, card_id: str, attempt: str) -> None:
-    """Write history.parquet (see stages/contracts/history.py). No rows give an empty table with the right columns."""
+    """Write history.parquet (see stages/contracts/history.py), with an index where it can have one (history_index.py). No rows give an
+    empty table with the right columns."""
     import pyarrow as pa
 
     types = (pa.string(), pa.int64(), pa.int64(), pa.float64(), pa.string(), pa.float64(), pa.string())
     schema = pa.schema(list(zip(HISTORY_COLUMNS, types, strict=True)))
-    repeating = [name for name in HISTORY_COLUMNS if name != "value"]
-    # values hardly repeat: a dictionary of them is thrown away again, and zstd takes longer to read than all the rest of the file
-    layout = {"compression": {**dict.fromkeys(repeating, "zstd"), "value": "lz4"}, "use_dictionary": repeating}
-    _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt, **layout)
+    found = arranged(rows)
+    if found is None:
+        _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt, **HISTORY_LAYOUT)
+        return
+    ordered, index = found
+    schema = schema.with_metadata({INDEX: index.model_dump_json()})
+    _write(path, ordered, schema, HISTORY_SCHEMA, card_id, attempt, **HISTORY_LAYOUT, sorting_columns=sorting_columns())
+
+
+def sorting_columns() -> list[Any]:
+    """What a history with an index declares, for pyarrow."""
+    import pyarrow.parquet as pq
+
+    return [pq.SortingColumn(HISTORY_COLUMNS.index(name)) for name in SORTED_BY]
 
 
 def write_completions(path: Path, rows: Sequence[Mapping[str, Any]], gates: Sequence[str], *, card_id: str, attempt: str) -> None:
@@ -171,7 +192,8 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    metadata = {"octavo.schema": name, "octavo.card_id": card_id, "octavo.attempt": attempt}
+    own = {"octavo.schema": name, "octavo.card_id": card_id, "octavo.attempt": attempt}
+    metadata = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in own.items()}}
     columns = {field.name: [_safe(row.get(field.name)) for row in rows] for field in schema}
     table = pa.table(columns, schema=schema.with_metadata(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -66,14 +66,16 @@ def plainly(rows: list[dict[str, Any]]) -> dict[str, tuple[Cell, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_history_as_arrays_is_the_history_as_rows(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("write", [write_history, recorder.write_history], ids=["as they came", "recorded"])
+def test_a_history_as_arrays_is_the_history_as_rows(tmp_path: Path, write: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     steps = int(rng.choice([3, 25, 60]))
     rows = odd_rows(rng, steps)
-    write_history(tmp_path / "h.parquet", rows)
+    write(tmp_path / "h.parquet", rows, card_id="c", attempt="a")
     history, cells = read_history(tmp_path / "h.parquet"), plainly(rows)
     assert {name: column.cells() for name, column in history.columns.items()} == cells
     assert history.columns.repeated == len(rows) - sum(map(len, cells.values()))
+    assert history.steps.tolist() == sorted({row["step"] for row in rows})
     ref = RunRef(name="r", condition=CONDITIONS[0].name, seed=1, target_steps=steps)
     empty = read_completions(tmp_path / "none.parquet")
     fast = series(ref, CONDITIONS[0], history, empty)
@@ -159,7 +161,7 @@ def _file(path: Path, states: list[str | None], group: int) -> Path:
 @pytest.mark.parametrize("group", [1, 3, 10])
 def test_a_column_of_one_word_is_known_from_the_statistics_of_the_file(tmp_path: Path, group: int) -> None:
     def read(states: list[str | None]) -> Any:
-        table, _ = read_table(_file(tmp_path / "t.parquet", states, group), HISTORY_SCHEMA, ["state"], ["state", "value"])
+        table, _ = read_table(_file(tmp_path / "t.parquet", states, group), HISTORY_SCHEMA, ["state"], lambda *_: ["state", "value"])
         assert table is not None
         return table
 
