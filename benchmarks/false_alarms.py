@@ -11,7 +11,6 @@ the truth. What it prints is stated in site/docs/reference/detectors.md (tests/s
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,30 +19,12 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "stages" / "analyse")]
 
-from healthy import STEPS, healthy, memory  # noqa: E402
+from healthy import STEPS, alarms, memory  # noqa: E402
 
-from compiler.health_profiles import detectors  # noqa: E402
 from stages.analyse.correlated import neighbours  # noqa: E402
 from stages.analyse.statistics import Interval, difference, mean, proportion, trend  # noqa: E402
 from stages.analyse.traces import Rows  # noqa: E402
-from stages.contracts.plugin import DETECTORS, load  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
-
-
-def alarms(runs: int) -> dict[str, tuple[int, int]]:
-    """By detector: runs with a warning, of those that it looked at."""
-    warned: Counter[str] = Counter()
-    looked: Counter[str] = Counter()
-    for profile in ("grpo-default", "ppo-default"):
-        cards = detectors(profile)
-        for index in range(runs):
-            run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default")
-            for card in cards:
-                plugin = load(DETECTORS, card.kind)
-                found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
-                looked[card.kind] += found.state == "looked"
-                warned[card.kind] += any(signal.severity != "info" for signal in found.signals)
-    return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}
 
 
 class Held(NamedTuple):

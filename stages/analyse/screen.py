@@ -8,9 +8,12 @@ due again gets a new <run>/retry.json, so that the next `dvc repro` trains it; t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from stages.analyse import adapter, summaries
 from stages.analyse.completions import read_completions
@@ -34,6 +37,7 @@ from stages.contracts.stage import main, open_card
 MODULES = ("stages.analyse.screen",)
 HELD_AGAINST_NULL = ("kl",)
 """Metrics of which a detector asks what the null controls' runs did."""
+TOO_LARGE = "a logged number is so large that sums and squares of it are no numbers any more (beyond 1e308)"
 NOT_DUE = {"refused"}
 """Failures that a new attempt cannot cure; what made them (a permission, a reward example) is a dependency of train anyway."""
 
@@ -173,8 +177,13 @@ def _detect(kind: str, settings: dict[str, object], measured: Observed, *, super
     if supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
         reason = "supervised fine-tuning samples no completions and has no rewards"
         return Detection(detector=kind, state="not_applicable", reason=reason)
-    found: Detection = plugin.detect(plugin.Settings.model_validate(settings), measured)
-    return found
+    try:
+        with np.errstate(over="raise"):
+            found: Detection = plugin.detect(plugin.Settings.model_validate(settings), measured)
+    except (OverflowError, FloatingPointError):
+        return Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
+    numbers = [number for signal in found.signals for number in (signal.value, *signal.evidence.values()) if isinstance(number, float)]
+    return found if all(map(math.isfinite, numbers)) else Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
 
 
 def _reasons(

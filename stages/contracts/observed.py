@@ -102,10 +102,26 @@ class Observed(Series):
     def lacks(self, detector: str, metric: str, meaning: str) -> Detection:
         """What a detector says of a run without its metric. octavo logs a metric wherever it exists, so its absence means something; an
         import leaves out what the source did not log or the spec does not map, so there it means nothing."""
+        if self.logs(metric):
+            return Detection(detector=detector, state="not_observable", reason=self.why_none(metric))
         if self.imported:
             reason = f"{metric} was not imported: the source did not log it, or the spec maps no name to it"
             return Detection(detector=detector, state="not_observable", reason=reason)
         return Detection(detector=detector, state="not_applicable", reason=f"{metric} was not logged: {meaning}")
+
+    def why_none(self, metric: str) -> str:
+        """Why `rows` of a metric holds nothing: not logged, no number, and no step that counts are three different things."""
+        if not self.logs(metric):
+            return f"{metric} was not logged"
+        if not self.numbers(metric):
+            return f"no logged value of {metric} is a number: each is null, NaN or Inf"
+        return f"{metric} has no value at a step that counts: the gradient is not finite wherever it was logged"
+
+    def no_share(self, metric: str) -> str:
+        """Why a metric that is a share cannot be taken for one; empty when all of its values lie from 0 to 1."""
+        rows = self.rows(metric)
+        odd = rows.kept((rows.values < 0) | (rows.values > 1 + 1e-6)).pairs()
+        return f"{metric} is {odd[0][1]:.4g} at step {odd[0][0]}, and a share lies from 0 to 1: look at its unit" if odd else ""
 
     def shares(self, counted: Sequence[Share]) -> list[Share]:
         return super().shares(counted) if self.bad_steps or self.gradient.since is not None else list(counted)

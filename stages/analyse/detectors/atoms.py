@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from stages.contracts.amounts import end, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.series import CompletionsSummary, Series, Share, Span, first_above, pooled
@@ -44,7 +45,9 @@ def detect(settings: Settings, series: Series) -> Detection:
     summary = series.completions
     if summary is None or not summary.rewards:
         return Detection(detector=NAME, state="not_observable", reason="no completions with a known reward were recorded")
-    maximum = max(settings.maximum, max(count.reward for count in summary.rewards))
+    if not any(series.valid(count.step) for count in summary.rewards):
+        return Detection(detector=NAME, state="not_observable", reason="no step counts: the gradient is not finite in any with completions")
+    maximum = max(settings.maximum, max(count.reward for count in summary.rewards if series.valid(count.step)))
     known: dict[int, int] = defaultdict(int)
     held: dict[float, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for count in summary.rewards:
@@ -67,8 +70,8 @@ def _signal(settings: Settings, series: Series, summary: CompletionsSummary, val
     whole = pooled(shares, shares[0].step, shares[-1].step)
     last = pooled(shares, shares[-1].step - settings.window + 1, shares[-1].step)
     says = (
-        f"{hit.k} of {hit.n} completions of steps {hit.first}-{hit.last} earned exactly {value:g}, neither 0 nor the maximum "
-        f"({whole.k / whole.n:.0%} of all, {last.k / last.n:.0%} in the last {settings.window} steps)"
+        f"{hit.k} of {hit.n} completions of {stretch(hit.first, hit.last)} earned exactly {value:g}, neither 0 nor the maximum "
+        f"({whole.k / whole.n:.0%} of all, {last.k / last.n:.0%} in {end(shares[0].step, shares[-1].step, settings.window)})"
     )
     if series.null_control:
         says += "; expected for a null control"

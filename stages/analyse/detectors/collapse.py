@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from stages.contracts.amounts import counted, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Rows, usual_distance
@@ -49,13 +50,37 @@ def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a streak."""
     rows = series.rows(settings.metric)
     if not rows.n:
-        return Detection(detector=NAME, state="not_observable", reason=f"{settings.metric} was not logged")
+        return Detection(detector=NAME, state="not_observable", reason=series.why_none(settings.metric))
+    if settings.at_least is None and settings.below is None:
+        return Detection(
+            detector=NAME, state="not_applicable", reason="neither `at_least` nor `below` says what a step without a signal is"
+        )
+    if settings.metric == "zero_signal_share" and (reason := series.no_share(settings.metric)):
+        return Detection(detector=NAME, state="not_applicable", reason=reason)
     logged_every = usual_distance(rows.steps)
     if logged_every > settings.patience / 3:
         reason = f"logged every {logged_every} steps, which is too coarse for a streak of {settings.patience} steps"
         return Detection(detector=NAME, state="not_observable", reason=reason)
+    first, last = int(rows.steps[0]), int(rows.steps[-1])
+    if last - first + 1 < settings.patience:
+        reason = f"the log covers {stretch(first, last)}: a streak of {settings.patience} steps does not fit"
+        return Detection(detector=NAME, state="not_applicable", reason=reason)
     signals = [signal for streak in _streaks(settings, rows, logged_every) for signal in _signal(settings, series, streak, logged_every)]
-    return Detection(detector=NAME, state="looked", signals=tuple(signals))
+    return Detection(detector=NAME, state="looked", reason=_unseen(rows, settings, logged_every), signals=tuple(signals))
+
+
+def _unseen(rows: Rows, settings: Settings, logged_every: int) -> str:
+    """How much of the log is too sparse for a streak; empty when nothing is."""
+    gaps = rows.steps[1:] - rows.steps[:-1]
+    wide = gaps[gaps > max(logged_every, settings.patience / 3)]
+    steps = int((wide - 1).sum())
+    return f"{counted(steps, 'step')} in {counted(len(wide), 'gap')} between rows were not seen: no streak goes over them" if steps else ""
+
+
+def _rule(settings: Settings) -> str:
+    bounds = [f"at least {settings.at_least:g}"] if settings.at_least is not None else []
+    bounds += [f"below {settings.below:g}"] if settings.below is not None else []
+    return f"{settings.metric} {' or '.join(bounds)}"
 
 
 class _Streak(NamedTuple):
@@ -91,7 +116,7 @@ def _signal(settings: Settings, series: Observed, streak: _Streak, logged_every:
     onset, last = steps[0], steps[-1]
     detected = next(step for step in steps if step - onset + 1 >= settings.patience)
     length = last - onset + 1
-    says = f"no signal from step {onset} to step {last} ({length} steps); a live detector knows at step {detected}"
+    says = f"no signal in {stretch(onset, last)} ({counted(length, 'step')}: {_rule(settings)}); a live detector knows at step {detected}"
     if gap:
         says += "; rows are missing after it"
     else:
@@ -112,6 +137,12 @@ def _signal(settings: Settings, series: Observed, streak: _Streak, logged_every:
             detected=detected,
             last=last,
             value=float(length),
-            evidence={"rows": len(steps), "stride": logged_every, "patience": settings.patience, "recovered": ended is not None},
+            evidence={
+                "rows": len(steps),
+                "stride": logged_every,
+                "patience": settings.patience,
+                "recovered": ended is not None,
+                "rule": _rule(settings),
+            },
         )
     ]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, at_end, below
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
@@ -22,7 +23,7 @@ class Settings(Frozen):
     maximum: float = Field(
         1.0,
         gt=0,
-        description="Highest reward that can be reached.",
+        description="Highest reward that can be reached; a higher one that was observed takes its place.",
         json_schema_extra={"unit": "reward", "source": "gates score from 0 to 1"},
     )
     near: float = Field(
@@ -64,9 +65,10 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not series.same_text and not any(series.logs(name) for name in ("completion_tokens", "entropy")):
         return Detection(detector=NAME, state="not_observable", reason="neither length, texts nor entropy were logged")
     mean = sum(rewards) / len(rewards)
-    if mean < settings.near * settings.maximum:
+    maximum = _maximum(settings, series)
+    if below(mean, settings.near * maximum):
         return Detection(detector=NAME, state="looked")
-    reached = f"reward is {mean:.4g} of {settings.maximum:g} in the last {series.window()} steps"
+    reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(series.window())}"
     signals = tuple(
         Signal(
             detector=NAME,
@@ -83,21 +85,28 @@ def detect(settings: Settings, series: Observed) -> Detection:
     return Detection(detector=NAME, state="looked", signals=signals)
 
 
+def _maximum(settings: Settings, series: Observed) -> float:
+    """The declared one, unless a completion (or, where none were recorded, a step's mean) earned more."""
+    counts = series.completions.rewards if series.completions else ()
+    seen = [count.reward for count in counts if series.valid(count.step)] or series.rows("reward").values.tolist()
+    return max(settings.maximum, *seen)
+
+
 def _floors(settings: Settings, series: Observed) -> Iterator[tuple[str, float, str]]:
     before, after = series.ends("completion_tokens")
     if before and after:
         first, last = sum(before) / len(before), sum(after) / len(after)
-        if last < settings.tokens and last <= first / 2:
-            yield "completion_tokens", last, f"completions are {last:.3g} tokens long, {first:.3g} in the first window"
+        if below(last, settings.tokens) and not above(last, first / 2):
+            yield "completion_tokens", last, f"completions are {last:.3g} tokens long on average, {first:.3g} in the first window"
     begin = series.target_steps - series.window()
     texts = [share for share in series.shares(series.same_text) if share.step > begin]
     n = sum(share.n for share in texts)
-    if n and (k := sum(share.k for share in texts)) > settings.same_text * n:
+    if n and (k := sum(share.k for share in texts)) / n > settings.same_text:
         yield "texts", k / n, f"{k / n:.0%} of completions ({k} of {n}) are one text of their step, whatever the prompt"
     before, after = series.ends("entropy")
     if before and after:
         first, last = sum(before) / len(before), sum(after) / len(after)
-        if 0 <= last < settings.entropy * first:
+        if first > 0 and last >= 0 and below(last / first, settings.entropy):
             yield "entropy", last / first, f"entropy is {last / first:.2g} times that of the first window ({first:.3g} to {last:.3g})"
 
 

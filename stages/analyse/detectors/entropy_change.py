@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, below
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
@@ -57,9 +58,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if first <= 0 and not band:
         return Detection(detector=NAME, state="not_applicable", reason=f"entropy is {first:.3g} in the first window: no ratio to it")
     ratio = last / first if first > 0 else None
-    if ratio is not None and settings.fall_below <= ratio <= settings.rise_above and not band:
+    if ratio is not None and not below(ratio, settings.fall_below) and not above(ratio, settings.rise_above) and not band:
         return Detection(detector=NAME, state="looked")
-    says = f"entropy went from {first:.3g} to {last:.3g} nats per token (first and last {series.window()} steps"
+    says = f"entropy went from {first:.3g} to {last:.3g} nats per token (mean over {_ends(series.window())}"
     says += f", ratio {ratio:.2g})" if ratio is not None else ")"
     signal = Signal(
         detector=NAME,
@@ -69,26 +70,31 @@ def detect(settings: Settings, series: Observed) -> Detection:
         onset=_onset(settings, series, first),
         last=int(series.rows(METRIC).steps[-1]),
         value=ratio,
-        evidence={"first": first, "last": last},
+        evidence={"first": first, "last": last} | ({"outside": band.removeprefix(", ")} if band else {}),
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))
 
 
+def _ends(window: int) -> str:
+    return "the first step, then over the last" if window == 1 else f"the first {window} steps, then over the last {window}"
+
+
 def _outside(settings: Settings, last: float) -> str:
-    if settings.lowest is not None and last < settings.lowest:
+    if settings.lowest is not None and below(last, settings.lowest):
         return f", below the declared {settings.lowest:g}"
-    if settings.highest is not None and last > settings.highest:
+    if settings.highest is not None and above(last, settings.highest):
         return f", above the declared {settings.highest:g}"
     return ""
 
 
 def _onset(settings: Settings, series: Observed, first: float) -> int:
-    """First step of the rows that lie outside the band without a break to the end."""
+    """First step of the rows that lie outside the band without a break to the end, at the latest that of the last window."""
     steps, values = series.rows(METRIC)
     inside = (values >= settings.fall_below * first) & (values <= settings.rise_above * first) & (first > 0)
     if settings.lowest is not None:
         inside &= values >= settings.lowest
     if settings.highest is not None:
         inside &= values <= settings.highest
-    last = inside.nonzero()[0][-1:].tolist()
-    return int(steps[min(last[0] + 1, len(steps) - 1) if last else 0])
+    back = [int(step) for step in steps[inside][-1:]]
+    window = series.target_steps - series.window()
+    return int(steps[steps > (min(back[0], window) if back else 0)][0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import counted
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Rows
@@ -38,19 +39,20 @@ def detect(settings: Settings, series: Observed) -> Detection:
     norms = series.rows("grad_norm")
     taught = _taught(series, norms)
     if not norms.n or taught is None:
+        missing = "no spread of rewards within groups was logged" if norms.n else series.why_none("grad_norm")
         if series.adapter != "unknown":
-            return Detection(detector=NAME, state="looked", signals=unchanged)
-        missing = "grad_norm was not logged" if not norms.n else "no spread of rewards within groups was logged"
+            return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {missing}", signals=unchanged)
         return Detection(detector=NAME, state="not_observable", reason=missing)
     if taught.n < settings.steps:
+        reason = f"rewards differ within groups in {counted(taught.n, 'logged step')}, {settings.steps} are needed"
         if series.adapter != "unknown":
-            return Detection(detector=NAME, state="looked", signals=unchanged)
-        reason = f"rewards differ within groups in {taught.n} logged steps, {settings.steps} are needed: a zero gradient is right elsewhere"
+            return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {reason}", signals=unchanged)
+        reason += ": a zero gradient is right elsewhere"
         return Detection(detector=NAME, state="not_applicable", reason=reason)
     dead = taught.steps[taught.values == 0.0].tolist()
     signals = unchanged
-    if len(dead) > settings.share * taught.n:
-        signals = (_dead(dead, taught.n), *signals)
+    if len(dead) / taught.n > settings.share:
+        signals = (_dead(settings, dead, taught), *signals)
     return Detection(detector=NAME, state="looked", signals=signals)
 
 
@@ -66,8 +68,8 @@ def _taught(series: Observed, norms: Rows) -> Rows | None:
     return norms.kept(differing & (series.rows("truncated").at(steps, 0.0) < 1))
 
 
-def _dead(dead: list[int], taught: int) -> Signal:
-    says = f"the gradient is exactly 0 in {len(dead)} of {taught} steps whose rewards differ within groups: "
+def _dead(settings: Settings, dead: list[int], taught: Rows) -> Signal:
+    says = f"the gradient is exactly 0 in {len(dead)} of the {counted(taught.n, 'step')} whose rewards differ within groups: "
     says += "no trained weight is connected with the loss (this is not collapse)"
     return Signal(
         detector=NAME,
@@ -75,11 +77,21 @@ def _dead(dead: list[int], taught: int) -> Signal:
         severity="severe",
         says=says,
         onset=dead[0],
-        detected=dead[0],
+        detected=_knowable(settings, taught),
         last=dead[-1],
-        value=len(dead) / taught,
-        evidence={"k": len(dead), "n": taught},
+        value=len(dead) / taught.n,
+        evidence={"k": len(dead), "n": taught.n},
     )
+
+
+def _knowable(settings: Settings, taught: Rows) -> int:
+    """First step up to which enough steps differ within groups, and more than the share of them have no gradient."""
+    zeros = 0
+    for n, (step, norm) in enumerate(taught.pairs(), 1):
+        zeros += norm == 0.0
+        if n >= settings.steps and zeros / n > settings.share:
+            return step
+    return int(taught.steps[-1])
 
 
 def _unchanged(series: Observed) -> Signal:

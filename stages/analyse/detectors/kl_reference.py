@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, at_end
 from stages.contracts.artifact import Frozen
 from stages.contracts.batch_means import level
 from stages.contracts.health import Detection, Signal
@@ -49,27 +50,35 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return series.lacks(NAME, METRIC, "there is no reference model in the loss")
     negative = rows.steps[rows.values < 0].tolist()
     estimator = "k1, which may be negative" if negative else "no value is negative, so k3 or k1"
-    whole = level(rows.values.tolist()) if len(negative) > settings.share * rows.n else None
+    whole = level(rows.values.tolist()) if len(negative) / rows.n > settings.share else None
     if whole and whole.mean < -settings.errors * whole.error:
         return _negative(series, rows.n, negative, whole.mean, whole.error)
     _, last = series.ends(METRIC)
     if not last:
         return Detection(detector=NAME, state="not_observable", reason="kl has no value in the last window")
     mean = sum(last) / len(last)
-    far = mean > settings.above
-    says = f"KL to the reference model is {mean:.3g} nats per token in the last {series.window()} steps ({estimator})"
+    far = above(mean, settings.above)
+    says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(series.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
     signal = Signal(
         detector=NAME,
         metric=METRIC,
         severity="warning" if far and not series.null_control else "info",
         says=says + _against(series, mean),
-        onset=next(iter(rows.steps[rows.values > settings.above].tolist()), None) if far else None,
+        onset=_onset(settings, series) if far else None,
         last=int(rows.steps[-1]),
         value=mean,
         evidence={"rows": rows.n, "null_controls": sorted(series.null_finals.get(METRIC, ()))},
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))
+
+
+def _onset(settings: Settings, series: Observed) -> int:
+    """First step of the rows that lie above the threshold without a break to the end, at the latest that of the last window."""
+    steps, values = series.rows(METRIC)
+    back = [int(step) for step in steps[values <= settings.above][-1:]]
+    window = series.target_steps - series.window()
+    return int(steps[steps > (min(back[0], window) if back else 0)][0])
 
 
 def _against(series: Observed, mean: float) -> str:
@@ -86,7 +95,7 @@ def _against(series: Observed, mean: float) -> str:
 def _negative(series: Observed, rows: int, negative: list[int], mean: float, error: float) -> Detection:
     says = (
         f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
-        f"(standard error {error:.2g}), below 0 in {len(negative)} of {rows}; check temperature and top_p of sampling against scoring"
+        f"(standard error {error:.2g}), below 0 in {len(negative)} of {rows} of them; compare temperature and top_p with scoring"
     )
     signal = Signal(
         detector=NAME,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import counted
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
@@ -37,12 +38,12 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not rows.n:
         return series.lacks(NAME, METRIC, "there is no KL penalty in the reward")
     negative = rows.kept(rows.values < settings.below).pairs()
-    if len(negative) <= settings.share * rows.n:
+    if len(negative) / rows.n <= settings.share:
         return Detection(detector=NAME, state="looked")
     lowest_step, lowest = min(negative, key=lambda row: row[1])
     says = (
-        f"the KL in the penalty was negative in {len(negative)} of {rows.n} steps, lowest {lowest:.3g} nats at step {lowest_step}: "
-        "completions are not samples of the distribution that is scored"
+        f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(rows.n, 'step')}, "
+        f"lowest {lowest:.3g} at step {lowest_step}: completions are not samples of the distribution that is scored"
     )
     signal = Signal(
         detector=NAME,

@@ -1,7 +1,8 @@
 """Faults at a resume: a jump at the boundary between two attempts, steps missing between them, steps that were made or written twice.
 
 A jump is the mean of the rows after a step minus that of the rows before it. It is a fault when the jump at the boundary is many times the
-median of the same jumps everywhere else in the run: a series that always moves is no fault, one that moves only there is.
+median of the same jumps everywhere else in the run: a series that always moves is no fault, one that moves only there is. Where the
+median is 0 although the series moves at times, there is nothing to measure the jump with, and the answer says so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from statistics import median
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, counted, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Resume
@@ -47,22 +49,26 @@ def detect(settings: Settings, series: Observed) -> Detection:
         if signals:
             return Detection(detector=NAME, state="looked", signals=tuple(signals))
         return Detection(detector=NAME, state="not_applicable", reason="the run was not resumed: all its steps are of one attempt")
-    short = []
+    blind: dict[str, list[str]] = {}
     for resume in series.resumes:
         signals += _seam(series, resume)
         for metric in settings.metrics:
             rows = series.values(metric)
-            jump = _jump(settings, rows, resume.first, {other.first for other in series.resumes}) if rows else None
-            if jump is None:
-                short += [metric] if rows else []
-            elif jump[0] > settings.k * jump[1]:
+            if not rows:
+                if series.logs(metric):
+                    blind.setdefault("no number at a step that counts", []).append(metric)
+                continue
+            jump = _jump(settings, rows, resume.first, {other.first for other in series.resumes})
+            if isinstance(jump, str):
+                blind.setdefault(jump, []).append(metric)
+            elif above(jump[0], settings.k * jump[1]):
                 signals.append(_change_point(settings, metric, resume, *jump))
-    reason = f"too few rows beside a boundary to see a jump: {', '.join(dict.fromkeys(short))}" if short else ""
+    reason = "; ".join(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in blind.items())
     return Detection(detector=NAME, state="looked", reason=reason, signals=tuple(signals))
 
 
-def _jump(settings: Settings, rows: list[tuple[int, float]], first: int, boundaries: set[int]) -> tuple[float, float] | None:
-    """(jump at the boundary, median jump elsewhere); None when there are too few rows or the series does not move elsewhere."""
+def _jump(settings: Settings, rows: list[tuple[int, float]], first: int, boundaries: set[int]) -> tuple[float, float] | str:
+    """(jump at the boundary, median jump elsewhere), or why no jump can be seen."""
     w = settings.window
     values = [value for _, value in rows]
     sums = [0.0]
@@ -71,20 +77,24 @@ def _jump(settings: Settings, rows: list[tuple[int, float]], first: int, boundar
     starts = [index for index, (step, _) in enumerate(rows) if step >= first][:1]
     edges = [next((i for i, (step, _) in enumerate(rows) if step >= boundary), len(rows)) for boundary in boundaries]
     if not starts or starts[0] < w or len(rows) - starts[0] < w:
-        return None
+        return "too few rows beside a boundary to see a jump"
+
+    rounding = 1e-12 * max(map(abs, sums))  # differences of long sums are not exact, and a constant series has no jumps
 
     def jump(at: int) -> float:
-        return abs(sums[at + w] - 2 * sums[at] + sums[at - w]) / w
+        found = abs(sums[at + w] - 2 * sums[at] + sums[at - w]) / w
+        return found if found > rounding else 0.0
 
     elsewhere = [jump(at) for at in range(w, len(rows) - w + 1) if all(abs(at - edge) >= w for edge in edges)]
-    usual = median(elsewhere) if len(elsewhere) >= 2 * w else 0.0
-    return (jump(starts[0]), usual) if usual > 0 else None
+    if len(elsewhere) < 2 * w:
+        return "too few rows away from boundaries to know its usual jumps"
+    usual = median(elsewhere)
+    return (jump(starts[0]), usual) if usual > 0 or max(elsewhere) == 0 else "usual jump of 0, so there is nothing to measure by"
 
 
 def _change_point(settings: Settings, metric: str, resume: Resume, jump: float, usual: float) -> Signal:
-    says = (
-        f"{metric} jumps by {jump:.3g} where the run was resumed at step {resume.first}, {jump / usual:.3g} times the median jump elsewhere"
-    )
+    times = f"{jump / usual:.3g} times the median jump elsewhere" if usual > 0 else "and moves nowhere else"
+    says = f"{metric} jumps by {jump:.3g} where the run was resumed at step {resume.first}, {times}"
     return Signal(
         detector=NAME,
         metric=metric,
@@ -100,7 +110,9 @@ def _change_point(settings: Settings, metric: str, resume: Resume, jump: float, 
 def _seam(series: Observed, resume: Resume) -> Iterator[Signal]:
     missing = resume.first - resume.before - 1
     if missing >= max(1, series.stride):
-        says = f"steps {resume.before + 1}-{resume.first - 1} are missing: the log ends at {resume.before}, "
+        says = (
+            f"{stretch(resume.before + 1, resume.first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at {resume.before}, "
+        )
         says += f"and the next attempt begins at {resume.first}"
         yield Signal(
             detector=NAME,
@@ -112,10 +124,12 @@ def _seam(series: Observed, resume: Resume) -> Iterator[Signal]:
             value=float(missing),
         )
     if resume.again:
-        says = f"{resume.again} steps from step {resume.first} on were made again after the resume; the later attempt's count"
+        was = "was" if resume.again == 1 else "were"
+        says = f"{counted(resume.again, 'step')} from step {resume.first} on {was} made again after the resume; the later attempt's count"
         yield Signal(detector=NAME, metric="step", severity="info", says=says, onset=resume.first, value=float(resume.again))
 
 
 def _repeated(series: Observed) -> Signal:
-    says = f"{series.repeated} rows repeat a metric and a step within one attempt; the last of them counts"
-    return Signal(detector=NAME, metric="step", severity="warning", says=says, value=float(series.repeated))
+    repeat = "repeats" if series.repeated == 1 else "repeat"
+    says = f"{counted(series.repeated, 'value')} {repeat} a metric and a step within one attempt; of each the last counts"
+    return Signal(detector=NAME, metric="rows", severity="warning", says=says, value=float(series.repeated))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import counted
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Rows
@@ -46,28 +47,34 @@ class Settings(Frozen):
 
 def detect(settings: Settings, series: Observed) -> Detection:
     """One signal a metric with spikes; the evidence lists the steps."""
-    signals, refused, looked = [], [], 0
+    signals, looked = [], 0
+    refused: dict[str, list[str]] = {}
     for metric in settings.metrics:
         rows, n = series.rows(metric), series.rows(metric).n
         if not n:
             continue
         if n <= settings.window:
-            refused.append(f"{metric}: {n} rows, {settings.window + 1} are needed")
+            refused.setdefault(f"{counted(n, 'row')}, {settings.window + 1} are needed", []).append(metric)
             continue
         flagged = _flagged(settings, rows)
         if flagged is None:
-            refused.append(f"{metric}: more than half of its values are equal, so it has no spread to compare with")
-        elif len(flagged) > settings.most * n:
-            refused.append(f"{metric}: {len(flagged)} of {n} rows flagged, more than {settings.most:.0%}")
+            refused.setdefault("more than half of the values are equal, so there is no spread to compare with", []).append(metric)
+        elif len(flagged) / n > settings.most:
+            refused.setdefault(f"{len(flagged)} of {n} rows flagged, more than {settings.most:.0%}", []).append(metric)
         else:
             looked += 1
             signals += [_signal(metric, flagged, n)] if flagged else []
-    reason = "; ".join(refused)
+    reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if looked:
         return Detection(detector=NAME, state="looked", reason=reason, signals=tuple(signals))
     if refused:
         return Detection(detector=NAME, state="not_applicable", reason=reason)
-    return Detection(detector=NAME, state="not_observable", reason=f"none of {', '.join(settings.metrics)} was logged")
+    return Detection(detector=NAME, state="not_observable", reason=_why_none(settings, series))
+
+
+def _why_none(settings: Settings, series: Observed) -> str:
+    logged = [series.why_none(metric) for metric in settings.metrics if series.logs(metric)]
+    return "; ".join(logged) or f"none of {', '.join(settings.metrics)} was logged"
 
 
 def _flagged(settings: Settings, rows: Rows) -> list[tuple[int, float, float]] | None:
@@ -82,7 +89,8 @@ def _flagged(settings: Settings, rows: Rows) -> list[tuple[int, float, float]] |
 
 def _signal(metric: str, flagged: list[tuple[int, float, float]], rows: int) -> Signal:
     step, value, middle = max(flagged, key=lambda spike: abs(spike[1] - spike[2]))
-    says = f"{len(flagged)} of {rows} rows of {metric} are spikes; the largest is {value:.4g} at step {step}"
+    is_, largest = ("is a spike", "it") if len(flagged) == 1 else ("are spikes", "the largest")
+    says = f"{len(flagged)} of {counted(rows, 'row')} of {metric} {is_}; {largest} is {value:.4g} at step {step}"
     says += f", where the median before was {middle:.4g}"
     if metric == "grad_norm":
         says += " (logged before clipping)"

@@ -12,6 +12,7 @@ from statistics import median
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, at_end, counted
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Rows
@@ -48,11 +49,16 @@ def detect(settings: Settings, series: Observed) -> Detection:
     times, unknown = series.rows("step_seconds"), series.rows("unknown_share")
     timed = times.n > 0
     if not timed and not unknown.n:
-        return Detection(
-            detector=NAME, state="not_observable", reason="neither the time of steps nor the share of unknown rewards was logged"
-        )
+        return Detection(detector=NAME, state="not_observable", reason=_why_none(series))
+    if unknown.n and (reason := series.no_share("unknown_share")):
+        return Detection(detector=NAME, state="not_applicable", reason=reason)
     signals = [*(_time(settings, series, times) if timed else ()), *_unknown(settings, unknown)]
-    return Detection(detector=NAME, state="looked", reason="" if timed else "the time of steps was not logged", signals=tuple(signals))
+    return Detection(detector=NAME, state="looked", reason="" if timed else series.why_none("step_seconds"), signals=tuple(signals))
+
+
+def _why_none(series: Observed) -> str:
+    logged = [series.why_none(metric) for metric in ("step_seconds", "unknown_share") if series.logs(metric)]
+    return "; ".join(logged) or "neither the time of steps nor the share of unknown rewards was logged"
 
 
 def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]:
@@ -61,14 +67,15 @@ def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]
     before, after = series.ends("step_seconds")
     ratio = median(after) / median(before) if before and after and median(before) > 0 else None
     shares = {name: _part(series.rows(name), times) for name in PARTS}
-    says = f"a step takes {typical:.3g} s (median of {len(every)}, {whole:.3g} s in all)"
+    says = f"a step takes {typical:.3g} s (median of {counted(len(every), 'step')}, {whole:.3g} s in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     rate = _rate(series, times)
     says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
-    slow = ratio is not None and ratio > settings.slower
-    costly = (shares["reward_seconds"] or 0.0) > settings.scoring
+    window = series.window()
+    slow = ratio is not None and above(ratio, settings.slower)
+    costly = above(shares["reward_seconds"] or 0.0, settings.scoring)
     says += f"; more than {settings.scoring:.0%} of the time goes into scoring" if costly else ""
-    says += f"; the last {series.window()} steps are {ratio:.2g} times as slow as the first" if slow else ""
+    says += f"; {at_end(window)} {'takes' if window == 1 else 'take'} {ratio:.2g} times as long as the first" if slow else ""
     known = {"last_to_first": ratio, "scoring_share": shares["reward_seconds"], "tokens_per_second": rate}
     yield Signal(
         detector=NAME,
@@ -105,12 +112,12 @@ def _rate(series: Observed, times: Rows) -> float | None:
 def _unknown(settings: Settings, unknown: Rows) -> Iterator[Signal]:
     n = unknown.n
     mean = sum(unknown.values.tolist()) / n if n else 0.0
-    if mean > settings.unknown:
+    if above(mean, settings.unknown):
         yield Signal(
             detector=NAME,
             metric="unknown_share",
             severity="warning",
-            says=f"no reward is known for {mean:.1%} of completions on average: a verifier broke or ran out of time",
+            says=f"no reward is known for {mean:.1%} of completions on average: no gate knew their score",
             onset=int(unknown.steps[unknown.values > 0][0]),
             last=int(unknown.steps[-1]),
             value=mean,

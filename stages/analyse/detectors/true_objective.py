@@ -9,6 +9,7 @@ import math
 
 from pydantic import Field
 
+from stages.contracts.amounts import at_end
 from stages.contracts.artifact import Frozen
 from stages.contracts.batch_means import level
 from stages.contracts.health import Detection, Signal
@@ -36,13 +37,13 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return series.lacks(NAME, OBJECTIVE, "there is no KL penalty in the reward (PPO only)")
     score, objective = _change(series, SCORE), _change(series, OBJECTIVE)
     if score is None or objective is None:
-        return Detection(
-            detector=NAME, state="not_observable", reason="four steps with score and penalty are needed in the first and last window"
-        )
+        missing = [series.why_none(name) for name in (SCORE, OBJECTIVE) if not series.rows(name).n]
+        reason = "; ".join(missing) or f"four steps with {SCORE} and {OBJECTIVE} are needed in the first and in the last window"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
     fell = objective[0] < -settings.errors * objective[1]
-    against = fell and score[0] > -settings.errors * score[1]
+    against = fell and score[0] >= -settings.errors * score[1]
     says = f"score {score[0]:+.3g} (standard error {score[1]:.2g}), score minus KL penalty {objective[0]:+.3g} ({objective[1]:.2g}), "
-    says += f"last minus first {series.window()} steps"
+    says += f"{at_end(series.window())} minus the first"
     says += ": the penalty costs more than the score gains" if against else ""
     signal = Signal(
         detector=NAME,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from stages.contracts.amounts import above, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed, Rows
@@ -65,11 +66,19 @@ def detect(settings: Settings, series: Observed) -> Detection:
         (name, rows, rest) for name, rest in (*((c, 0.0) for c in CLIPPED), (RATIO, 1.0), (UPDATE_KL, 0.0)) if (rows := series.rows(name)).n
     ]
     if not logged:
-        return Detection(detector=NAME, state="not_observable", reason="no clip fraction, ratio or KL of updates was logged")
+        empty = "; ".join(series.why_none(name) for name in (*CLIPPED, RATIO, UPDATE_KL) if series.logs(name))
+        reason = empty or "no clip fraction, ratio or KL of updates was logged"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
+    if reason := next((odd for name in CLIPPED if (odd := series.no_share(name))), ""):
+        return Detection(detector=NAME, state="not_applicable", reason=reason)
     first = series.rows(FIRST)
     if all((rows.values == rest).all() for _, rows, rest in logged) and not _too_far(first, 1.0, settings.first_ratio, settings.window):
         names = ", ".join(name for name, _, _ in logged)
-        reason = f"no information: {names} never moved, because each batch is used for one optimizer step (purely on-policy)"
+        known = {name for name, _, _ in logged} & {RATIO, UPDATE_KL}  # shares of clipped tokens are also 0 while updates are small
+        why = "because each batch is used for one optimizer step (purely on-policy)"
+        if not known:
+            why = "either because each batch is used for one optimizer step (purely on-policy), or because no update reached the clip range"
+        reason = f"no information: {names} never moved, {why}"
         return Detection(detector=NAME, state="not_applicable", reason=reason)
     return Detection(detector=NAME, state="looked", signals=tuple(_signals(settings, series)))
 
@@ -86,13 +95,13 @@ def _signals(settings: Settings, series: Observed) -> Iterator[Signal]:
         found = _too_far(rows, rest, limit, settings.window)
         if found:
             mean, begin, end = found
-            what = words.get(name, "the clipped share of tokens")
+            what = words.get(name, "the share of clipped tokens")
             bound = f"more than {limit:g} from 1" if rest else f"above {limit:g}"
             yield Signal(
                 detector=NAME,
                 metric=name,
                 severity="info" if series.null_control else "warning",
-                says=f"{what} is {mean:.3g} on average in steps {begin}-{end}, {bound}",
+                says=f"{what} is {mean:.3g} on average in {stretch(begin, end)}, {bound}",
                 onset=begin,
                 detected=end,
                 last=int(rows.steps[-1]),
@@ -108,7 +117,7 @@ def _too_far(found: Rows, rest: float, limit: float, window: int) -> tuple[float
     rows, size = found.pairs(), min(window, found.n)
     total = sum(value for _, value in rows[:size])
     for end in range(size, len(rows) + 1):
-        if abs(total / size - rest) > limit:
+        if above(abs(total / size - rest), limit):
             return total / size, rows[end - size][0], rows[end - 1][0]
         if end < len(rows):
             total += rows[end][1] - rows[end - size][1]

@@ -1,4 +1,7 @@
-"""The fit of PPO's value head at the end: below 0 it explains less of the returns than a constant would, and advantages are noise."""
+"""The fit of PPO's value head at the end: its explained variance 1 - E(return - value)^2 / Var(return).
+
+1 is a perfect guess and 0 what a constant guess reaches; below 0 the head takes no variance out of the advantages but adds some.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from statistics import median
 
 from pydantic import Field
 
+from stages.contracts.amounts import below, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
@@ -38,14 +42,16 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return series.lacks(NAME, needed, "no value head was trained")
     rows = series.rows(METRIC)
     if not rows.n:
-        return Detection(detector=NAME, state="not_observable", reason="the returns did not vary, so there was nothing to explain")
+        some = series.numbers(METRIC) or any(state == "nonfinite" for _, _, state in series.cells(METRIC))
+        reason = series.why_none(METRIC) if some else "the returns did not vary, so there was nothing to explain"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
     last = rows.steps[-settings.window :].tolist()
     found = median(rows.values[-settings.window :].tolist())
-    if found >= settings.below:
+    if not below(found, settings.below):
         return Detection(detector=NAME, state="looked")
     says = (
-        f"the value head explained less of the returns than a constant does: median explained variance {found:.2g} "
-        f"in steps {last[0]}-{last[-1]}"
+        f"the value head explained less of the returns than {_bar(settings)}: median explained variance {found:.2g} "
+        f"in {stretch(last[0], last[-1])}"
     )
     signal = Signal(
         detector=NAME,
@@ -58,3 +64,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         evidence={"rows": len(last)},
     )
     return Detection(detector=NAME, state="looked", signals=(signal,))
+
+
+def _bar(settings: Settings) -> str:
+    return "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from stages.contracts.amounts import counted as amount
+from stages.contracts.amounts import end, stretch
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.observed import Observed
@@ -40,12 +42,19 @@ class Settings(Frozen):
 def detect(settings: Settings, series: Observed) -> Detection:
     """A signal for a missing reward, for too many groups without signal, and for a batch spread that hides them."""
     if series.logs("reward") and not series.numbers("reward"):
-        return _found(_no_reward(len(series.cells("reward"))))
+        return _found(_no_reward(series))
     shares, counted = _shares(series)
+    if not shares and series.completions and series.completions.zero_signal:
+        reason = "no step counts: the gradient is not finite in any with completions"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
     if not shares and series.completions and series.completions.completions:
         return Detection(detector=NAME, state="not_applicable", reason="one completion a prompt: there are no groups to compare")
     if not shares:
-        return Detection(detector=NAME, state="not_observable", reason="no within-group spread was logged (zero_signal_share, completions)")
+        logged = next((name for name in ("zero_signal_share", "group_range") if series.logs(name)), None)
+        reason = series.why_none(logged) if logged else "no within-group spread was logged (zero_signal_share, completions)"
+        return Detection(detector=NAME, state="not_observable", reason=reason)
+    if not counted and (reason := series.no_share("zero_signal_share")):
+        return Detection(detector=NAME, state="not_applicable", reason=reason)
     hit = first_above(shares, settings.warn_above, settings.window)
     if hit is None:
         return _found()
@@ -53,12 +62,14 @@ def detect(settings: Settings, series: Observed) -> Detection:
     whole = pooled(shares, shares[0].step, shares[-1].step)
     share = last.k / last.n
     groups = f"{share:.0%} of groups" + (f" ({last.k} of {last.n})" if counted else "")
-    says = f"{groups} had no reward spread in the last {settings.window} steps; "
-    says += f"above {settings.warn_above:.0%} first in steps {hit.first}-{hit.last}"
+    says = f"{groups} had no reward spread in {end(shares[0].step, shares[-1].step, settings.window)}; "
+    says += f"above {settings.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
     if series.null_control:
         says += "; expected for a null control"
     severity = "info" if series.null_control else "severe" if share > settings.severe_above else "warning"
-    evidence = {"k": last.k, "n": last.n, "all_k": whole.k, "all_n": whole.n} if counted else {"rows": len(shares)}
+    evidence: dict[str, float | str] = {"k": last.k, "n": last.n, "all_k": whole.k, "all_n": whole.n} if counted else {"rows": len(shares)}
+    if hit.k * last.n > last.k * hit.n:  # the end looks better than that: the explanation must not speak of the end
+        evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
     signal = Signal(
         detector=NAME,
         metric="zero_signal_share",
@@ -90,7 +101,7 @@ def _scale(series: Observed) -> list[Signal]:
         return []
     step, value = hidden[0]
     says = (
-        f"reward_std is {value:.3g} at step {step} while every group is constant ({len(hidden)} such steps): "
+        f"reward_std is {value:.3g} at step {step} while every group is constant ({amount(len(hidden), 'such step')}): "
         "the spread lies between prompts, and scaling by the batch hides that no group has a signal"
     )
     evidence = {"steps": len(hidden)}
@@ -102,9 +113,14 @@ def _scale(series: Observed) -> list[Signal]:
     ]
 
 
-def _no_reward(rows: int) -> Signal:
-    says = f"no reward: all {rows} logged rewards are null, so no completion was ever scored"
-    return Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=1, evidence={"rows": rows})
+def _no_reward(series: Observed) -> Signal:
+    cells = series.cells("reward")
+    null = sum(state == "null" for _, _, state in cells)
+    found = "are null" if null == len(cells) else "are NaN or Inf" if not null else f"are null ({null}) or NaN or Inf ({len(cells) - null})"
+    rows = "the only logged reward is" + found.removeprefix("are") if len(cells) == 1 else f"all {len(cells)} logged rewards {found}"
+    says = f"no reward: {rows}, so " + ("no completion was ever scored" if null == len(cells) else "no step has a reward")
+    first, last = cells[0][0], cells[-1][0]
+    return Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=first, last=last, evidence={"rows": len(cells)})
 
 
 def _found(*signals: Signal) -> Detection:

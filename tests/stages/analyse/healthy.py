@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from compiler.health_profiles import detectors
 from stages.contracts.observed import Observed, Resume
+from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.series import CompletionsSummary, RewardCount, Share
 
 STEPS, GROUPS, SAMPLES = 300, 8, 8
@@ -75,6 +78,22 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Observed
         null_finals={"kl": (0.004, 0.006)},
         siblings=2,
     )
+
+
+def alarms(runs: int) -> dict[str, tuple[int, int]]:
+    """By detector: runs with a warning, of those that it looked at."""
+    warned: Counter[str] = Counter()
+    looked: Counter[str] = Counter()
+    for profile in ("grpo-default", "ppo-default"):
+        cards = detectors(profile)
+        for index in range(runs):
+            run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default")
+            for card in cards:
+                plugin = load(DETECTORS, card.kind)
+                found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+                looked[card.kind] += found.state == "looked"
+                warned[card.kind] += any(signal.severity != "info" for signal in found.signals)
+    return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}
 
 
 def _cells(values: NDArray[np.float64]) -> tuple[tuple[int, float | None, str], ...]:

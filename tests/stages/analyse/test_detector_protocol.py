@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detectors_reference import PAGE, page
-from healthy import healthy
+from detectors_reference import ALARMS, PAGE, page
+from healthy import alarms, healthy
 from pydantic import ValidationError
 
 from compiler.health_profiles import PROFILES, detectors
@@ -17,6 +17,7 @@ from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
 from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
+from stages.contracts.wilson import wilson
 
 KINDS = kinds(DETECTORS)
 EMPTY = Observed("r-s1", "r", "treatment", target_steps=60, stride=1, metrics={})
@@ -69,6 +70,16 @@ def test_healthy_runs_raise_no_alarm(profile: str) -> None:
             found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
             assert [s.says for s in found.signals if s.severity != "info"] == [], (card.kind, index)
             assert found.state == "looked" or card.kind == "update_size", (card.kind, found.reason)
+
+
+def test_the_stated_false_alarm_rates_hold() -> None:
+    """The first 200 of the 1000 runs a profile whose alarms the reference page states: no more, at a rate that allows it."""
+    found = alarms(200)
+    assert set(found) == set(ALARMS) == set(KINDS)
+    for kind, (k, n) in found.items():
+        stated, of = ALARMS[kind]
+        low, high = wilson(k, n, 0.99)
+        assert n and k <= stated and low <= stated / of <= high, (kind, k, n)
 
 
 def test_the_reference_page_is_made_from_the_detectors() -> None:

@@ -55,7 +55,7 @@ def test_case_27_a_length_reward_at_its_maximum_with_one_word_answers() -> None:
     found = degenerates({"maximum": 2.0}, reward=ramp(0.7, 1.94), completion_tokens=ramp(40, 2.0), reward_std=0.0)
     (signal,) = found.signals
     assert (signal.metric, signal.severity, signal.value, signal.onset) == ("completion_tokens", "warning", 2.0, 55)
-    assert signal.says == "reward is 1.94 of 2 in the last 6 steps while completions are 2 tokens long, 40 in the first window"
+    assert signal.says == "reward is 1.94 of 2 in the last 6 steps while completions are 2 tokens long on average, 40 in the first window"
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_entropy_onset_and_ratio() -> None:
     (signal,) = entropy_change.detect(entropy_change.Settings(), seen(entropy=course)).signals
     assert (signal.onset, signal.severity, signal.evidence["first"]) == (31, "warning", pytest.approx(0.8))
     assert signal.value == pytest.approx(0.1)
-    assert signal.says == "entropy went from 0.8 to 0.08 nats per token (first and last 6 steps, ratio 0.1)"
+    assert signal.says == "entropy went from 0.8 to 0.08 nats per token (mean over the first 6 steps, then over the last 6, ratio 0.1)"
 
 
 def test_absolute_entropy_only_where_it_is_declared() -> None:
     run = seen(entropy=0.05)
     assert entropy_change.detect(entropy_change.Settings(), run).signals == ()
     (signal,) = entropy_change.detect(entropy_change.Settings(lowest=0.1), run).signals
-    assert signal.says.endswith("below the declared 0.1") and signal.onset == 1
+    assert signal.says.endswith("below the declared 0.1") and signal.onset == 1 and signal.evidence["outside"] == "below the declared 0.1"
     assert entropy_change.detect(entropy_change.Settings(highest=0.04), run).signals[0].says.endswith("above the declared 0.04")
 
 
@@ -304,7 +304,7 @@ def test_missing_overlapping_and_repeated_steps() -> None:
     (again,) = resumed(Resume(200, 199, 13), reward=WAVE).signals
     assert again.says == "13 steps from step 200 on were made again after the resume; the later attempt's count"
     (twice,) = resumed(repeated=4, reward=WAVE).signals
-    assert twice.severity == "warning" and twice.says.startswith("4 rows repeat a metric and a step")
+    assert twice.severity == "warning" and twice.says.startswith("4 values repeat a metric and a step")
 
 
 def test_a_run_without_resumes_or_with_a_short_rest() -> None:
@@ -338,10 +338,8 @@ def test_throughput_is_measured_not_judged() -> None:
     made = CompletionsSummary(480, 0, truncated=tuple(Share(step, 0, 8) for step in STEPS))
     (signal,) = speed(made, step_seconds=2.0, reward_seconds=0.5, generation_seconds=1.0, completion_tokens=30.0).signals
     assert (signal.severity, signal.value) == ("info", 2.0)
-    assert (
-        signal.says
-        == "a step takes 2 s (median of 60, 120 s in all), 50% of it in generation, 25% of it in scoring; 120 generated tokens a second"
-    )
+    says = "a step takes 2 s (median of 60 steps, 120 s in all), 50% of it in generation, 25% of it in scoring"
+    assert signal.says == f"{says}; 120 generated tokens a second"
     assert signal.evidence == {"last_to_first": 1.0, "scoring_share": 0.25, "tokens_per_second": 120.0, "steps": 60}
 
 
@@ -352,11 +350,11 @@ SPEEDS = [(3.0, 0.0, False, False), (3.1, 0.0, True, False), (1.0, 0.5, False, F
 def test_throughput_says_what_is_slow_and_never_warns_of_a_busy_machine(last: float, scoring: float, slow: bool, costly: bool) -> None:
     found = speed(step_seconds=ramp(1.0, last), reward_seconds=scoring)
     assert looked(found, ("step_seconds", "info"))
-    assert ("times as slow as the first" in found.signals[0].says) == slow
+    assert ("times as long as the first" in found.signals[0].says) == slow
     assert ("more than 50% of the time goes into scoring" in found.signals[0].says) == costly
 
 
 @pytest.mark.parametrize(("share", "signals"), [(0.05, 0), (0.06, 1)])
 def test_rewards_that_no_verifier_knew(share: float, signals: int) -> None:
     found = speed(unknown_share=share)
-    assert found.state == "looked" and len(found.signals) == signals and found.reason == "the time of steps was not logged"
+    assert found.state == "looked" and len(found.signals) == signals and found.reason == "step_seconds was not logged"

@@ -40,7 +40,10 @@ def kl(values):
 def test_the_negative_kl_of_a_report():
     (signal,) = kl([2.0] * 478 + [-1.0] * 121 + [-30.55]).signals  # 122 of 600 updates
     assert (signal.severity, signal.value, signal.onset, signal.last) == ("warning", -30.55, 479, 600)
-    assert "negative in 122 of 600 steps, lowest -30.6 nats at step 600" in signal.says and signal.evidence == {"k": 122, "n": 600}
+    assert "below -0.5 nats per completion in 122 of 600 steps, lowest -30.6 at step 600" in signal.says and signal.evidence == {
+        "k": 122,
+        "n": 600,
+    }
 
 
 def test_a_kl_around_zero_has_either_sign():
