@@ -1,26 +1,36 @@
 """Format `tensorboard`: event files (`events.out.tfevents.*`), one or a folder of them, in the order of their names.
 
-A frame is a length, its checksum, a protobuf `Event` and its checksum. Almost every frame holds one scalar; a regular expression
-reads those where they follow each other, and anything else is walked field by field. A torn last frame (a crash) is reported.
+A frame is a length, its checksum, a protobuf `Event` and its checksum (masked CRC32C, as in TFRecord). Almost every frame holds one
+scalar; a regular expression reads those where they follow each other, and anything else is walked field by field. Both checksums of
+every frame are checked before anything of it counts. A file ends, for us as for TensorBoard, at its first frame that is torn (a crash)
+or whose checksum is wrong, and says where and how much is behind it: what follows a wrong byte may begin anywhere.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from google_crc32c import value as crc32c
 
 from stages.train.imports.log import Column, Log, Unreadable
 from stages.train.imports.protobuf import fields, varint
 
 _SCALAR: Any = re.compile(  # Any: typeshed does not know Pattern.scanner
-    rb"(.)\x00{7}.{4}"  # length below 256, checksum
-    rb"\x09.{8}(?:\x10([\x80-\xff]*[\x00-\x7f]))?"  # wall time, step
-    rb"\x2a.\x0a.\x0a(.)([^\x15]*)\x15(.{4}).{4}",  # summary, value, tag, simple_value, checksum
+    rb"(.\x00{7}.{4})"  # length below 256, checksum
+    rb"(\x09.{8}(?:\x10([\x80-\xff]*[\x00-\x7f]))?"  # wall time, step
+    rb"\x2a.\x0a.\x0a(.)([^\x15]*)\x15(.{4}))(.{4})",  # summary, value, tag, simple_value, checksum
     re.S,
 )
 _FLOAT = struct.Struct("<f").unpack
+_BLOCK = 500
+"""So many frames are looked at together; of more, Python's garbage collector counts the matches again and again."""
+_MASK = 0xA282EAD8
+_SUM = struct.Struct("<I").unpack
 _STEP, _SUMMARY, _VALUE, _TAG, _SIMPLE, _TENSOR = 2, 5, 1, 1, 2, 8
 
 
@@ -51,30 +61,31 @@ def _file(path: Path, index: list[Any], columns: dict[bytes, Column]) -> str:
     last: Any = object()  # a new file is a new row, whatever its step
     row = len(index) - 1
     while at < size:
-        scan = _SCALAR.scanner(data, at)
-        while found := scan.match():
-            start, end = found.span()
-            length, packed, size_of_tag, tag, value = found.groups()
-            if end - start != length[0] + 16 or size_of_tag[0] != len(tag):
-                break
+        end, scalars = _scalars(data, at)
+        while scalars:
             at = end
-            if packed != last:
-                last = packed
-                row += 1
-                index.append(_unpacked(packed))
-            try:
-                column = columns[tag]
-            except KeyError:
-                column = columns[tag] = Column()
-            column.rows.append(row)
-            column.cells.append(value)
+            for packed, tag, value in scalars:
+                if packed != last:
+                    last = packed
+                    row += 1
+                    index.append(_unpacked(packed))
+                try:
+                    column = columns[tag]
+                except KeyError:
+                    column = columns[tag] = Column()
+                column.rows.append(row)
+                column.cells.append(value)
+            end, scalars = _scalars(data, at)
         if at >= size:
             break
-        end, step, scalars = _frame(data, at, path)
-        if end < 0:
-            return f"the frame at byte {at} of {size} of {path.name} is torn"
-        at = end
-        for name, cell in scalars:
+        wrong = _wrong(data, at)
+        if wrong and at == 0:
+            raise Unreadable(f"{path} is no event file of TensorBoard: at its beginning {wrong}")
+        if wrong:
+            after = f" (after step {index[-1]})" if index else ""
+            return f"{path.name}: at byte {at}{after} {wrong}, so its last {size - at} of {size} bytes were not read"
+        at, step, others = _frame(data, at, path)
+        for name, cell in others:
             row += 1
             last = object()
             index.append(step)
@@ -84,6 +95,24 @@ def _file(path: Path, index: list[Any], columns: dict[bytes, Column]) -> str:
     return ""
 
 
+def _scalars(data: bytes, at: int) -> tuple[int, list[tuple[bytes | None, bytes, bytes]]]:
+    """The end of the frames of one scalar each that follow each other from a place, and (step, tag, value) of each as they are packed;
+    at most _BLOCK, none behind one whose checksum is wrong. Frames are looked at together, which takes half the time."""
+    found = list(islice(iter(_SCALAR.scanner(data, at).match, None), _BLOCK))
+    if not found:
+        return at, []
+    heads, events, steps, sizes, tags, values, sums = zip(*[one.groups() for one in found], strict=True)
+    crc = np.array(list(map(crc32c, events)), np.uint32)
+    whole = (crc >> 15 | crc << 17) + np.uint32(_MASK) == np.frombuffer(b"".join(sums), "<u4")
+    whole &= np.frombuffer(b"".join(heads), np.uint8)[:: len(heads[0])] == np.array(list(map(len, events)))
+    whole &= np.frombuffer(b"".join(sizes), np.uint8) == np.array(list(map(len, tags)))
+    wrong = {head for head in set(heads) if not _right(head[:8], head[8:])}
+    if wrong:
+        whole &= np.array([head not in wrong for head in heads])
+    count = len(found) if whole.all() else int(whole.argmin())
+    return (found[count - 1].end() if count else at), list(zip(steps[:count], tags[:count], values[:count], strict=True))
+
+
 def _unpacked(packed: bytes | None) -> int:
     if packed is None:  # protobuf leaves zeros out
         return 0
@@ -91,16 +120,29 @@ def _unpacked(packed: bytes | None) -> int:
     return value if value < 1 << 63 else value - (1 << 64)
 
 
-def _frame(data: bytes, at: int, path: Path) -> tuple[int, int, list[tuple[bytes, float]]]:
-    """(end, step, scalars) of the frame at a place; end -1 when the file ends inside it."""
+def _right(data: bytes, checksum: bytes) -> bool:
+    """Whether this is the masked CRC32C of the data."""
+    crc = crc32c(data)
+    return bool(((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF == _SUM(checksum)[0])
+
+
+def _wrong(data: bytes, at: int) -> str:
+    """What is wrong with the frame at a place; empty when it is whole and its checksums are right."""
     if at + 12 > len(data):
-        return -1, 0, []
+        return "a frame is torn"
+    if not _right(data[at : at + 8], data[at + 8 : at + 12]):
+        return "there are only zeros" if data.count(0, at) == len(data) - at else "the length of a frame has a wrong checksum"
+    (length,) = struct.unpack_from("<Q", data, at)
+    end = at + 12 + length
+    if end + 4 > len(data):
+        return "a frame is torn"
+    return "" if _right(data[at + 12 : end], data[end : end + 4]) else "a frame has a wrong checksum"
+
+
+def _frame(data: bytes, at: int, path: Path) -> tuple[int, int, list[tuple[bytes, float]]]:
+    """(end, step, scalars) of the frame at a place, which is whole."""
     (length,) = struct.unpack_from("<Q", data, at)
     start, end = at + 12, at + 16 + length
-    if end > len(data):
-        if at == 0:
-            raise Unreadable(f"{path} is no event file of TensorBoard")
-        return -1, 0, []
     step, scalars = 0, []
     try:
         for number, wire, first, last in fields(data, start, end - 4):

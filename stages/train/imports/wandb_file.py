@@ -62,7 +62,8 @@ def read(path: Path, index: str = STEP) -> Log:
 
 def _records(data: bytes, log: Log) -> Iterator[bytes]:
     """Whole records. Sets `log.cut` when the file ends inside one, or a checksum fails."""
-    at, size, parts = 7, len(data), []
+    at, size, begun = 7, len(data), 7
+    parts: list[bytes] = []
     crc32 = zlib.crc32
     while at + 7 <= size:
         left = _BLOCK - at % _BLOCK
@@ -77,12 +78,14 @@ def _records(data: bytes, log: Log) -> Iterator[bytes]:
             continue
         end = at + 7 + length
         if end > size or kind > _LAST or kind == 0 or 7 + length > left:
-            log.cut = f"the record at byte {at} of {size} is torn"
+            log.cut = _cut(begun if parts else at, size, "is torn")
             return
         piece = data[at + 7 : end]
         if crc32(piece, _KIND[kind]) != checksum:
-            log.cut = f"the record at byte {at} of {size} has a wrong checksum"
+            log.cut = _cut(begun if parts else at, size, "has a wrong checksum")
             return
+        if kind == _FIRST:
+            begun = at
         at = end
         if kind == _WHOLE:
             yield piece
@@ -94,7 +97,11 @@ def _records(data: bytes, log: Log) -> Iterator[bytes]:
                 yield b"".join(parts)
                 parts = []
     if parts or (at < size and data.count(0, at) != size - at):
-        log.cut = f"the record at byte {at} of {size} is torn"
+        log.cut = _cut(begun if parts else at, size, "is torn")
+
+
+def _cut(at: int, size: int, wrong: str) -> str:
+    return f"the record at byte {at} {wrong}, so the last {size - at} of {size} bytes were not read"
 
 
 def _row(data: bytes, at: int, end: int, log: Log, names: dict[bytes, str]) -> None:

@@ -4,8 +4,8 @@ import contextlib
 import gzip
 import json
 import math
-import os
 import random
+import re
 import signal
 
 import pytest
@@ -203,18 +203,55 @@ def binary_logs(tmp_path_factory):
     return next(folder.iterdir()).read_bytes()
 
 
-def test_an_event_file_with_any_byte_wrong_or_missing_ends_in_a_sentence(tmp_path, binary_logs):
+def test_an_event_file_with_any_byte_wrong_or_missing_is_read_up_to_there_and_never_beyond(tmp_path, binary_logs):
+    """One byte changed anywhere fails a checksum: nothing of its frame or behind it is taken as data, and how much that is is told."""
     random_ = random.Random(7)
     path, read = tmp_path / "events.out.tfevents.1", card("tensorboard")
+    right = [(step, "nonfinite" if step == 3 else step / 2) for step in range(1, 30)]
+    path.write_bytes(binary_logs)
+    assert values(whole := mapped(read_log(path, read), read, 30, "a")) == right and not any("cut" in note for note in whole.notes)
+    lengths = set()
     for trial in range(300):
         data = bytearray(binary_logs)
+        at = random_.randrange(len(data))
         if trial % 2:
-            data = data[: random_.randrange(len(data))]
+            data = data[:at]
         else:
-            data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
+            data[at] ^= 1 << random_.randrange(8)
         path.write_bytes(data)
         try:
-            assert len(mapped(read_log(path, read), read, 30, "a").rows) <= 29
+            found = mapped(read_log(path, read), read, 30, "a")
         except Unreadable as said:
-            assert str(said)
-    assert os.path.getsize(path)
+            assert at < 200 and str(said)
+            continue
+        assert values(found) == right[: len(found.rows)]
+        lengths.add(len(found.rows))
+        lost = r"its last (\d+) of (\d+) bytes were not read; everything before"
+        cut = re.match(rf"cut: \S+: at byte (\d+) .*, so {lost}", "".join(found.notes[:1]))
+        if cut:
+            assert int(cut[1]) <= at and int(cut[1]) + int(cut[2]) == int(cut[3]) == len(data)
+        else:
+            assert trial % 2, "only a file that ends between two frames looks whole"
+    assert len(lengths) > 20
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], "the length of a frame has a wrong checksum"),
+        (lambda data, at: data[: at + 20] + bytes([data[at + 20] ^ 1]) + data[at + 21 :], "a frame has a wrong checksum"),
+        (lambda data, at: data[: at + 25], "a frame is torn"),
+        (lambda data, at: data[:at] + bytes(999), "there are only zeros"),
+    ],
+)
+def test_what_is_wrong_with_an_event_file_is_told_with_its_place(tmp_path, binary_logs, change, says):
+    """Frames begin where the last one ended: a length of 8 bytes, 4 of its checksum, the event, 4 of its checksum."""
+    at = 0
+    for _ in range(21):  # the version, then two frames a step
+        at += 16 + int.from_bytes(binary_logs[at : at + 8], "little")
+    path, read = tmp_path / "events.out.tfevents.1", card("tensorboard")
+    path.write_bytes(data := change(binary_logs, at))
+    found = mapped(read_log(path, read), read, 30, "a")
+    assert [step for step, _ in values(found)] == list(range(1, 11))
+    lost = f"its last {len(data) - at} of {len(data)} bytes were not read; everything before it was read"
+    assert found.notes[0] == f"cut: {path.name}: at byte {at} (after step 10) {says}, so {lost}"
