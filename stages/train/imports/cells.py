@@ -7,6 +7,8 @@ from typing import Any
 
 _WORDS = {"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"}
 """What logs write as text for numbers that JSON lacks."""
+_BARE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""As json_text.py gives them, many in a log."""
 _NULL = {"null", "none", "n/a", ""}
 
 
@@ -28,6 +30,8 @@ def number(cell: Any) -> float | None:
         except OverflowError:  # more than 308 digits: what float() makes of the same number as text
             return math.inf if cell > 0 else -math.inf
     if isinstance(cell, str):
+        if cell in _BARE:
+            return _BARE[cell]
         word = cell.strip().lower()
         if word in _NULL:
             return None
