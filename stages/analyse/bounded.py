@@ -50,6 +50,7 @@ def bounded(
         window=window,
         seeds=seeds,
         sources=sources,
+        equal_seeds=interval is not None and interval.equal,
         detectable=smallest,
         with_all=with_all,
         without_gate=dict(without_gate or {}),

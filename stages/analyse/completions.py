@@ -115,14 +115,14 @@ def completions_summary(completions: Completions) -> CompletionsSummary:
     return CompletionsSummary(
         completions=completions.rows,
         unknown=int((~known).sum()),
-        zero_signal=tuple(_silent(completions)),
+        zero_signal=tuple(groups_without_signal(completions)),
         truncated=tuple(_per_step(steps, completions.numbers["truncated"])),
         rewards=tuple(RewardCount(*row) for row in held),
         examples={value: _texts(completions, rewards == value) for value in notable},
     )
 
 
-def _silent(completions: Completions) -> list[Share]:
+def groups_without_signal(completions: Completions) -> list[Share]:
     """Per step: groups of two completions or more without two different known rewards (k) of all such groups (n)."""
     steps, rewards = completions.numbers["step"], completions.numbers["reward"]
     order, begins, sizes = _runs(steps, completions.numbers["group"])

@@ -16,6 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.contracts.magnitude import unit
+
 LEAST_ROWS = 12
 """Fewer rows of a run do not show how they correlate."""
 LEAST_WORTH = 2.0
@@ -31,6 +33,7 @@ def neighbours(values: NDArray[np.float64]) -> float | None:
         return None
     many = min(_MOST_STRETCHES, max(1, n // _STRETCH))
     edges = [n * part // many for part in range(many + 1)]
+    values = values / unit((float(values.min()), float(values.max())))
     shared, whole = 0.0, 0.0
     for first, end in pairwise(edges):
         rest = _without_line(values[first:end])
@@ -58,9 +61,8 @@ def worth(n: int, correlation: float) -> float:
     return n / (1 + 2 * tail)
 
 
-def error(variance: float, n: int, correlation: float) -> tuple[float, float]:
-    """(square of the standard error of the mean, its degrees of freedom) of n rows with this sample variance. The sample variance of
+def error(deviation: float, n: int, correlation: float) -> tuple[float, float]:
+    """(standard error of the mean, its degrees of freedom) of n rows with this sample deviation. The sample variance of
     correlated rows is too small, by (n - n/w) / (n - 1) for rows that are worth w; their squares correlate by r^2."""
     rows = worth(n, correlation)
-    spread = variance * (n - 1) / (n - n / rows)
-    return spread / rows, max(1.0, n * (1 - correlation**2) / (1 + correlation**2) - 1)
+    return deviation * math.sqrt((n - 1) / (n - n / rows) / rows), max(1.0, n * (1 - correlation**2) / (1 + correlation**2) - 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.analyse.groups import Group, group
-from stages.analyse.statistics import NO_SPREAD, Interval, detectable, difference, mean, pooled, proportion, trend
+from stages.analyse.statistics import Interval, detectable, difference, mean, of_completions, proportion, trend
 from stages.contracts.finding import Finding, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -72,12 +73,11 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
     runs = group(evidence, condition, name, statistic, everyone=everyone)
     values = runs.values
     interval = mean(values, level) if values else None
-    flat = interval is not None and interval.method == NO_SPREAD
-    interval = _or_of_completions(interval, [runs], statistic, level)
+    interval = _or_of_completions(interval, runs, None, level)
     share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
         method = f"{interval.method}, limited to 0..1"
-        interval = Interval(interval.value, max(0.0, interval.low), min(1.0, interval.high), interval.n, method)
+        interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high), method=method)
     return bounded(
         f"{condition}/{name}/{statistic}{suffix}",
         _says(evidence, runs.runs, name, statistic, f"mean over the seeds of {condition}"),
@@ -87,14 +87,14 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
         reason=runs.nothing,
         interval=interval,
         level=level,
-        method=(interval.method if interval else "mean over seeds") + _caveat(name, statistic),
+        method=(interval.method if interval else "mean over seeds") + ("" if interval and interval.equal else _caveat(name, statistic)),
         n=len(values),
         window=_window(evidence, runs.runs, name, statistic),
         seeds=runs.seeds,
         sources=_sources(evidence, runs.runs, name, statistic),
         with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
         without_gate={} if everyone else {gate: mean(runs.values_without(gate), level).value for gate in sorted(runs.gates)},
-        smallest=detectable([values], level) if statistic == "change" and values and not flat else None,
+        smallest=detectable([values], level) if statistic == "change" and interval and not interval.equal else None,
     )
 
 
@@ -105,19 +105,22 @@ def contrast_finding(
     left = group(evidence, treated, name, statistic, everyone=everyone)
     right = group(evidence, against, name, statistic, everyone=everyone)
     interval = difference(left.values, right.values, level) if left.values and right.values else None
-    flat = interval is not None and interval.method == NO_SPREAD
-    interval = _or_of_completions(interval, [left, right], statistic, level)
+    reason = (right if left.values else left).nothing
+    if interval is not None and not math.isfinite(interval.value):
+        interval, reason = None, "the difference is larger than any number that a computer holds"
+    interval = _or_of_completions(interval, left, right, level)
     runs, suffix = (*left.runs, *right.runs), WITH_EXCLUDED if everyone else ""
     full = None
     if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
-        full = difference(left.all_values, right.all_values, level).value
+        gap = difference(left.all_values, right.all_values, level).value
+        full = gap if math.isfinite(gap) else None
     return bounded(
         f"{treated}-vs-{against}/{name}/{statistic}{suffix}",
         _says(evidence, runs, name, statistic, f"{treated} minus {against}"),
         unit=meaning(name).unit,
         kind="difference",
         value=interval.value if interval else None,
-        reason=(right if left.values else left).nothing,
+        reason=reason,
         interval=interval,
         level=level,
         method=interval.method if interval else "difference of means over seeds",
@@ -127,16 +130,21 @@ def contrast_finding(
         sources=_sources(evidence, runs, name, statistic),
         with_all=full,
         without_gate={} if everyone else _without(left, right, level),
-        smallest=detectable([left.values, right.values], level) if interval and not flat else None,
+        smallest=detectable([left.values, right.values], level) if interval and not interval.equal else None,
     )
 
 
-def _or_of_completions(interval: Interval | None, groups: Sequence[Group], statistic: str, level: float) -> Interval | None:
+def _or_of_completions(interval: Interval | None, group: Group, against: Group | None, level: float) -> Interval | None:
     """The interval over seeds; where these do not differ and are shares of completions, that of the completions."""
-    if interval is None or interval.method != NO_SPREAD or statistic == "change":
+    if interval is None or not interval.equal:
         return interval
-    counted = [k_of_n for one in groups if (k_of_n := one.pooled)]
-    return replace(pooled(counted, level), value=interval.value, n=interval.n) if len(counted) == len(groups) else interval
+    plus, minus = [group.count], [against.count] if against else []
+    if group.change and not (against and group.evaluated):  # of two changes from the untrained model its own share cancels
+        minus, plus = [*minus, group.start], [*plus, against.start] if against else plus
+    added, taken = [[count for count in counts if count is not None] for counts in (plus, minus)]
+    if len(added) != len(plus) or len(taken) != len(minus):
+        return interval
+    return replace(of_completions(added, taken, level), value=interval.value, n=interval.n)
 
 
 def _without(left: Group, right: Group, level: float) -> dict[str, float]:
@@ -146,7 +154,7 @@ def _without(left: Group, right: Group, level: float) -> dict[str, float]:
         treated, against = left.values_without(gate), right.values_without(gate)
         if treated and against:
             found[gate] = difference(treated, against, level).value
-    return found
+    return {gate: value for gate, value in found.items() if math.isfinite(value)}
 
 
 def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, who: str) -> str:

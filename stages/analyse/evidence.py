@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.analyse.completions import Evaluation, read_completions, read_evaluation
+from stages.analyse.counted import Count, of_evaluation
 from stages.analyse.replay import Replayed, asked, replay
 from stages.analyse.tables import History, read_history
-from stages.analyse.traces import Trace, reduce
+from stages.analyse.traces import Rows, Trace, reduce
 from stages.analyse.windows import Window, window_of
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
 from stages.contracts.artifact import file_digest, read
@@ -22,6 +24,9 @@ from stages.contracts.preflight_card import Preflight
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
+
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ class Measured:
     n: int | None = None
     method: str = ""
     """How the value was made, when its source says so."""
+    count: Count | None = None
+    """What the value is a share of, where that is known; of a change, its later part."""
+    start: Count | None = None
+    """Of a change: the same of its earlier part."""
     part: str = ""
     """Of a mean over less than its window, because the run ended inside it: over what."""
 
@@ -112,7 +121,7 @@ class Evidence:
         window, trace = self.window(run.ref, statistic), run.trace
         rows = trace.rows[name, statistic]
         if rows is not None:
-            return Measured(rows.mean, part=_part(trace, window))
+            return Measured(rows.mean, part=_part(trace, window), count=_same(trace.counts.get((name, statistic)), rows))
         if trace.since is not None and trace.since <= window.last:
             return Measured(None, f"the valid range ends at step {trace.since - 1}")
         if not trace.logged:
@@ -128,7 +137,9 @@ class Evidence:
         start = self.evaluated(self.untrained, name) if name.startswith("evaluation.") else self.value(run, name, "initial")
         if final.value is None or start.value is None:
             return Measured(None, final.why or start.why)
-        return Measured(final.value - start.value, part=final.part)
+        if not math.isfinite(final.value - start.value):
+            return Measured(None, "the change is larger than any number that a computer holds")
+        return Measured(final.value - start.value, part=final.part, count=final.count, start=start.count)
 
     def evaluated(self, found: Evaluation, name: str) -> Measured:
         """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""
@@ -140,7 +151,15 @@ class Evidence:
             return Measured(counts.score, "" if counts.score is not None else f"{score} knew of no completion")
         known = counts.passed + counts.failed
         k, n = (counts.passed, known) if measure == "pass_share" else (counts.unknown, known + counts.unknown)
-        return Measured(k / n, k=k, n=n) if n else Measured(None, f"{score} knew of no completion", 0, 0)
+        return Measured(k / n, k=k, n=n, count=of_evaluation(k, n)) if n else Measured(None, f"{score} knew of no completion", 0, 0)
+
+
+def _same(count: Count | None, rows: Rows) -> Count | None:
+    """The count, where it gives the logged value: a history whose steps do not weigh alike, or that belongs to other completions, has
+    none. It is worth no more than the steps that were logged."""
+    if count is None or abs(count.share - rows.mean) > _ROUNDING:
+        return None
+    return count._replace(worth=min(count.worth, rows.n))
 
 
 def _part(trace: Trace, window: Window) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stages.analyse.counted import Count, over_seeds
 from stages.analyse.evidence import Evidence, Measured, RunEvidence
 from stages.contracts.finding import SeedValue
-
-_GATE = re.compile(r"gate ([\w.-]+): ")
-"""How screen begins the reason that a gate gives."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +17,9 @@ class Group:
     measured: tuple[Measured, ...]
     everyone: bool
     """Excluded runs count too."""
+    change: bool
+    evaluated: bool
+    """Values are of the shared evaluation; a change begins at the untrained model, which is the same for all seeds."""
 
     @property
     def values(self) -> list[float]:
@@ -40,11 +40,23 @@ class Group:
         return [m.value for run, m in self._pairs() if m.value is not None and (run.included or _only_gate(run) == gate)]
 
     @property
-    def pooled(self) -> tuple[int, int] | None:
-        """Completions that passed, of all, over the runs that count; None when their values are no shares of completions."""
-        used = [m for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
-        known = [(m.k, m.n) for m in used if m.k is not None and m.n]
-        return (sum(k for k, _ in known), sum(n for _, n in known)) if known and len(known) == len(used) else None
+    def count(self) -> Count | None:
+        """What the values of the runs that count are shares of (of changes: their later parts); None where that is not known of all."""
+        return self._over([m.count for m in self._used])
+
+    @property
+    def start(self) -> Count | None:
+        """The same of the earlier parts of changes."""
+        begun = [m.start for m in self._used]
+        return begun[0] if begun and self.evaluated else self._over(begun)
+
+    @property
+    def _used(self) -> list[Measured]:
+        return [m for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
+
+    def _over(self, counts: list[Count | None]) -> Count | None:
+        known = [count for count in counts if count is not None]
+        return over_seeds(known, once=self.evaluated) if known and len(known) == len(counts) else None
 
     @property
     def any_excluded(self) -> bool:
@@ -80,12 +92,20 @@ def _why(run: RunEvidence, measured: Measured) -> str:
 
 def _only_gate(run: RunEvidence) -> str | None:
     """The health gate that is the only reason why a run does not count."""
-    reasons = run.health.reasons if run.health else ()
-    named = {match[1] if (match := _GATE.match(reason)) else None for reason in reasons}
-    return named.pop() if len(named) == 1 else None
+    if run.health is None:
+        return None
+    decisive = [answer.gate for answer in run.health.gates if answer.decisive]
+    return decisive[0] if len(set(decisive)) == 1 and len(decisive) == len(run.health.reasons) else None
 
 
 def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:
     """A condition's runs with their values."""
     runs = tuple(evidence.of(condition))
-    return Group(condition, runs, tuple(evidence.value(run, name, statistic) for run in runs), everyone)
+    return Group(
+        condition=condition,
+        runs=runs,
+        measured=tuple(evidence.value(run, name, statistic) for run in runs),
+        everyone=everyone,
+        change=statistic == "change",
+        evaluated=name.startswith("evaluation."),
+    )

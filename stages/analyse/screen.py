@@ -132,7 +132,8 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
         )
         for gate in card.gates
     )
-    reasons = _reasons(history, outcome, card.gates, gates, only_summary)
+    gates = _decisive(outcome, card.gates, gates)
+    reasons = _reasons(history, outcome, gates, only_summary)
     if not reasons:
         reasons = tuple(signal.says for found in detections if found.detector == duplicates.NAME for signal in found.signals)
     if not reasons:
@@ -186,11 +187,20 @@ def _detect(kind: str, settings: dict[str, object], measured: Observed, *, super
     return found if all(map(math.isfinite, numbers)) else Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
 
 
-def _reasons(
-    history: History, outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...], only_summary: bool
-) -> tuple[str, ...]:
-    """Why the run does not count, the cause first; () when it does. What merely follows from an unfinished run, or from
-    a rule that stopped it, is not repeated."""
+def _decisive(outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
+    """The gates, those marked for which the run is left out: not what merely follows from an unfinished run, or from a rule that
+    stopped it."""
+    finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
+    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate in declared)
+    found = []
+    for gate, answer in zip(declared, gates, strict=True):
+        follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
+        found.append(answer.model_copy(update={"decisive": not answer.passed and not follows}))
+    return tuple(found)
+
+
+def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult, ...], only_summary: bool) -> tuple[str, ...]:
+    """Why the run does not count, the cause first; () when it does."""
     reasons = []
     if outcome is None:
         reasons.append("not trained: no outcome was recorded")
@@ -202,13 +212,7 @@ def _reasons(
         reasons.append("nothing was logged")
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:
         reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
-    finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
-    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate in declared)
-    for gate, answer in zip(declared, gates, strict=True):
-        follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
-        if not answer.passed and not follows:
-            reasons.append(f"gate {answer.gate}: {answer.says}")
-    return tuple(reasons)
+    return (*reasons, *(f"gate {answer.gate}: {answer.says}" for answer in gates if answer.decisive))
 
 
 def _notes(history: History) -> tuple[str, ...]:

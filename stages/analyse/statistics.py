@@ -15,7 +15,10 @@ from scipy import special
 
 from stages.analyse.correlated import LEAST_ROWS, LEAST_WORTH, worth
 from stages.analyse.correlated import error as autocorrelated
-from stages.analyse.traces import Rows, variance
+from stages.analyse.counted import Count
+from stages.analyse.traces import Rows
+from stages.contracts.magnitude import deviation
+from stages.contracts.magnitude import mean as exact_mean
 from stages.contracts.wilson import wilson
 
 POWER = 0.8
@@ -40,6 +43,8 @@ class Interval:
     method: str
     detectable: float | None = None
     """Smallest true distance that would have shown, where the interval's maker knows it."""
+    equal: bool = False
+    """The seeds do not differ, so their spread gives no interval."""
 
 
 def mean(values: Sequence[float], level: float) -> Interval:
@@ -47,7 +52,7 @@ def mean(values: Sequence[float], level: float) -> Interval:
     if not values:
         raise ValueError("a mean of nothing")
     n = len(values)
-    centre = math.fsum(values) / n
+    centre = exact_mean(values)
     if n == 1:
         return Interval(centre, None, None, n, "one seed: a value without an interval")
     return _around(centre, *_spread([values], [n]), n, level, "t interval over seeds", scale=centre)
@@ -59,7 +64,7 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
     if not treated or not against:
         raise ValueError("a difference to nothing")
     sizes = [len(treated), len(against)]
-    means = math.fsum(treated) / sizes[0], math.fsum(against) / sizes[1]
+    means = exact_mean(treated), exact_mean(against)
     gap = means[0] - means[1]
     if min(sizes) == 1:
         return Interval(gap, None, None, 1, "one seed in a group: a value without an interval")
@@ -80,11 +85,11 @@ def trend(before: Rows, after: Rows, correlation: float | None, level: float) ->
         return Interval(change, None, None, n, f"one run; fewer than {LEAST_ROWS} logged steps do not show how they are correlated")
     value = min(worth(rows.n, correlation) for rows in (before, after))
     known = f"neighbours correlate by up to {correlation:.2f}, so {n} steps count as {value:.1f}"
-    if before.variance + after.variance == 0:
+    if before.deviation == after.deviation == 0:
         return Interval(change, None, None, n, "one run; no spread between steps: the interval would have no width")
     if value < LEAST_WORTH:
         return Interval(change, None, None, n, f"one run; too strongly correlated for an interval: {known}")
-    error, freedom = _welch([autocorrelated(rows.variance, rows.n, correlation) for rows in (before, after)])
+    error, freedom = _welch([autocorrelated(rows.deviation, rows.n, correlation) for rows in (before, after)])
     method = f"t interval over one run's steps: {known}"
     groups = [after.batches, before.batches]
     if min(len(group) for group in groups) >= _BATCHES:
@@ -103,26 +108,32 @@ def proportion(k: int, n: int, level: float) -> Interval:
     return Interval(k / n, low, high, n, "Wilson interval over completions")
 
 
-def pooled(counted: Sequence[tuple[int, int]], level: float) -> Interval:
-    """A share, or the first share minus the second, where seeds do not differ at all: their spread says nothing, the completions' own
-    error remains. (k, n) of a condition's completions each: Wilson's interval, and Newcombe's of a difference (1998, his method 10)."""
-    (p, low, high), n = _share(*counted[0], level), min(n for _, n in counted)
-    if len(counted) == 1:
-        return Interval(p, low, high, n, f"Wilson interval over {n} completions, which share prompts (no spread between seeds)")
-    q, under, over = _share(*counted[1], level)
-    ends = p - q - math.hypot(p - low, over - q), p - q + math.hypot(high - p, q - under)
-    return Interval(p - q, *ends, n, "Newcombe interval over completions, which share prompts (no spread between seeds)")
-
-
-def _share(k: int, n: int, level: float) -> tuple[float, float, float]:
-    return k / n, *wilson(k, n, level)
+def of_completions(plus: Sequence[Count], minus: Sequence[Count], level: float) -> Interval:
+    """A share, or a sum of shares minus others, where seeds do not differ at all: their spread says nothing, the completions' own error
+    remains. Wilson's interval over what they are worth; of a difference Newcombe's (1998, his method 10), for more than two shares as
+    Zou and Donner (2008) have it. n: what the share that is worth least is worth, rounded."""
+    below = above = 0.0
+    for counts, sign in ((plus, 1), (minus, -1)):
+        for count in counts:
+            low, high = wilson(count.share * count.worth, count.worth, level)
+            ends = count.share - low, high - count.share
+            below, above = math.hypot(below, ends[sign < 0]), math.hypot(above, ends[sign > 0])
+    value = math.fsum([*(count.share for count in plus), *(-count.share for count in minus)])
+    every = (*plus, *minus)
+    name = "Wilson" if len(every) == 1 else "Newcombe"
+    of = " and ".join(f"{count.k:,} of {count.n:,} {count.what}" for count in every)
+    worth = " and ".join(f"{count.worth:,.0f}" for count in every)
+    method = f"seeds are equal; {name} interval from {of}, counted as {worth} independent ones"
+    return Interval(value, value - below, value + above, round(min(count.worth for count in every)), method, equal=True)
 
 
 def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str, scale: float = 0.0) -> Interval:
     """`scale`: the largest number whose rounding may be taken for spread."""
     if error <= _CONSTANT * abs(scale):
-        return Interval(centre, None, None, n, NO_SPREAD)
+        return Interval(centre, None, None, n, NO_SPREAD, equal=True)
     half = error * _quantile(freedom, level)
+    if not math.isfinite(centre - half) or not math.isfinite(centre + half):
+        return Interval(centre, None, None, n, "the interval's ends are larger than any number that a computer holds")
     return Interval(centre, centre - half, centre + half, n, method)
 
 
@@ -133,22 +144,25 @@ def _quantile(freedom: float, level: float) -> float:
 
 def _spread(groups: Sequence[Sequence[float]], sizes: Sequence[int]) -> tuple[float, float]:
     """Standard error of a mean (one group) or difference (two), and Welch's degrees of freedom, with sizes[i] seeds in group i."""
-    return _welch([(variance(group) / size, size - 1) for group, size in zip(groups, sizes, strict=True)])
+    return _welch([(deviation(group) / math.sqrt(size), size - 1) for group, size in zip(groups, sizes, strict=True)])
 
 
 def _welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Standard error and Welch's degrees of freedom of a sum of independent parts: (squared error, degrees of freedom) each."""
-    total = math.fsum(part for part, _ in parts)
-    if total == 0:
-        return 0.0, float(min(freedom for _, freedom in parts))
-    return math.sqrt(total), 1 / math.fsum((part / total) ** 2 / freedom for part, freedom in parts)
+    """Standard error and Welch's degrees of freedom of a sum of independent parts: (standard error, degrees of freedom) each."""
+    total = math.hypot(*(part for part, _ in parts))
+    if total == 0 or not math.isfinite(total):
+        return total, float(min(freedom for _, freedom in parts))
+    return total, 1 / math.fsum((part / total) ** 4 / freedom for part, freedom in parts)
 
 
 def detectable(groups: Sequence[Sequence[float]], level: float) -> float | None:
     """Smallest true distance that these seeds would have shown with 80% power at the observed spread; None with a single seed or without
     spread, which says nothing of what would have shown."""
     sizes = [len(group) for group in groups]
-    return (_detectable(*_spread(groups, sizes), level) or None) if min(sizes) > 1 else None
+    if min(sizes) < 2:
+        return None
+    found = _detectable(*_spread(groups, sizes), level)
+    return found if found and math.isfinite(found) else None
 
 
 def _detectable(error: float, freedom: float, level: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,18 +14,12 @@ from numpy.typing import NDArray
 
 from stages.analyse.completions import Completions
 from stages.analyse.correlated import neighbours
+from stages.analyse.counted import Count, counted
 from stages.analyse.tables import History
 from stages.analyse.windows import Window
 from stages.contracts.batch_means import batches
 from stages.contracts.history import gate_columns
-
-
-def variance(values: Sequence[float]) -> float:
-    """Sample variance, of two values or more."""
-    if len(set(values)) == 1:
-        return 0.0  # not the dust of a rounded mean
-    centre = math.fsum(values) / len(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
+from stages.contracts.magnitude import unit
 
 
 class Rows(NamedTuple):
@@ -36,8 +30,8 @@ class Rows(NamedTuple):
     """With numpy's pairwise sum."""
     exact: float
     """With a correctly rounded sum, as statistics need it; its last digits may differ."""
-    variance: float
-    """Sample variance; 0 of a single value."""
+    deviation: float
+    """Sample standard deviation; 0 of a single value."""
     batches: Sequence[float]
     """Batch means; none of fewer than four values."""
 
@@ -47,17 +41,21 @@ class Rows(NamedTuple):
         if not len(values):
             raise ValueError("rows of nothing")
         numbers = np.asarray(values, dtype=np.float64)
+        one = unit((float(numbers.min()), float(numbers.max())))
+        if one != 1:
+            own = cls.of(numbers / one)
+            return cls(own.n, own.mean * one, own.exact * one, own.deviation * one, array("d", (batch * one for batch in own.batches)))
         plain = numbers.tolist()
         exact = math.fsum(plain) / len(plain)
-        return cls(len(plain), float(numbers.mean()), exact, _variance(numbers, exact), array("d", batches(plain)))
+        return cls(len(plain), float(numbers.mean()), exact, _deviation(numbers, exact), array("d", batches(plain)))
 
 
-def _variance(values: NDArray[np.float64], centre: float) -> float:
-    """`variance` of many values: the squares are numpy's, the sum is still exact."""
+def _deviation(values: NDArray[np.float64], centre: float) -> float:
+    """Of many values of a usual size: the squares are numpy's, the sum is still exact."""
     if (values == values[0]).all():
         return 0.0
     away = values - centre
-    return math.fsum((away * away).tolist()) / (len(values) - 1)
+    return math.sqrt(math.fsum((away * away).tolist()) / (len(values) - 1))
 
 
 class GateCounts(NamedTuple):
@@ -91,21 +89,25 @@ class Trace:
     rows: Mapping[tuple[str, str], Rows | None]
     correlation: Mapping[str, float | None]
     gates: Mapping[tuple[str, str], GateCounts]
+    counts: Mapping[tuple[str, str], Count | None]
+    """By metric and statistic, of metrics that are shares of completions: what they are a share of (see counted.py)."""
 
 
 def reduce(
-    history: History, completions: Completions, metrics: Iterable[str], gates: Iterable[str], windows: Mapping[str, Window]
+    history: History, completions: Completions, metrics: Collection[str], gates: Iterable[str], windows: Mapping[str, Window]
 ) -> Trace:
     """`windows` by statistic. Completions have a status column a gate."""
     rows: dict[tuple[str, str], Rows | None] = {}
-    counts: dict[tuple[str, str], GateCounts] = {}
+    said: dict[tuple[str, str], GateCounts] = {}
+    counts: dict[tuple[str, str], Count | None] = {}
     for statistic, window in windows.items():
         for name in metrics:
             values = history.values(name, window.first, window.last)
             rows[name, statistic] = Rows.of(values) if len(values) else None
         inside = _inside(completions, history, window)
+        counts |= {(name, statistic): count for name, count in counted(inside, metrics).items()}
         for gate in gates:
-            counts[gate, statistic] = GateCounts(inside.rows, *inside.text(gate_columns(gate)[0]).count("pass", "fail", "unknown"))
+            said[gate, statistic] = GateCounts(inside.rows, *inside.text(gate_columns(gate)[0]).count("pass", "fail", "unknown"))
     return Trace(
         path=history.path,
         attempt=history.attempt,
@@ -116,7 +118,8 @@ def reduce(
         since=history.gradient.since,
         rows=rows,
         correlation={name: neighbours(history.rows(name).values) for name in metrics},
-        gates=counts,
+        gates=said,
+        counts=counts,
     )
 
 

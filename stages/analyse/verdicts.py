@@ -51,7 +51,7 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
     short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.seeds]
     if short:
         return _verdict(claim, "void", f"Void: {'; '.join(short)}.", finding.id if finding.value is not None else None)
-    if finding.value is not None and finding.method.startswith(NO_SPREAD):
+    if finding.value is not None and finding.equal_seeds and finding.low is None:
         same = f"{_subject(claim)} is {finding.value:.3g} in {_counted(groups)}: {NO_SPREAD}, and decides nothing."
         return _verdict(claim, "inconclusive", same, finding.id)
     if finding.value is None or finding.low is None or finding.high is None:
@@ -60,22 +60,21 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
     beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
     if claim.direction == "below":
         beyond, short_of = short_of, beyond
+    of = " The seeds are equal: the interval is that of their completions." if finding.equal_seeds else ""
     if beyond:
-        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:g}.", finding.id)
+        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:g}.{of}", finding.id)
     if short_of:
-        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:g}.", finding.id)
+        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:g}.{of}", finding.id)
     return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
 
 
 def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
-    smallest = detectable(values, level)
+    smallest = None if finding.equal_seeds else detectable(values, level)
     distance = abs((finding.value or 0.0) - claim.margin)
     needed = seeds_needed(values, distance, level)
     why = f"{numbers}: the interval contains {claim.margin:g}."
-    if smallest is None:  # a pooled interval: one seed of a condition has none
-        return _verdict(
-            claim, "inconclusive", f"{why} The seeds do not differ, so their spread says nothing of how many it takes.", finding.id
-        )
+    if finding.equal_seeds:
+        return _verdict(claim, "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", finding.id)
     why += f" These seeds could have shown a distance of {smallest:.3g} from it"
     why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
     return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)

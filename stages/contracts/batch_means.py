@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from stages.contracts.magnitude import deviation, mean
+
 LEAST = 4
 """Fewer rows make no two batches of two, and no error is given."""
 
@@ -23,7 +25,7 @@ def batches(values: Sequence[float]) -> list[float]:
         return []
     many = max(2, math.isqrt(n))
     edges = [n * part // many for part in range(many + 1)]
-    return [math.fsum(values[start:end]) / (end - start) for start, end in pairwise(edges)]
+    return [mean(values[start:end]) for start, end in pairwise(edges)]
 
 
 class Level(NamedTuple):
@@ -39,6 +41,4 @@ def level(values: Sequence[float]) -> Level | None:
     means = batches(values)
     if not means:
         return None
-    centre = math.fsum(means) / len(means)
-    squares = math.fsum((mean - centre) ** 2 for mean in means)
-    return Level(math.fsum(values) / len(values), math.sqrt(squares / (len(means) - 1) / len(means)), len(means) - 1)
+    return Level(mean(values), deviation(means) / math.sqrt(len(means)), len(means) - 1)

@@ -64,6 +64,8 @@ class Finding(Frozen):
     """Steps covered, such as `steps 55-60`."""
     seeds: tuple[SeedValue, ...] = ()
     sources: tuple[Source, ...] = ()
+    equal_seeds: bool = Field(False, exclude_if=_empty)
+    """The seeds that count do not differ, so their spread gives no interval: it is that of their completions, or there is none."""
     detectable: float | None = Field(None, exclude_if=lambda value: value is None)
     """Of changes and differences: the smallest true one that these data would have shown (80% power), same unit."""
     with_all: float | None = None

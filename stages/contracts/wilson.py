@@ -6,8 +6,9 @@ import math
 from statistics import NormalDist
 
 
-def wilson(k: int, n: int, level: float) -> tuple[float, float]:
-    """Wilson's interval of k of n at a level such as 0.95, both ends in 0..1; of none of nothing all of 0..1 (Wilson 1927)."""
+def wilson(k: float, n: float, level: float) -> tuple[float, float]:
+    """Wilson's interval of k of n at a level such as 0.95, both ends in 0..1. Counts that are worth fewer need not be
+    whole. Of none of nothing all of 0..1 (Wilson 1927)."""
     if n == 0:
         return 0.0, 1.0
     z = NormalDist().inv_cdf((1 + level) / 2)

@@ -148,18 +148,23 @@ def _cause(verdict: Verdict) -> str:
     return verdict.why.removeprefix("Void: ").split(" (", 1)[0].rstrip(".") + "."
 
 
+_LIES = {
+    "supported": "The whole interval lies {side} {margin}.",
+    "refuted": "No part of the interval lies {side} {margin}.",
+    "inconclusive": "The interval contains {margin}.",
+}
+
+
 def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
     """Where the interval lies, in one sentence; of a void claim the analysis's words, briefly where the runs' reasons are `listed`."""
     if verdict.verdict == "void" or finding is None:
         return f"Not decided: {_cause(verdict)}" if listed else verdict.why.removeprefix("Void: ")
     margin = f"the margin {numbers.setting(verdict.margin).replace('-', numbers.MINUS)}"
-    if verdict.verdict == "supported":
-        return f"The whole interval lies {verdict.direction} {margin}."
-    if verdict.verdict == "refuted":
-        return f"No part of the interval lies {verdict.direction} {margin}."
     if finding.low is None:
         return f"There is no interval ({finding.method}), so the value alone does not say on which side of {margin} the truth lies."
-    parts = [f"The interval contains {margin}."]
+    parts = [_LIES[verdict.verdict].format(side=verdict.direction, margin=margin)]
+    if finding.equal_seeds:
+        parts.append("The seeds are equal, so it is the interval of their completions and knows of no other seed.")
     if verdict.detectable is not None:
         parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")
     if verdict.seeds_needed is not None:

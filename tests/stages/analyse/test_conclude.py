@@ -16,6 +16,7 @@ from stages.analyse.screen import screen
 from stages.contracts.analysis_card import ClaimCard, Contrast, HealthGate
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Finding, Findings, Verdict
+from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 
 SHARE = "evaluation.tests.pass_share"
@@ -80,7 +81,8 @@ def test_conditions_average_included_seeds_and_show_the_number_with_all(folder: 
 
 
 def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three seeds of 20 of 20: the t interval has no width, and says nothing of the 60 completions' own error."""
+    """Three seeds of 20 of 20: the t interval has no width, and says nothing of the completions' own error. Seeds that show no difference
+    count once: as 20."""
     monkeypatch.chdir(tmp_path)
     made = [Run(name, seed, passed=passed) for name, passed in (("shaped", 20), ("zero", 10)) for seed in (1, 2, 3)]
     folder = complete(tmp_path, made=made)
@@ -88,7 +90,7 @@ def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch:
     metric = "evaluation.tests.pass_share"
     claims = [
         ClaimCard(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
-        for number, margin in enumerate((0.3, 0.45))
+        for number, margin in enumerate((0.2, 0.45))
     ]
     write_cards(folder, made, claims=tuple(claims))
     screen(folder.root)
@@ -97,13 +99,18 @@ def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch:
     found = {finding.id: finding for finding in written.findings}
     share, contrast = found[f"shaped/{metric}/final"], found[f"shaped-vs-zero/{metric}/final"]
     assert (share.value, share.high, share.n) == (1.0, 1.0, 3)
-    assert share.low == pytest.approx(60 / (60 + 1.959964**2))  # Wilson's lower end of n of n
-    # Wilson of 30 of 60 is 0.3774 to 0.6226; Newcombe: 0.5 - sqrt(0.0602 ** 2 + 0.1226 ** 2)
-    assert (contrast.low, contrast.high) == pytest.approx((0.3634, 0.6226), abs=1e-4)
-    assert "no spread between seeds" in share.method and contrast.method.startswith("Newcombe")
+    assert share.low == pytest.approx(20 / (20 + 1.959964**2))  # Wilson's lower end of n of n
+    # Wilson of 10 of 20 is 0.2993 to 0.7007; Newcombe: 0.5 - sqrt(0.1611 ** 2 + 0.2007 ** 2) and 0.5 + 0.2007
+    assert (contrast.low, contrast.high) == pytest.approx((0.2426, 0.7007), abs=1e-4)
+    assert share.method == "seeds are equal; Wilson interval from 60 of 60 completions, counted as 20 independent ones"
+    assert contrast.method.endswith(
+        "Newcombe interval from 60 of 60 completions and 30 of 60 completions, counted as 20 and 20 independent ones"
+    )
+    assert share.equal_seeds and contrast.equal_seeds
     sure, unsure = written.verdicts
     assert (sure.verdict, unsure.verdict, unsure.detectable, unsure.seeds_needed) == ("supported", "inconclusive", None, None)
-    assert unsure.why.endswith("The seeds do not differ, so their spread says nothing of how many it takes.")
+    assert unsure.why.endswith("The seeds are equal, so their spread says nothing of how many it takes.")
+    assert sure.why.endswith("all of the interval is above 0.2. The seeds are equal: the interval is that of their completions.")
 
 
 def test_equal_values_that_are_no_shares_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +189,8 @@ def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch:
     write_cards(folder, made, gates=gates, claims=())
     screen(folder.root)
     conclude(folder.root)
+    decisive = {run.name: [gate.gate for gate in read(Health, folder.run(run.name).health).gates if gate.decisive] for run in made}
+    assert decisive == {"shaped-s1": ["nonfinite", "short"], "shaped-s2": ["short"], "shaped-s3": [], "zero-s1": [], "zero-s2": []}
     found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
     share = found["shaped/evaluation.tests.pass_share/final"]
     assert (share.value, share.with_all) == (0.8, pytest.approx(0.85))

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from stages.analyse.correlated import neighbours, worth
-from stages.analyse.statistics import detectable, difference, mean, pooled, proportion, seeds_needed, trend
+from stages.analyse.counted import Count
+from stages.analyse.statistics import detectable, difference, mean, of_completions, proportion, seeds_needed, trend
 from stages.analyse.traces import Rows
 from stages.analyse.windows import Window, final_window, initial_window
 from stages.contracts.batch_means import batches
@@ -60,12 +61,31 @@ def test_spread_of_one_group_and_small_spread_are_spread() -> None:
 
 def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> None:
     """Newcombe 1998, table II, contrast (a): 56 of 70 against 48 of 80, his method 10."""
-    found = pooled([(56, 70), (48, 80)], 0.95)
+
+    def count(k: int, n: int) -> Count:
+        return Count(k / n, k, n, n)
+
+    found = of_completions([count(56, 70)], [count(48, 80)], 0.95)
     assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
-    both = pooled([(10, 10), (0, 10)], 0.95)  # contrast (h): 1.0 [0.6075, 1]
+    both = of_completions([count(10, 10)], [count(0, 10)], 0.95)  # contrast (h): 1.0 [0.6075, 1]
     assert (both.value, both.low, both.high) == pytest.approx((1.0, 0.6075, 1.0), abs=5e-5)
     full = stats.binomtest(60, 60).proportion_ci(0.95, method="wilson")
-    assert (pooled([(60, 60)], 0.95).low, pooled([(60, 60)], 0.95).high) == pytest.approx((full.low, 1.0))
+    one = of_completions([count(60, 60)], [], 0.95)
+    assert (one.low, one.high, one.equal) == (pytest.approx(full.low), 1.0, True)
+    # Worth a quarter: Wilson of 14 of 17.5, 12 of 20, none of 5 and all of 5; distances to the ends add up in squares (Zou and Donner)
+    four = [count(56, 70)._replace(worth=17.5), count(48, 80)._replace(worth=20), count(0, 20)._replace(worth=5), count(9, 9)]
+    wide = of_completions([four[0], four[2]], [four[1], four[3]], 0.95)
+    wilson = [stats.binomtest(k, n).proportion_ci(0.95, "wilson") for k, n in ((12, 20), (0, 5), (9, 9))]
+    z = stats.norm.ppf(0.975)
+    centre, half = (14 + z**2 / 2) / (17.5 + z**2), z / (17.5 + z**2) * (14 * 3.5 / 17.5 + z**2 / 4) ** 0.5
+    below = ((0.8 - centre + half) ** 2 + (wilson[0].high - 0.6) ** 2) ** 0.5
+    above = ((centre + half - 0.8) ** 2 + (0.6 - wilson[0].low) ** 2 + wilson[1].high ** 2 + (1 - wilson[2].low) ** 2) ** 0.5
+    assert (wide.value, wide.low, wide.high) == pytest.approx((-0.8, -0.8 - below, -0.8 + above))
+    assert (wide.n, wide.method) == (
+        5,
+        "seeds are equal; Newcombe interval from 56 of 70 completions and 0 of 20 completions and 48 of 80 completions and 9 of 9 "
+        "completions, counted as 18 and 5 and 20 and 9 independent ones",
+    )
 
 
 def test_welch_by_hand_where_its_degrees_of_freedom_are_whole() -> None:

@@ -40,8 +40,8 @@ def test_windows_become_counts_means_and_spreads(tmp_path: Path) -> None:
     trace = reduced(tmp_path, cells, completions, ("reward", "kl"))
     first = trace.rows["reward", "initial"]
     assert first is not None
-    assert (first.n, first.mean, first.exact, first.variance, list(first.batches)) == (4, 2.5, 2.5, 5 / 3, [1.5, 3.5])
-    assert trace.rows["reward", "final"] == Rows(4, 10.5, 10.5, 5 / 3, trace.rows["reward", "final"].batches)  # type: ignore[union-attr]
+    assert (first.n, first.mean, first.exact, first.deviation, list(first.batches)) == (4, 2.5, 2.5, (5 / 3) ** 0.5, [1.5, 3.5])
+    assert trace.rows["reward", "final"] == Rows(4, 10.5, 10.5, (5 / 3) ** 0.5, trace.rows["reward", "final"].batches)  # type: ignore[union-attr]
     assert trace.rows["kl", "initial"] is None and trace.correlation["kl"] is None
     assert trace.gates == {("tests", "initial"): GateCounts(3, 1, 1, 1), ("tests", "final"): GateCounts(3, 2, 0, 0)}
     assert (trace.gates["tests", "initial"].reached, trace.gates["tests", "final"].reached) == (3, 2)
@@ -75,6 +75,6 @@ def test_a_failed_run_leaves_holes(tmp_path: Path) -> None:
 
 def test_rows_of_one_value_and_of_none() -> None:
     assert Rows.of([0.1]) == Rows(1, 0.1, 0.1, 0.0, Rows.of([0.2]).batches)
-    assert Rows.of([0.1] * 3).variance == 0.0  # not the dust of a rounded mean
+    assert Rows.of([0.1] * 3).deviation == 0.0  # not the dust of a rounded mean
     with pytest.raises(ValueError, match="nothing"):
         Rows.of([])
