@@ -298,5 +298,10 @@ def test_no_series_breaks_a_detector_or_its_words(odd: str, logged: str) -> None
 
 
 def test_numbers_too_large_to_add_are_said_to_be_so() -> None:
-    found = _detect("true_objective", {}, seen(**{"objective.scores": 1e308, "objective.rlhf_reward": 1e308}), supervised=False)
+    found = _detect("kl_reference", {}, seen(kl=1e308), supervised=False)
     assert (found.state, found.reason) == ("not_observable", TOO_LARGE)
+
+
+def test_means_of_large_numbers_that_are_numbers_are_looked_at() -> None:
+    found = _detect("true_objective", {}, seen(**{"objective.scores": 1e308, "objective.rlhf_reward": 1e308}), supervised=False)
+    assert found.state == "looked" and found.signals[0].value == 0.0
