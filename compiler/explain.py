@@ -21,8 +21,8 @@ from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
 from stages.rules.watch import told
 
-COMPUTED = {"data.sha256", "code_hash"}
-"""Hashes made by the compiler. They look like keys, and hiding them would hide what the card pins."""
+COMPUTED = {"sha256", "code_hash", "revision"}
+"""Last parts of keys that hold hashes and commits, pinned by the compiler. Hiding what looks like a key there would hide the pins."""
 
 
 def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
@@ -101,7 +101,7 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
             )
         rows = selected
     width = min(48, max(len(name) for name in rows))
-    values = {name: value if name in COMPUTED else _shown(value) for name, (value, _) in rows.items()}
+    values = {name: str(value) if name.rpartition(".")[2] in COMPUTED else _shown(value) for name, (value, _) in rows.items()}
     value_width = min(40, max(len(text) for text in values.values()))
     lines = []
     for name, (_, origin) in rows.items():

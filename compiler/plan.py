@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, sentence
 from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, Reference, live, named
-from compiler.plan_claims import claims_at_risk, undated
+from compiler.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
 from compiler.plan_code import OldCode
 from compiler.plan_cost import attempts_of, cost
 from compiler.plan_decide import Decider, Decision, State, command
@@ -128,7 +129,7 @@ def _experiment(
     pipeline = f"{RUNS}/{name}/dvc.yaml"
     lock = before.locks.get(pipeline, {})
     runs = [run.name for run in of.expansion.runs]
-    ran = {stage.removeprefix("train-") for stage in lock if stage.startswith("train-")}
+    ran = {MAKES_DATA.sub("", stage) for stage in lock if MAKES_DATA.match(stage)}
     if before.cache is not None:
         ran |= set(left_over(of))
     new = [run for run in runs if run not in ran]
@@ -148,12 +149,20 @@ def _experiment(
     )
 
 
-def _rules(name: str, lock: Lock, before: _Before) -> dict[str, object] | None:
-    """Claim -> its older rule; None when the older card is gone."""
-    card = ExperimentFolder(RUNS / name).conclude_card.as_posix()
-    entry = lock["conclude"].deps.get(card) if "conclude" in lock else None
+def _older_card(name: str, stage: str, lock: Lock, before: _Before) -> dict[str, Any] | None:
+    """The card that a stage of the analysis last ran with; None when it is gone."""
+    card = (ExperimentFolder(RUNS / name).root / f"analysis/{stage}.card.json").as_posix()
+    entry = lock[stage].deps.get(card) if stage in lock else None
     text = before.past.text(card, entry) if entry else None
-    return {claim["id"]: claim for claim in json.loads(text)["claims"]} if text else None
+    return dict(json.loads(text)) if text else None
+
+
+def _rules(name: str, lock: Lock, before: _Before) -> OlderRules | None:
+    """Claims and health gates of the older cards; None when the claims' card is gone."""
+    concluded, screened = (_older_card(name, stage, lock, before) for stage in ("conclude", "screen"))
+    if concluded is None:
+        return None
+    return OlderRules({claim["id"]: claim for claim in concluded["claims"]}, screened["gates"] if screened else None)
 
 
 def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:

@@ -83,7 +83,9 @@ def _bound(
     rule = f"{gate.metric} {gate.rule} {gate.bound:g} in {window}"
     values = history.values(gate.metric or "", window.first, window.last)
     if gate.bound is None or not len(values):
-        return rule, None, f"{gate.metric} has no values in {window}"
+        since = history.gradient.since
+        why = f": the gradient is not finite from step {since} on, so nothing after counts" if since and since <= window.last else ""
+        return rule, None, f"{gate.metric} has no values in {window}{why}"
     found = float(values.mean())
     passed = found < gate.bound if gate.rule == "below" else found > gate.bound
     return rule, passed, f"{gate.metric} is {found:.4g} in {window}" + ("" if passed else f", not {gate.rule} {gate.bound:g}")

@@ -188,10 +188,11 @@ def _detect(kind: str, settings: dict[str, object], measured: Observed, *, super
 
 
 def _decisive(outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
-    """The gates, those marked for which the run is left out: not what merely follows from an unfinished run, or from a rule that
-    stopped it."""
+    """The gates, those marked for which the run is left out: not what merely follows from an unfinished run, from a rule that
+    stopped it, or from values that stay non-finite."""
     finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
     told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate in declared)
+    told = told or any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in zip(declared, gates, strict=True))
     found = []
     for gate, answer in zip(declared, gates, strict=True):
         follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
@@ -205,9 +206,10 @@ def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult,
     if outcome is None:
         reasons.append("not trained: no outcome was recorded")
     elif not outcome.finished and not outcome.unknown:
-        source = f"its source says that it did not end well ({outcome.error})" if outcome.error and outcome.failure is None else ""
-        failed = source or f"the last attempt failed ({outcome.failure or 'unknown class'})"
-        reasons.append(f"{failed} after {outcome.steps_done} steps")
+        if outcome.error and outcome.failure is None:
+            reasons.append(f"its source says that it did not end well: {outcome.error}")
+        else:
+            reasons.append(f"the last attempt failed ({outcome.failure or 'unknown class'}) after {outcome.steps_done} steps")
     elif not history.columns and not only_summary:
         reasons.append("nothing was logged")
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:

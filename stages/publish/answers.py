@@ -214,7 +214,9 @@ class _Answering:
         """How attempts ended."""
         total = self.facts.find("experiment", "attempts", "finished")
         short = (
-            Markup("{} attempts finished; share {}.").format(self.facts.counted(total), self.facts.interval(total))
+            Markup("{} imported runs finished, as their logs say.").format(self.facts.counted(total))
+            if total and total.n and self.experiment.imported
+            else Markup("{} attempts finished; share {}.").format(self.facts.counted(total), self.facts.interval(total))
             if total and total.n
             else shown("No attempt is in the ledger.")
         )
@@ -230,6 +232,8 @@ class _Answering:
             if attempt.state != "finished"
         )
         notes = (shown(f"The others ended as: {listed(list(ends))}."),) if ends else ()
+        if self.experiment.imported:
+            notes = (shown("How often a run was tried before its log was written is not in it."),)
         return Answer(short, ("Condition", "Attempts finished", "Share, with interval"), rows, notes, ("Attempts", "attempts"))
 
     def _named(self, condition: str) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stages.contracts.attempt import Outcome
 from stages.publish import carried, imported
 from stages.publish.claims import ClaimView
 from stages.publish.complete import HELP
@@ -48,19 +49,46 @@ def banners(experiment: ExperimentFiles, claims: tuple[ClaimView, ...] = ()) -> 
         found.append(Banner("excluded", f"{which}: {len(gated)} of {len(experiment.runs)}", causes(gated)))
     late = [claim for claim in claims if claim.late]
     if late:
-        said = "; ".join(f"{claim.id}: {claim.written}" for claim in late)
+        alike: dict[str, list[str]] = {}
+        for claim in late:
+            alike.setdefault(claim.written, []).append(claim.id)
+        said = "; ".join(f"{listed(names)}: {written}" for written, names in alike.items())
         found.append(Banner("hole", f"Rules changed after the data: {plural(len(late), 'claim')}", f"{said}."))
+    found += _since_the_data(experiment)
     if experiment.card.waivers:
         said = f"{carried.short(experiment.card.waivers)}. The judgements stand under Methods."
         found.append(Banner("excluded", "Results of older code, carried over", said))
     return tuple(found)
 
 
+def _since_the_data(experiment: ExperimentFiles) -> Iterator[Banner]:
+    """What came and went once there were data: a reader must know what was not shown, and what was chosen with the data at hand."""
+    changed = experiment.changed
+    if changed.withdrawn:
+        yield Banner(
+            "hole", f"Withdrawn after the data: {len(changed.withdrawn)}", f"No longer declared: {listed(list(changed.withdrawn))}."
+        )
+    if changed.dropped:
+        said = f"{listed(list(changed.dropped))}: no longer declared, so no number here rests on them."
+        yield Banner("hole", f"Runs taken out after the data: {len(changed.dropped)}", said)
+    if changed.added:
+        said = f"{listed(list(changed.added))}: declared when others had data. Intervals are not adjusted for having looked before."
+        yield Banner("excluded", f"Runs added after the first data: {len(changed.added)}", said)
+    late = [name for name, rule in changed.expectations.items() if rule.late]
+    if late:
+        yield Banner("hole", f"Expectations changed after the data: {len(late)}", f"{listed(late)}: what is met here was no prediction.")
+
+
+def _at_its_source(outcome: Outcome) -> str:
+    """A class is octavo's own; of an imported run that broke off only its source's words are known."""
+    return "broke off" if outcome.error else "unknown"
+
+
 def _failures(experiment: ExperimentFiles, failed: list[RunFiles]) -> Iterator[str]:
     """A sentence each kind of failure: which runs, the first one's words, and what helps."""
     kinds: dict[str, list[RunFiles]] = {}
     for run in failed:
-        kinds.setdefault(run.outcome.failure or "unknown" if run.outcome else "unknown", []).append(run)
+        kinds.setdefault(run.outcome.failure or _at_its_source(run.outcome) if run.outcome else "unknown", []).append(run)
     for kind, runs in kinds.items():
         which = "all runs" if len(runs) == len(experiment.runs) else listed([run.ref.name for run in runs])
         error = " ".join((runs[0].outcome.error or "").split()) if runs[0].outcome else ""

@@ -39,9 +39,9 @@ class ClaimView:
     with_all: str
     place: Origin | None
     written: str
-    """When the rule was committed, against the first data."""
+    """When the rule was committed, against the first data, and what of it was edited after them."""
     late: bool
-    """The rule is younger than the first data."""
+    """Something of the rule is younger than the first data."""
 
     @property
     def word(self) -> str:
@@ -88,7 +88,7 @@ def _view(
     seeds = finding.seeds if finding else _sides(experiment, rule)
     unit = finding.unit if finding else "share"
     digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
-    written, late = experiment.rules_written.get(claim, ("unknown", False))
+    rule_date = experiment.changed.rules[claim]
     at = place(finding, verdict) if finding else None
     return ClaimView(
         id=claim,
@@ -105,8 +105,8 @@ def _view(
         values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},
         with_all=_with_all(finding),
         place=experiment.origins.claims.get(claim),
-        written=written,
-        late=late,
+        written=rule_date.written,
+        late=bool(rule_date.late),
     )
 
 

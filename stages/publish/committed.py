@@ -99,19 +99,33 @@ def _git(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=True).stdout
 
 
-def rule_before(card: Path, claim: str, data: str) -> dict[str, Any] | None:
-    """A claim's rule in the newest committed analysis card from before `data` (UTC, ISO 8601); None when git has none."""
+def card_before(card: Path, data: str) -> dict[str, Any] | None:
+    """A card in its newest commit from before `data` (UTC, ISO 8601); None when git has none."""
+    return _card_in(["-1", f"--before={data}"], card)
+
+
+def first_card(card: Path) -> dict[str, Any] | None:
+    """A card as it was first committed: what differs from it was changed later. None when git has none, or not its whole history."""
     try:
-        commit = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", card.as_posix()).strip()
-        claims = json.loads(_git("show", f"{commit}:./{card.as_posix()}"))["claims"] if commit else []
-        return next((found for found in claims if found["id"] == claim), None)
-    except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError):
+        shallow = _git("rev-parse", "--is-shallow-repository").strip() == "true"
+    except (subprocess.SubprocessError, OSError):
         return None
+    return None if shallow else _card_in(["--reverse"], card)
 
 
-def against_data(rule: RuleDate | None, data: str | None) -> tuple[str, bool]:
+def _card_in(which: list[str], card: Path) -> dict[str, Any] | None:
+    """The first card that git lists."""
+    try:
+        commit = _git("rev-list", *which, "HEAD", "--", card.as_posix()).partition("\n")[0]
+        found = json.loads(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
+    except (subprocess.SubprocessError, OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def against_data(rule: RuleDate | None, data: str | None, what: str = "the first data of") -> tuple[str, bool]:
     """(`2026-11-27 22:10 (commit 1f2e3d4c5b), before the first data of 2026-11-28 00:03`, whether the rule is younger than the data)."""
-    began = f"the first data of {_short(data)}" if data else ""
+    began = f"{what} {_short(data)}" if data else ""
     if rule is None or rule.at is None:
         why = rule.why if rule else "unknown: the spec's place is not known"
         return why + (f", so it is not known to be older than {began}" if began else ""), False

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import Outcome
-from stages.contracts.layout import ExperimentFolder
+from stages.contracts.import_card import ImportCard
+from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.text import visible
 
@@ -28,7 +29,7 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
     experiment = ExperimentFolder(folder)
     card = read(PageCard, experiment.page_card)
     lines: list[str] = []
-    finished = 0
+    finished = broke_off = 0
     for ref in card.runs:
         path = experiment.run(ref.name).outcome
         outcome = read(Outcome, path) if path.exists() else None
@@ -37,13 +38,25 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
             if outcome.stopped:
                 by, steps = outcome.stopped, f"at step {outcome.stopped.step} of {outcome.target_steps}"
                 lines.append(f"  stopped  {ref.name}: by {by.rule} {steps}, as the spec declares")
+        elif outcome and outcome.failure is None and experiment.run(ref.name).imported.exists() and not _ours(experiment.run(ref.name)):
+            broke_off += 1
+            lines.append(f"  ended    {ref.name}: {_said(outcome)}; its log was read, and no dvc repro changes how it ended")
         else:
             lines.extend(_run(ref.name, outcome))
     head = f"{experiment.name}: {finished} of {len(card.runs)} runs finished"
-    missing = len(card.runs) - finished
+    missing = len(card.runs) - finished - broke_off
     if missing:
         lines.append(f"  next: dvc repro {experiment.pipeline.as_posix()}   (finished runs are not trained again)")
     return [head, *lines], missing
+
+
+def _ours(run: RunFolder) -> bool:
+    """Whether octavo trained it, or a program that octavo ran."""
+    return run.card.exists() or not run.import_card.exists() or read(ImportCard, run.import_card).command is not None
+
+
+def _said(outcome: Outcome) -> str:
+    return " ".join((outcome.error or "no message").split())
 
 
 def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
@@ -51,8 +64,7 @@ def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
         yield f"  missing  {name}: no attempt has left an outcome"
         return
     why = (outcome.failure or "unknown").replace("_", " ")
-    error = " ".join((outcome.error or "no message").split())
-    yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {error}"
+    yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {_said(outcome)}"
     if outcome.failure in HELP:
         yield f"           {HELP[outcome.failure]}"
 

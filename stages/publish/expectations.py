@@ -13,6 +13,7 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.numbers import listed, plural
 from stages.publish.rule_places import expectation_place, rule_place
+from stages.publish.since_data import Written
 from stages.publish.text import shown, spoken
 
 MARKS = {"met": "✓", "missed": "✗", "not_reached": "–"}
@@ -45,6 +46,10 @@ class ExpectationView:
     runs: tuple[RunLine, ...]
     window: str
     place: str
+    written: str
+    """When it was committed, against the first data of its condition."""
+    late: bool
+    """It is younger than them."""
 
     @property
     def word(self) -> str:
@@ -77,6 +82,7 @@ def _expectation(experiment: ExperimentFiles, facts: Facts, score: Expected) -> 
     found = [facts.get(run.finding) for run in score.runs]
     digits = numbers.column_decimals((finding.value, None, None) for finding in found)
     windows = {run.window for run in score.runs}
+    dated = experiment.changed.expectations.get(score.expectation, Written("unknown"))
     return ExpectationView(
         id=score.expectation,
         condition=score.condition,
@@ -89,6 +95,8 @@ def _expectation(experiment: ExperimentFiles, facts: Facts, score: Expected) -> 
         ),
         window=windows.pop() if len(windows) == 1 else "windows differ between runs",
         place=str(expectation_place(experiment, score.expectation) or ""),
+        written=dated.written,
+        late=bool(dated.late),
     )
 
 
@@ -154,7 +162,10 @@ def lines(experiment: ExperimentFiles, facts: Facts) -> list[tuple[str, Markup]]
     met, unreached = ([score for score in scores if score.state == state] for state in ("met", "not_reached"))
     if met and not missed:
         said = "all that runs got to" if unreached else "all"
-        found.append(("plain", _LINE.format("Expectations met", shown(f"{said}, {len(met)} of {len(scores)}"), Markup("."))))
+        late = sum(bool(rule.late) for rule in experiment.changed.expectations.values())
+        after = f"; {late} written or edited after the data, so no prediction" if late else ""
+        counted = shown(f"{said}, {len(met)} of {len(scores)}")
+        found.append(("plain", _LINE.format("Expectations met", counted, shown(f"{after}."))))
     for state, title in (("stopped", "Stopped by a rule"), ("would_have_stopped", "Not stopped, though a rule says so")):
         stopped: dict[tuple[str, str], list[Ruled]] = {}
         for result in experiment.conclusions.rules:

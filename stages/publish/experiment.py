@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stages.contracts.algorithms import AnyTrainCard
-from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard, RunRef
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, read_attempts
 from stages.contracts.figure import Figure
@@ -21,7 +21,7 @@ from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
 from stages.contracts.reward_card import ExampleCard
-from stages.publish.committed import against_data, rule_before, rule_dates
+from stages.publish.since_data import Changed, changed_since
 
 A = TypeVar("A", bound=Artifact)
 
@@ -83,34 +83,30 @@ class ExperimentFiles:
         return {verdict.claim: self._timely(verdict) for verdict in self.conclusions.verdicts}
 
     def _timely(self, verdict: Verdict) -> Verdict:
-        written, late = self.rules_written.get(verdict.claim, ("", False))
-        if not late:
+        rule = self.changed.rules.get(verdict.claim)
+        if rule is None or not rule.late:
             return verdict
         said = f"; with this rule it would read {verdict.verdict}" if verdict.verdict != "void" else ""
-        why = f"Void: the rule was written or edited after its data existed (committed {written}){said}."
+        why = f"Void: {rule.late} after its data existed (committed {rule.written}){said}."
         return verdict.model_copy(update={"verdict": "void", "why": why, "detectable": None, "seeds_needed": None})
 
     @cached_property
-    def rules_written(self) -> Mapping[str, tuple[str, bool]]:
-        """By claim when its rule was committed, in words, and whether that is after the first data that it compares. Lines edited since
-        that leave the rule as the analysis card held it before the data (wording, layout, comments) make no rule late."""
-        rules = {claim.id: claim for claim in self.conclude.claims} if self.conclude else {}
-        starts = {id_: place.line for id_, place in self.origins.claims.items() if place.line}
-        dates, found = rule_dates(Path(self.card.spec), starts), {}
-        for claim in self.card.claims:
-            rule = rules.get(claim.id)
-            data = self.first_data(rule)
-            written, late = against_data(dates.get(claim.id), data)
-            if late and data and rule and rule_before(self.folder.conclude_card, claim.id, data) == rule.model_dump(mode="json"):
-                written, late = f"{written}; the rule itself is as it was committed before them", False
-            found[claim.id] = (written, late)
-        return found
+    def changed(self) -> Changed:
+        """What git says of rules, and of what they rest on, since the first data."""
+        return changed_since(
+            self.folder,
+            Path(self.card.spec),
+            self.conclude,
+            self.origins,
+            {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in self.runs},
+            claims=[claim.id for claim in self.card.claims],
+            imported=self.imported,
+        )
 
-    def first_data(self, rule: ClaimCard | None) -> str | None:
-        """When the first attempt of any run that the claim compares began; None before there is one."""
-        sides = {rule.contrast.condition, rule.contrast.against} if rule and rule.contrast else {rule.condition} if rule else set()
-        runs = [run for run in self.runs if not sides or run.ref.condition in sides]
-        return min((attempt.started.at for run in runs for attempt in run.attempts), default=None)
+    @cached_property
+    def imported(self) -> bool:
+        """Whether octavo only read these runs, and neither it nor a program that it ran trained them."""
+        return bool(self.runs) and all(run.import_card is not None and not run.import_card.command for run in self.runs)
 
     @cached_property
     def by_name(self) -> Mapping[str, RunFiles]:

@@ -129,6 +129,8 @@ def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     only = all(run.imported.summary for run in found if run.imported)
     text = f"octavo did not train these runs; their numbers were read from: {numbers.listed(formats)}."
     text += " There are no series, so no number is a window mean and no detector could look." if only else ""
+    if experiment.card.claims:
+        text += " Rules are dated against octavo's first look at the logs: whether the author knew the results by then, it cannot tell."
     made = [("smoke", f"Imported: {plural(len(found), 'run')}", text)]
     open_ = [run for run in found if run.state == "unknown"]
     if open_:

@@ -41,10 +41,19 @@ class Completion:
     high: float
     number: Markup
     """`11 of 14` as a link to its finding where that counted the same ledger, else as plain text."""
+    imported: bool = False
+    """The runs were read from logs: how often each was tried before is not known."""
 
     @property
     def words(self) -> str:
         return f"{self.finished} of {numbers.plural(self.attempts, 'attempt')} finished"
+
+    @property
+    def told(self) -> str:
+        """What follows the number in a sentence."""
+        if self.imported:
+            return "imported runs finished, as their logs say; tries that were not imported are unknown."
+        return f"attempts finished; Wilson 95% interval of the share {self.bounds}."
 
     @property
     def bounds(self) -> str:
@@ -94,7 +103,7 @@ def completions(experiment: ExperimentFiles, facts: Facts) -> tuple[Completion, 
     """Completion rate of each condition with attempts, the whole experiment last."""
     groups = [(c.name, _known(experiment.of_condition(c.name))) for c in experiment.card.conditions]
     groups.append(("experiment", _known(experiment.runs)))
-    return tuple(_completion(facts, name, attempts) for name, attempts in groups if attempts)
+    return tuple(_completion(facts, name, attempts, imported=experiment.imported) for name, attempts in groups if attempts)
 
 
 def _known(runs: Iterable[RunFiles]) -> list[Attempt]:
@@ -102,7 +111,7 @@ def _known(runs: Iterable[RunFiles]) -> list[Attempt]:
     return [attempt for run in runs for attempt in run.attempts if attempt.state != "unknown"]
 
 
-def _completion(facts: Facts, subject: str, attempts: list[Attempt]) -> Completion:
+def _completion(facts: Facts, subject: str, attempts: list[Attempt], *, imported: bool) -> Completion:
     finished = sum(attempt.state == "finished" for attempt in attempts)
     finding = facts.find(subject, "attempts", "finished")
     if finding and (finding.k, finding.n) == (finished, len(attempts)):
@@ -110,7 +119,7 @@ def _completion(facts: Facts, subject: str, attempts: list[Attempt]) -> Completi
     else:
         number = Markup("{} of {}").format(finished, len(attempts))
     low, high = wilson(finished, len(attempts), 0.95)
-    return Completion("all conditions" if subject == "experiment" else subject, finished, len(attempts), low, high, number)
+    return Completion("all conditions" if subject == "experiment" else subject, finished, len(attempts), low, high, number, imported)
 
 
 def hours(experiment: ExperimentFiles) -> tuple[tuple[str, int, str], ...]:

@@ -111,8 +111,7 @@ def bullets(
     lines = [*_verdicts(claims), *_preflight(experiment), *ruled, *_warnings(experiment, seen), *_movements(experiment, facts)]
     if rates:
         total = rates[-1]
-        rest = shown(f"attempts finished; Wilson 95% interval of the share {total.bounds}.")
-        lines.append(Bullet("plain", Markup("{} {}").format(total.number, rest)))
+        lines.append(Bullet("plain", Markup("{} {}").format(total.number, shown(total.told))))
     return tuple(lines)
 
 

@@ -146,7 +146,16 @@ def test_a_claim_is_at_risk_through_its_own_conditions_and_rule_only(work):
     edit(SPEC, "learning_rate: 1e-4", "learning_rate: 2e-4")
     assert [claim.claim for claim in planned().experiments[0].claims] == []
     edit(SPEC, "above: 0.05", "above: 0.5")
-    assert planned().experiments[0].claims[0].why == ("its rule changes",)
+    (why,) = planned().experiments[0].claims[0].why
+    assert re.fullmatch(r"its rule changes, and it has data since \d{4}-\d\d-\d\d: it becomes void", why)
+    edit(SPEC, "above: 0.5", "above: 0.05")
+    edit(SPEC, "nonfinite: not persistent", "nonfinite: not persistent, entropy: {above: 0.01}")
+    (why, decided) = planned().experiments[0].claims[0].why
+    assert why.startswith("its health gates change, and it has data since ") and decided == "which runs count is decided again"
+    edit(SPEC, ", entropy: {above: 0.01}", "")
+    edit(SPEC, "claims:\n", "claims:\n  - {id: late, says: A., metric: reward, condition: half, above: 0.1}\n")
+    claim = {claim.claim: claim for claim in planned().experiments[0].claims}["late"]
+    assert claim.verdict is None and claim.why[-1].startswith("it is new, and it has data since ")
 
 
 def test_a_title_puts_no_claim_at_risk_and_changes_the_page(work):

@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.page_card import PageCard
 from stages.contracts.stage import ROOT
 from stages.contracts.verification import Difference
 from stages.publish.verify.parts import Part, parts
@@ -87,8 +89,20 @@ def differences(experiment: ExperimentFolder, made: Recomputed) -> tuple[list[Di
     if made.failed:
         found.insert(0, made.failed)
     else:
-        found += [_extra(experiment, path) for path in _all_outputs(experiment) if _is_unknown(experiment, path, made)]
+        extra = [path for path in _all_outputs(experiment) if _is_unknown(experiment, path, made)]
+        declared = _declared(experiment)
+        gone = [path for path in extra if path.name == "health.json" and declared and path.parent.name not in declared]
+        found += [_extra(experiment, path) for path in extra if path not in gone]
+        notes += [f"{path.as_posix()} is left of a run that the spec no longer has; nothing reads it" for path in gone]
     return found, list(dict.fromkeys(notes))
+
+
+def _declared(experiment: ExperimentFolder) -> set[str]:
+    """Names of the runs on the page's card; none when it cannot be read."""
+    try:
+        return {run.name for run in read(PageCard, experiment.page_card).runs}
+    except (ArtifactError, OSError):
+        return set()
 
 
 def _is_unknown(experiment: ExperimentFolder, path: Path, made: Recomputed) -> bool:

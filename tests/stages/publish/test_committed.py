@@ -132,7 +132,7 @@ def committed_experiment(project: Path, at: str) -> Path:
 
 def test_a_rule_that_was_committed_before_its_data_decides(project: Path) -> None:
     found = load(committed_experiment(project, "2026-01-01T10:00:00Z"))
-    assert not any(late for _, late in found.rules_written.values())
+    assert not any(rule.late for rule in found.changed.rules.values())
     assert "supported" in {verdict.verdict for verdict in found.verdicts.values()}
 
 
@@ -178,7 +178,7 @@ def test_the_picture_of_claims_in_time_is_the_one_that_was_drawn(project: Path) 
 
 def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) -> None:
     found = load(committed_experiment(project, "2026-12-24T10:00:00Z"))
-    assert all(late for _, late in found.rules_written.values())
+    assert all(rule.late for rule in found.changed.rules.values())
     assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
     whys = [verdict.why for verdict in found.verdicts.values()]
     assert all(
@@ -195,7 +195,7 @@ def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> Non
     spec = Path(SPEC_OF_EXAMPLE)
     spec.write_text(spec.read_text().replace("- id: a-claim", "- id: a-claim  # in other words"))
     git("commit", "-aqm", "words", at="2026-12-24T10:00:00Z")
-    assert all(written.endswith("as it was committed before them") for written, _ in load(folder).rules_written.values())
+    assert all(rule.written.endswith("as it was committed before them") for rule in load(folder).changed.rules.values())
     assert "supported" in {verdict.verdict for verdict in load(folder).verdicts.values()}
     first = next(iter(load(folder).verdicts.values()))
     text = card.read_text()
@@ -203,5 +203,5 @@ def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> Non
     assert margin in text
     card.write_text(text.replace(margin, '"margin": 0.0123', 1))
     git("commit", "-aqm", "margin", at="2026-12-25T10:00:00Z")
-    assert load(folder).rules_written[first.claim][1] is True
+    assert load(folder).changed.rules[first.claim].late
     assert load(folder).verdicts[first.claim].verdict == "void"

@@ -7,6 +7,7 @@ from example_experiment import FAILED, build
 
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome
+from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import ROOT
 from stages.publish.complete import complete
@@ -29,6 +30,41 @@ def test_finished_experiments_end_with_0(project: Path, capsys: pytest.CaptureFi
     write(path, read(Outcome, path).model_copy(update={"finished": True, "failure": None, "error": None, "steps_done": 60}))
     assert complete([folder, folder]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "quickstart: 12 of 12 runs finished"
+
+
+def test_an_imported_run_that_broke_off_is_read_and_not_missing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No `dvc repro` makes the log of a run longer, so none must end with an error for it."""
+    folder = build(project)
+    run = ExperimentFolder(folder).run(FAILED)
+    words = "its own state says 31 of 60 steps"
+    write(run.outcome, read(Outcome, run.outcome).model_copy(update={"failure": None, "error": words}))
+    assert complete([folder]) == 1, "octavo trained it"
+    run.card.unlink()
+    write(run.import_card, import_card())
+    run.imported.write_text("{}")
+    capsys.readouterr()
+    assert complete([folder]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "quickstart: 11 of 12 runs finished",
+        f"  ended    {FAILED}: {words}; its log was read, and no dvc repro changes how it ended",
+    ]
+    run.imported.unlink()
+    assert complete([folder]) == 1, "its log could not be read"
+
+
+def import_card() -> ImportCard:
+    read_by = ReadCard(format="csv", columns=(ColumnCard(metric="reward", column="r", unit="reward"),))
+    source = SourceCard(path="logs/a.csv", sha256="0" * 64)
+    return ImportCard(
+        experiment="quickstart",
+        condition="random",
+        seed=2,
+        null_control=False,
+        source=source,
+        read=read_by,
+        target_steps=60,
+        code_hash="0" * 16,
+    )
 
 
 def test_the_command_is_light_and_refuses_wrong_usage(project: Path) -> None:

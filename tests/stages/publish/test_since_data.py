@@ -1,0 +1,170 @@
+"""Whoever may choose which runs count, or which column is the reward, once there are data, has chosen the result."""
+
+from pathlib import Path
+
+import pytest
+from example_experiment import SPEC, build
+from test_committed import committed_experiment, git
+
+from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
+from stages.contracts.artifact import read, write
+from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.origin import Origin
+from stages.contracts.rule_card import ExpectCard
+from stages.publish.banners import banners
+from stages.publish.experiment import load
+from stages.publish.since_data import Changed, changed_since
+
+BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-12-24T10:00:00Z"
+"""The example's first data are of 2026-11-27."""
+CUT = HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5)
+LONG = HealthGate(name="completion_tokens", rule="above", metric="completion_tokens", bound=210.0)
+
+
+def screened(root: Path, *gates: HealthGate) -> Path:
+    """The card of the screen stage with these gates."""
+    folder = ExperimentFolder(root)
+    card = read(ConcludeCard, folder.conclude_card)
+    made = ScreenCard(
+        experiment=card.experiment,
+        profile="grpo-default",
+        conditions=card.conditions,
+        runs=card.runs,
+        detectors=(),
+        gates=gates,
+        windows=Windows(),
+        code_hash="0" * 16,
+    )
+    write(folder.screen_card, made)
+    return folder.screen_card
+
+
+def commit(path: Path, at: str) -> None:
+    git("add", "-f", path.as_posix())
+    git("commit", "-qm", "more", at=at)
+
+
+@pytest.mark.parametrize("at", [BEFORE, "2026-11-28T10:00:00Z"])
+def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Path, at: str) -> None:
+    """Against the card from before the data, and where there is none, against the first one that was committed."""
+    root = committed_experiment(project, BEFORE)
+    commit(screened(root, CUT), at)
+    assert not any(rule.late for rule in load(root).changed.rules.values())
+    was = {claim: verdict.verdict for claim, verdict in load(root).verdicts.items()}
+    assert "supported" in was.values()
+    for gates, named in (((CUT, LONG), "completion_tokens"), ((LONG,), "completion_tokens and truncated"), ((), "truncated")):
+        screened(root, *gates)
+        found = load(root)
+        assert {rule.written.rpartition("; ")[2] for rule in found.changed.rules.values()} == {f"health gates edited after them: {named}"}
+        assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
+        for claim, verdict in found.verdicts.items():
+            assert verdict.why.startswith("Void: the health gates that decide which runs count were edited after its data existed (")
+            assert was[claim] == "void" or verdict.why.endswith(f"with this rule it would read {was[claim]}.")
+    screened(root, CUT.model_copy(update={"bound": 0.4}))
+    assert all(rule.late for rule in load(root).changed.rules.values())
+    screened(root, CUT)
+    assert not any(rule.late for rule in load(root).changed.rules.values()), "taken back, it is the rule of before"
+
+
+def test_a_claim_about_all_runs_does_not_rest_on_gates(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    card = load(root).folder.conclude_card
+    concluded = read(ConcludeCard, card)
+    write(card, concluded.model_copy(update={"claims": tuple(c.model_copy(update={"included_only": False}) for c in concluded.claims)}))
+    commit(screened(root, CUT), BEFORE)
+    screened(root, LONG)
+    assert not any(rule.late for rule in load(root).changed.rules.values())
+
+
+def test_gates_are_dated_by_their_lines_where_no_older_card_differs(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    commit(screened(root, CUT), "2026-11-28T10:00:00Z")
+    place = Origin(file=SPEC, line=190, column=3, layer="experiment")
+    origins = load(root).origins
+    write(load(root).folder.origins, origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/0": place}}}))
+    assert not any(rule.late for rule in load(root).changed.rules.values())
+    lines = Path(SPEC).read_text().splitlines()
+    lines[189] = "    truncated: {below: 0.5}"
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), AFTER)
+    assert all("gates edited after them: truncated" in rule.written for rule in load(root).changed.rules.values())
+
+
+def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    card = load(root).folder.conclude_card
+    then = read(ConcludeCard, card)
+    new = then.runs[0].model_copy(update={"name": "shaped-s9", "seed": 9})
+    write(card, then.model_copy(update={"runs": (*then.runs[1:], new), "claims": then.claims[1:]}))
+    found = load(root).changed
+    assert (found.dropped, found.added) == ((then.runs[0].name,), ("shaped-s9",))
+    assert found.withdrawn == (f"claim {then.claims[0].id}",)
+    titles = {banner.title: banner for banner in banners(load(root))}
+    assert titles["Runs taken out after the data: 1"].text == f"{then.runs[0].name}: no longer declared, so no number here rests on them."
+    assert titles["Runs added after the first data: 1"].tone == "excluded"
+    assert titles["Withdrawn after the data: 1"].text == f"No longer declared: claim {then.claims[0].id}."
+    write(card, then)
+    assert load(root).changed.dropped == load(root).changed.added == load(root).changed.withdrawn == ()
+
+
+def test_a_ledger_that_no_run_has_tells_of_a_run_without_git(project: Path) -> None:
+    root = build(project)
+    (root / "shaped-s8").mkdir()
+    (root / "shaped-s8/attempts.jsonl").write_text("")
+    assert load(root).changed.dropped == ("shaped-s8",)
+
+
+def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    card = load(root).folder.conclude_card
+    expected = ExpectCard(id="learns", metric="reward", at_share=0.5, direction="above", bound=0.2, conditions=("shaped",))
+    place = Origin(file=SPEC, line=190, column=3, layer="experiment")
+    cards = {"analysis/conclude.card.json": {"/expectations/0": place}}
+    write(load(root).folder.origins, load(root).origins.model_copy(update={"cards": cards}))
+    write(card, read(ConcludeCard, card).model_copy(update={"expectations": (expected,)}))
+    assert load(root).changed.expectations["learns"].late == "", "the line is of before"
+    lines = Path(SPEC).read_text().splitlines()
+    lines[189] = "  - {metric: reward, at: 50%, above: 0.2}"
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), AFTER)
+    assert load(root).changed.expectations["learns"].late
+    assert "Expectations changed after the data: 1" in [banner.title for banner in banners(load(root))]
+    commit(card, "2026-11-01T10:00:00Z")  # as old as the data allow, and the same
+    assert load(root).changed.expectations["learns"].late == ""
+
+
+def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    found = load(root)
+    for run in found.conclude.runs:  # type: ignore[union-attr]
+        write(found.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/mean_length"))
+    git("add", "-f", root.as_posix())
+    git("commit", "-qm", "cards", at=BEFORE)
+    assert {rule.late for rule in changed(root).rules.values()} == {""}
+    assert all(", before octavo first read its logs on 2026-11-27" in rule.written for rule in changed(root).rules.values())
+    for run in found.conclude.runs:  # type: ignore[union-attr]
+        write(found.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/max_length"))
+    late = {claim for claim, rule in changed(root).rules.items() if rule.late}
+    assert late == {"inverted-lengthens"}, "the others are about other metrics"
+    assert all("how its logs are read was edited after that" in changed(root).rules[claim].written for claim in late)
+
+
+def imported(condition: str, seed: int, column: str) -> ImportCard:
+    return ImportCard(
+        experiment="quickstart",
+        condition=condition,
+        seed=seed,
+        null_control=False,
+        source=SourceCard(path="logs/a.csv", sha256="0" * 64),
+        read=ReadCard(format="csv", columns=(ColumnCard(metric="completion_tokens", column=column, unit="tokens"),)),
+        target_steps=60,
+        code_hash="0" * 16,
+    )
+
+
+def changed(root: Path) -> Changed:
+    found = load(root)
+    began = {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in found.runs}
+    claims = [claim.id for claim in found.card.claims]
+    return changed_since(found.folder, Path(SPEC), found.conclude, found.origins, began, claims=claims, imported=True)
