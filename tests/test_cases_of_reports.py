@@ -103,12 +103,21 @@ _KINDS = "stages/analyse/test_kinds.py"
 _BROKEN = f"{_KINDS}::test_cases_1_and_2_nothing_that_a_broken_step_holds_is_seen_by_any_detector"
 _SPREAD = f"{_KINDS}::test_cases_5_and_6_the_spread_of_the_batch_decides_nothing"
 _ESTIMATE = f"{_KINDS}::test_cases_22_and_23_a_negative_kl_is_judged_by_its_error_and_not_by_its_size"
+_LOGS = "e2e/test_kinds_of_logs.py"
+_DONE = f"{_LOGS}::test_cases_11_12_and_20_no_log_is_more_or_less_complete_than_its_last_trajectory"
+_ZERO = "test_cases_5_and_24_a_gradient_of_zero_is_disconnected_or_without_signal_and_never_both_for_one_reason"
 WHOLE_KIND: dict[int, str] = {
     1: _BROKEN,
     2: _BROKEN,
     4: "stages/analyse/test_arrays.py::test_a_history_as_arrays_is_the_history_as_rows",
     5: _SPREAD,
     6: _SPREAD,
+    9: "stages/train/test_run.py::test_case_9_a_crash_has_its_class_its_step_and_the_steps_done_before_it",
+    11: _DONE,
+    12: _DONE,
+    20: "e2e/test_command_runs.py::test_case_20_no_attempt_is_complete_below_its_target_whatever_its_exit_code",
+    24: f"{_LOGS}::{_ZERO}",
+    25: f"{_LOGS}::test_case_25_a_spike_has_its_step_wherever_it_is_and_however_high",
     8: f"{_KINDS}::test_case_8_what_a_null_control_shows_is_expected",
     10: f"{_KINDS}::test_case_10_patience_counts_steps_at_any_distance_of_rows",
     13: f"{_KINDS}::test_case_13_a_spike_is_one_in_any_unit_and_with_any_sign",

@@ -36,6 +36,11 @@ class Column:
         """Steps that are logged and not finite."""
         return self.steps[:0] if self.kinds is None else self.steps[self.kinds == 1]
 
+    @property
+    def null(self) -> NDArray[np.int64]:
+        """Steps that are logged as "does not apply"."""
+        return self.steps[:0] if self.kinds is None else self.steps[self.kinds == 2]
+
     def cells(self) -> tuple[Cell, ...]:
         """The same as plain tuples, with None for what is no finite number."""
         plain = self.values.astype(object)

@@ -44,9 +44,10 @@ def asked(stop: StopCard | None, expectations: Iterable[ExpectCard]) -> set[str]
 def replay(
     history: History, stop: StopCard | None, expectations: Iterable[ExpectCard], *, target_steps: int, done: int, share: float
 ) -> Replayed:
-    """`done`: steps that the run is known to have done. `share`: width of an expectation's window in target steps."""
+    """Rows beyond the target are no part of the run. `done`: steps that the run is known to have done. `share`: width of an expectation's
+    window in target steps."""
     expectations = tuple(expectations)
-    found = rows(history) if stop or expectations else []
+    found = [row for row in rows(history) if row[0] <= target_steps] if stop or expectations else []
     answers = {card: answer(card, found, target_steps=target_steps, done=done, share=share) for card in expectations}
     if stop is None:
         return Replayed({}, None, frozenset(), answers)

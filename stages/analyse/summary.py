@@ -49,6 +49,10 @@ class _Recorded(Observed):
     def gradient(self) -> NonFinite:
         return self.history.gradient
 
+    def nulls(self, metric: str) -> frozenset[int]:
+        column = self.history.columns.get(metric)
+        return frozenset() if column is None else frozenset(step for step in column.null.tolist() if self.valid(step))
+
     def rows(self, metric: str) -> Rows:
         return self.history.rows(metric)
 

@@ -20,7 +20,7 @@ from stages.analyse.indexed_columns import IndexedColumns
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.history import HISTORY_COLUMNS, HISTORY_SCHEMA
 from stages.contracts.history_index import INDEX, SORTED_BY, HistoryIndex
-from stages.contracts.observed import Rows, usual_distance
+from stages.contracts.observed import SILENT, Rows, usual_distance
 from stages.contracts.series import GRADIENT_METRICS, SKIPPED, NonFinite, classify
 
 
@@ -67,13 +67,22 @@ class History:
             self._rows[metric] = self._valid(metric)
         return self._rows[metric]
 
+    @cached_property
+    def unscored(self) -> NDArray[np.int64]:
+        """Steps at which no completion was scored (see Observed)."""
+        reward = self.columns.get("reward") or self.columns.get("reward_std")
+        return np.empty(0, dtype=np.int64) if reward is None else reward.null
+
     def _valid(self, metric: str) -> Rows:
         column = self.columns.get(metric)
         if column is None:
             return Rows(np.empty(0, dtype=np.int64), np.empty(0))
-        if column.kinds is None and not self.bad_steps:
+        unscored = self.unscored if metric == SILENT else ()
+        if column.kinds is None and not self.bad_steps and not len(unscored):
             return Rows(column.steps, column.values)
         kept = ~np.isnan(column.values)
+        if len(unscored):  # where no completion was scored, a share below 1 is no measurement (TRL logs 0.0)
+            kept &= ~(np.isin(column.steps, unscored) & (column.values < 1.0))
         if self.gradient.since is not None:
             kept &= column.steps < self.gradient.since
         if self.bad_steps:
@@ -90,14 +99,15 @@ class History:
 def read_history(path: Path, metrics: Collection[str] | None = None) -> History:
     """Read history.parquet. Raises ArtifactError when the file is broken or of another schema.
 
-    With `metrics`, there are only their columns, and those of the gradient, which decide what may enter statistics. Steps, attempts and
-    rows that are repeated are always those of the whole file.
+    With `metrics`, there are only their columns, and those of gradient and reward, which decide what may enter statistics. Steps, attempts
+    and rows that are repeated are always those of the whole file.
     """
     table, metadata = read_table(path, HISTORY_SCHEMA, HISTORY_COLUMNS, _needed)
     if table is None:
         nothing = IndexedColumns(HistoryIndex(metrics=(), steps=()), np.empty(0), None)
         return History(path, None, None, nothing, (), (), classify((), ()), frozenset(), 0, nothing.every_step, 1)
-    wanted = None if metrics is None else {*metrics, *GRADIENT_METRICS, SKIPPED}
+    decides = {*GRADIENT_METRICS, SKIPPED, *(("reward", "reward_std") if SILENT in (metrics or ()) else ())}
+    wanted = None if metrics is None else {*metrics, *decides}
     overlaps: tuple[Overlap, ...] = ()
     boundaries: tuple[int, ...] = ()
     columns: Columns

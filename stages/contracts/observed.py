@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+SILENT = "zero_signal_share"
+
+
 class Resume(NamedTuple):
     """A later attempt's first step, and the last step before it that counts (0: none)."""
 
@@ -88,6 +91,21 @@ class Observed(Series):
     def _rows(self) -> dict[str, Rows]:
         return {}
 
+    def nulls(self, metric: str) -> frozenset[int]:
+        """Steps at which the metric was logged as "does not apply", in the valid range."""
+        return frozenset(step for step, _, state in self.cells(metric) if state == "null" and self.valid(step))
+
+    @cached_property
+    def unscored(self) -> frozenset[int]:
+        """Steps of which the log says that no completion was scored: its reward is null, or its spread where it has no reward."""
+        return self.nulls("reward" if self.logs("reward") else "reward_std")
+
+    def values(self, metric: str) -> list[tuple[int, float]]:
+        """As Series has it; but a share of groups without signal below 1 is no measurement where no completion was scored: TRL logs 0.0."""
+        found = super().values(metric)
+        unscored = self.unscored if metric == SILENT else ()
+        return [(step, value) for step, value in found if step not in unscored or value >= 1.0] if unscored else found
+
     def rows(self, metric: str) -> Rows:
         """`values` as arrays."""
         import numpy as np
@@ -148,7 +166,8 @@ class Observed(Series):
         return max(1, min(self.target_steps, int(self.target_steps * share + 0.5)))
 
     def ends(self, metric: str, share: float = 0.1) -> tuple[list[float], list[float]]:
-        """Finite values in the first and in the last window of the target steps; a run that stopped early has none in the last."""
+        """Finite values in the first and in the last window of the target steps; a run that stopped early has none in the last, and what
+        was logged beyond the target is in neither."""
         length, rows = self.window(share), self.rows(metric)
-        last: Any = rows.values[rows.steps > self.target_steps - length]
+        last: Any = rows.values[(rows.steps > self.target_steps - length) & (rows.steps <= self.target_steps)]
         return rows.values[rows.steps <= length].tolist(), last.tolist()

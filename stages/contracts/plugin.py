@@ -59,6 +59,8 @@ class Judgement:
     reason: str = ""
     marks: Mapping[str, bool] = field(default_factory=dict, hash=False)
     """What the gate saw on the way, by the names in its module's MARKS; penalties ask for them."""
+    broken: bool = False
+    """Of `unknown`: the reward's own code raised or gave no score; a verifier that could not tell is not at fault."""
 
     def __post_init__(self) -> None:
         if (self.score is None) != (self.status == "unknown"):

@@ -21,6 +21,7 @@ HELP = {
     "out_of_memory": "a smaller `per_device_train_batch_size` with more `gradient_accumulation_steps` keeps the batch",
     "disk": "make room on the disk",
     "data": "look at the data file that the spec names",
+    "reward": "repair the reward's own code, which raised or gave no score; octavo check --rewards tries it without training",
 }
 
 

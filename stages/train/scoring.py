@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stages.contracts.attempt import FailureClass
 from stages.contracts.history import gate_columns
 from stages.contracts.plugin import GATES, Answer, Judgement
 from stages.contracts.reward_card import GateCard, RewardCard
@@ -141,7 +142,10 @@ class TrainingReward:
         self.journal.batch(attempt=self.attempt, step=step, rows=rows)
         unknown = sum(reward is None for reward in scored.rewards)
         if unknown > self.card.unknown_limit * len(answers):
-            reasons = (found.reason for judged in scored.judgements.values() for found in judged if found and found.status == "unknown")
+            said = [found for judged in scored.judgements.values() for found in judged if found and found.status == "unknown"]
+            broken = [found for found in said if found.broken]
+            failure: FailureClass = "reward" if 2 * len(broken) >= len(said) > 0 else "verifier"
+            reason = next((found.reason for found in (broken if failure == "reward" else said)), "")
             limit = f"above the limit of {self.card.unknown_limit:.0%}"
-            raise Stopped("verifier", f"{unknown} of {len(answers)} rewards of step {step} are unknown, {limit}: {next(reasons, '')}")
+            raise Stopped(failure, f"{unknown} of {len(answers)} rewards of step {step} are unknown, {limit}: {reason}")
         return scored.rewards

@@ -83,6 +83,45 @@ def test_case_20_exit_code_0_is_no_success(project):
     assert read_attempts(run / "attempts.jsonl")[0].state == "failed"
 
 
+PLANNED = """
+import json, sys
+from pathlib import Path
+card, out = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+turn = len(list(out.glob("turn-*")))
+(out / f"turn-{turn}").touch()
+with (out / "log.jsonl").open("a") as log:
+    for first, last in card["command"]["settings"]["plan"][turn]:
+        for step in range(first, last + 1):
+            log.write(json.dumps({"step": step, "reward": step, "clipped": 0.1, "zero": 0.0, "grad_norm": 0.1}) + "\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "done"),
+    [
+        ([[], [[1, 1]], [[2, 19]], [[20, 20]]], [0, 1, 19, 20]),
+        ([[[1, 12]], [[13, 15], [1, 3]], [[1, 20]]], [12, 3, 20]),  # it begins again without its checkpoint
+        ([[[1, 20], [1, 5]], [[5, 20]]], [5, 20]),  # it reached the end once, and trained over it
+    ],
+)
+def test_case_20_no_attempt_is_complete_below_its_target_whatever_its_exit_code(project, plan, done):
+    (project / "train.py").write_text(PLANNED)
+    make(project, "own", spec(plan=plan))
+    folder = compiled("own")
+    run = folder / "gains-s1"
+    for number, steps in enumerate(done):
+        code, said = train(run)
+        assert code == 0
+        found, entry = outcome(run), read_attempts(run / "attempts.jsonl")[number]
+        finished = steps == 20
+        assert (found.finished, found.steps_done, entry.state) == (finished, steps, "finished" if finished else "failed")
+        assert entry.ended is not None and entry.ended.last_step == steps
+        if not finished:
+            assert found.failure in ("bug", "data") and (steps == 0 or f"exit code 0 after {steps} of 20 steps" in said)
+    screen(folder)
+    assert health(folder, "gains-s1")["state"] == "finished" and health(folder, "gains-s1")["steps_done"] == 20
+
+
 @pytest.mark.parametrize(
     ("how", "failure", "words"),
     [("crash", "bug", "exit code 1: CUDA error: device-side assert"), ("silent", "data", "left no log.jsonl")],

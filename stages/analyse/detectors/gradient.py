@@ -1,8 +1,10 @@
 """Gradients that should be there and are not: a norm of exactly 0 although rewards differ within groups, or an adapter that never changed.
 
 Rewards that differ give advantages, and advantages give a gradient; where it is exactly 0, no trained weight is connected with the loss
-(or every completion of the step was masked, so steps in which all were cut are left out). That is not collapse: the rewards are fine. At
-the end of a run the adapter itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
+(or every completion of the step was masked, so steps in which all were cut are left out). That is not collapse: the rewards are fine. An
+adapter may also be lost on the way, such as at a resume: zero gradients that follow each other over a tenth of the target steps are told
+whatever their share. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a run the adapter
+itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
 """
 
 from __future__ import annotations
@@ -51,9 +53,24 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="not_applicable", reason=reason)
     dead = taught.steps[taught.values == 0.0].tolist()
     signals = unchanged
+    lost = _longest(taught)
     if len(dead) / taught.n > settings.share:
-        signals = (_dead(settings, dead, taught), *signals)
+        signals = (_dead(settings, series, dead, taught), *signals)
+    elif len(lost) >= settings.steps and lost[-1] - lost[0] + 1 >= series.window():
+        signals = (_lost(settings, series, lost, dead, taught), *signals)
     return Detection(detector=NAME, state="looked", signals=signals)
+
+
+def _longest(taught: Rows) -> list[int]:
+    """The longest streak of steps with a gradient of 0 among those that should have one; of equally long ones the last."""
+    first, best = 0, slice(0, 0)
+    for place, norm in enumerate(taught.values.tolist()):
+        if norm != 0.0:
+            first = place + 1
+        elif place + 1 - first >= best.stop - best.start:
+            best = slice(first, place + 1)
+    found: list[int] = taught.steps[best].tolist()
+    return found
 
 
 def _taught(series: Observed, norms: Rows) -> Rows | None:
@@ -68,9 +85,11 @@ def _taught(series: Observed, norms: Rows) -> Rows | None:
     return norms.kept(differing & (series.rows("truncated").at(steps, 0.0) < 1))
 
 
-def _dead(settings: Settings, dead: list[int], taught: Rows) -> Signal:
+def _dead(settings: Settings, series: Observed, dead: list[int], taught: Rows) -> Signal:
     says = f"the gradient is exactly 0 in {len(dead)} of the {counted(taught.n, 'step')} whose rewards differ within groups: "
     says += "no trained weight is connected with the loss (this is not collapse)"
+    if series.imported and not series.rows("group_range").n:
+        says += ", unless rewards were scaled by the batch: then a logged frac_reward_zero_std of 0 does not see that groups are constant"
     return Signal(
         detector=NAME,
         metric="grad_norm",
@@ -92,6 +111,25 @@ def _knowable(settings: Settings, taught: Rows) -> int:
         if n >= settings.steps and zeros / n > settings.share:
             return step
     return int(taught.steps[-1])
+
+
+def _lost(settings: Settings, series: Observed, lost: list[int], dead: list[int], taught: Rows) -> Signal:
+    """A streak without a gradient in a run that has one elsewhere."""
+    to_the_end = lost[-1] == int(taught.steps[-1])
+    says = f"the gradient is exactly 0 in all {len(lost)} steps from {lost[0]} to {lost[-1]} whose rewards differ within groups, "
+    says += f"and is not in {taught.n - len(dead)} others: the trained weights lost their connection with the loss"
+    says += " (this is not collapse)" if to_the_end else " for a while (this is not collapse)"
+    return Signal(
+        detector=NAME,
+        metric="grad_norm",
+        severity="severe" if to_the_end else "warning",
+        says=says,
+        onset=lost[0],
+        detected=next(step for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= series.window()),
+        last=lost[-1],
+        value=len(dead) / taught.n,
+        evidence={"k": len(dead), "n": taught.n, "streak": len(lost)},
+    )
 
 
 def _unchanged(series: Observed) -> Signal:

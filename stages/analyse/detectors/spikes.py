@@ -2,7 +2,8 @@
 rows from their rolling medians where that is more.
 
 A multiple of the median means nothing for signed series near zero, such as GRPO's loss; the MAD does. When more than a tenth of
-the rows would be flagged, the series is not one with spikes in it, and the rule is not applicable to it.
+the rows would be flagged, the series is not one with spikes in it, and the rule is not applicable to it. The first rows have no window
+before them: they are held against each other, and what is far away from the very first row on is where the series begins, not a spike.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
             refused.setdefault(f"{len(flagged)} of {n} rows flagged, more than {settings.most:.0%}", []).append(metric)
         else:
             looked += 1
-            signals += [_signal(metric, flagged, n)] if flagged else []
+            signals += [_signal(series, metric, flagged)] if flagged else []
     reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if looked:
         return Detection(detector=NAME, state="looked", reason=reason, signals=tuple(signals))
@@ -87,13 +88,14 @@ def _flagged(settings: Settings, rows: Rows) -> list[tuple[int, float, float]] |
     return None if found is None else [(int(rows.steps[at]), float(rows.values[at]), middle) for at, middle in found]
 
 
-def _signal(metric: str, flagged: list[tuple[int, float, float]], rows: int) -> Signal:
+def _signal(series: Observed, metric: str, flagged: list[tuple[int, float, float]]) -> Signal:
+    rows = series.rows(metric).n
     step, value, middle = max(flagged, key=lambda spike: abs(spike[1] - spike[2]))
     is_, largest = ("is a spike", "it") if len(flagged) == 1 else ("are spikes", "the largest")
     says = f"{len(flagged)} of {counted(rows, 'row')} of {metric} {is_}; {largest} is {value:.4g} at step {step}"
-    says += f", where the median before was {middle:.4g}"
+    says += f", where the median around it was {middle:.4g}"
     if metric == "grad_norm":
-        says += " (logged before clipping)"
+        says += " (whether that is before or after clipping, the import does not say)" if series.imported else " (logged before clipping)"
     steps = [spike[0] for spike in flagged]
     evidence = {"steps": steps, "largest_step": step, "median_before": middle, "rows": rows}
     return Signal(

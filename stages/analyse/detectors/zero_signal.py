@@ -64,6 +64,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
     groups = f"{share:.0%} of groups" + (f" ({last.k} of {last.n})" if counted else "")
     says = f"{groups} had no reward spread in {end(shares[0].step, shares[-1].step, settings.window)}; "
     says += f"above {settings.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
+    unscored = [] if counted else sorted(series.unscored)
+    if unscored:
+        says += f"; no completion was scored in {len(unscored)} of {len(shares)} logged steps, first in step {unscored[0]}"
     if series.null_control:
         says += "; expected for a null control"
     severity = "info" if series.null_control else "severe" if share > settings.severe_above else "warning"
@@ -88,10 +91,12 @@ def _shares(series: Observed) -> tuple[list[Share], bool]:
     """Groups without signal per step, and whether they are counts of groups (else shares in millionths, of imported logs)."""
     if series.completions and series.completions.zero_signal:
         return series.shares(series.completions.zero_signal), True
-    logged = series.values("zero_signal_share")
-    if logged:
-        return [Share(step, round(value * 1_000_000), 1_000_000) for step, value in logged], False
-    return [Share(step, int(value == 0.0) * 1_000_000, 1_000_000) for step, value in series.values("group_range")], False
+    logged = {step: round(value * 1_000_000) for step, value in series.values("zero_signal_share")}
+    if not logged:
+        logged = {step: int(value == 0.0) * 1_000_000 for step, value in series.values("group_range")}
+    if series.logs("zero_signal_share") or series.logs("group_range"):  # where no completion was scored, no group has a signal
+        logged |= dict.fromkeys(series.unscored, 1_000_000)
+    return [Share(step, k, 1_000_000) for step, k in sorted(logged.items())], False
 
 
 def _scale(series: Observed) -> list[Signal]:

@@ -32,10 +32,13 @@ class Mapped:
     stride: int
     gaps: tuple[Gap, ...]
     notes: tuple[str, ...]
+    end: int | None = None
+    """Last step of the trajectory that counts, where a later part gave up what lies beyond it; None: the last logged step."""
 
     @property
     def last(self) -> int:
-        return self.steps[-1] if self.steps else 0
+        """Steps that the log shows as done: what a later part went back behind is not, and what lies beyond the target is none the less."""
+        return self.end if self.end is not None else self.steps[-1] if self.steps else 0
 
 
 def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
@@ -67,7 +70,7 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > usual)
     notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *_again(again), *_huge(huge)]
     notes += [*_sparse(columns, steps, distinct), *merged_names(log), *_sampled(distinct, gaps)]
-    return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes))
+    return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes), _end(steps, parts, target))
 
 
 def _column(log: Log, card: ColumnCard) -> Column | None:
@@ -128,6 +131,14 @@ def _parts(used: list[int], steps: dict[int, int]) -> dict[int, int]:
             before = steps[row]
             parts[row] = part
     return parts
+
+
+def _end(steps: dict[int, int], parts: dict[int, int], target: int) -> int | None:
+    """The last part's last step. A log that ever went beyond the target keeps that step: the run was trained on."""
+    last = max(parts.values(), default=0)
+    if not last or max(steps.values()) > target:
+        return None
+    return max(step for row, step in steps.items() if parts[row] == last)
 
 
 def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int], unplaced: int, target: int) -> Iterator[str]:

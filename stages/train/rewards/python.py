@@ -100,16 +100,16 @@ def _judge(settings: Settings, function: Callable[[str, dict[str, Any]], Any], a
     try:
         score = function(answer.text, copy.deepcopy(dict(answer.row)))
     except (Exception, SystemExit) as error:
-        return _unknown(f"{settings.function} raised {type(error).__name__}: {error}")
+        return _unknown(f"{settings.function} raised {type(error).__name__}: {error}", broken=True)
     if score is None:
         return _unknown(f"{settings.function} does not know")
     if not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
-        return _unknown(f"{settings.function} gave {str(score)[:80]!r}, which is no score from 0 to 1")
+        return _unknown(f"{settings.function} gave {str(score)[:80]!r}, which is no score from 0 to 1", broken=True)
     return Judgement("pass" if score >= settings.passes_from else "fail", float(score))
 
 
-def _unknown(reason: str) -> Judgement:
-    return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:300])
+def _unknown(reason: str, broken: bool = False) -> Judgement:
+    return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:300], broken=broken)
 
 
 def _file(module: str) -> Path | None:

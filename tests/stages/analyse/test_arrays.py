@@ -107,8 +107,13 @@ def slow_outliers(values: list[float], window: int, k: float) -> list[tuple[int,
     middles = [statistics.median(values[at - window : at]) for at in range(window, len(values))]
     distances = [abs(value - middle) for value, middle in zip(values[window:], middles, strict=True)]
     usual = statistics.median(distances)
-    found = zip(range(window, len(values)), middles, distances, strict=True)
-    return [(at, middle) for at, middle, away in found if away > k * usual and away > k * mad(values[at - window : at])]
+    around = {at: values[:at] + values[at + 1 : window + 1] for at in range(window)} | {
+        at: values[at - window : at] for at in range(window, len(values))
+    }
+    far = {at: abs(values[at] - statistics.median(those)) > k * max(usual, mad(those)) for at, those in around.items()}
+    pairs = [at for at in range(1, window - 1) if not far[at] and not far[at + 1]]
+    begins = 0 if not far[0] else pairs[0] + 2 if pairs else window  # from there on a far value is an outlier
+    return [(at, statistics.median(around[at])) for at in around if far[at] and at >= begins]
 
 
 @pytest.mark.parametrize("window", [5, 20])

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,13 @@ from synthetic import Run, complete, runs, write_cards, write_run
 
 from stages.analyse import adapter
 from stages.analyse.columns import Column
+from stages.analyse.conclude import conclude
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.screen import screen
 from stages.contracts.analysis_card import ConditionProfile, HealthGate, ScreenCard
 from stages.contracts.artifact import read, write
+from stages.contracts.attempt import FailureClass
+from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.retry import Retry
@@ -45,6 +49,25 @@ def test_runs_in_and_out_with_reasons(folder: ExperimentFolder) -> None:
     assert failed.reasons == ("the last attempt failed (verifier) after 7 steps",)  # not what follows from it
     assert [(gate.gate, gate.passed) for gate in failed.gates] == [("nonfinite", True), ("truncated", None), ("steps", False)]
     assert (found["shaped-s1"].card_id, found["shaped-s1"].attempt) == ("card-shaped-s1", "a-shaped-s1-2")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 7, 19])
+def test_case_9_a_failed_run_says_its_class_and_the_steps_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    classes = get_args(FailureClass)
+    made = [Run("shaped", seed, steps=steps, finished=False, failure=failure) for seed, failure in enumerate(classes, 1)]
+    folder = complete(tmp_path, made=[*made, Run("zero", 1)])
+    screen(folder.root)
+    conclude(folder.root)
+    counted = {one.id: one for one in read(Findings, folder.findings).findings}
+    for run in made:
+        found = health(folder, run.name)
+        assert (found.state, found.included, found.failure, found.steps_done) == ("failed", False, run.failure, steps)
+        assert found.reasons == (f"the last attempt failed ({run.failure}) after {steps} steps",), "what follows from it is not repeated"
+        assert (counted[f"{run.name}/steps/done"].k, counted[f"{run.name}/steps/done"].n) == (steps, 20)
+        assert (read(Retry, folder.run(run.name).retry).after is None) == (run.failure == "refused")
+    rate = counted["shaped/attempts/finished"]
+    assert (rate.k, rate.n) == (0, len(classes)) and counted["experiment/attempts/finished"].k == 1
 
 
 def test_every_detector_answers(folder: ExperimentFolder) -> None:

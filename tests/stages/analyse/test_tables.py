@@ -173,3 +173,15 @@ def test_first_window_above_a_limit() -> None:
     assert first_above(counts, 0.2, 5) is None
     assert first_above([Share(1, 1, 1)], 0.5, 10) is not None  # a log shorter than the window is one window
     assert first_above([], 0.5, 10) is None
+
+
+@pytest.mark.parametrize("of", ["reward", "reward_std"])
+def test_a_share_of_groups_without_a_reward_is_no_value_also_when_nothing_else_is_read(tmp_path: Path, of: str) -> None:
+    """Steps 3 and 4 have no reward: of them 0.0 is left out and 1.0, which claims no spread, is kept."""
+    row = {"attempt": "a", "tokens": None, "seconds": 0.0, "state": "value"}
+    shares = [{**row, "step": step, "metric": "zero_signal_share", "value": value} for step, value in enumerate((0.5, 0.0, 0.0, 1.0), 1)]
+    rewards = [{**row, "step": step, "metric": of, "value": 0.3} for step in (1, 2)]
+    rewards += [{**row, "step": step, "metric": of, "value": None, "state": "null"} for step in (3, 4)]
+    write_history(tmp_path / "h.parquet", shares + rewards)
+    for found in (read_history(tmp_path / "h.parquet", {"zero_signal_share"}), read_history(tmp_path / "h.parquet")):
+        assert found.rows("zero_signal_share").pairs() == [(1, 0.5), (2, 0.0), (4, 1.0)]

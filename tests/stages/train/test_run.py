@@ -1,26 +1,33 @@
 """One attempt of a run with an algorithm that only writes checkpoints: ledger, resume, manifest, signals, what is delivered."""
 
+import errno
 import json
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
 from random_model import run_folder
 from safetensors.torch import save_file
 
-from stages.contracts.artifact import read, write
+from stages.contracts.artifact import Frozen, read, write
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.contracts.plugin import Judgement
 from stages.contracts.ppo import PpoSettings
+from stages.contracts.reward_card import GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
 from stages.train import interrupts, memory_kills
-from stages.train.attempts import checkpoints
+from stages.train.attempts import Stopped, checkpoints
 from stages.train.memory_kills import MemoryWatch
 from stages.train.resume import Manifest, keep, require
+from stages.train.rewards.combine.gate import Gate as Gate_
+from stages.train.rewards.compose import Composed
 from stages.train.run import attempt
+from stages.train.scoring import TrainingReward
 
 FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
 
@@ -172,6 +179,72 @@ def test_what_an_attempt_reached_is_its_own(run):
 
     assert attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES) == 0
     assert (last(run).started.resumed_from, last(run).ended.last_step, read(Outcome, run.outcome).steps_done) == (2, 2, 2)
+
+
+def _broken_reward(plugin, step):
+    """What the trainer's reward function does at a step when its gate gives this, or raises it."""
+
+    class Gate:
+        Settings = Frozen
+
+        @staticmethod
+        def judge(settings, answers):
+            if isinstance(plugin, Exception):
+                raise plugin
+            return [plugin] * len(answers)
+
+    def end(work):
+        rows = {"a": {"id": "a"}}
+        reward = RewardCard(name="r", gates=(GateCard(name="g", kind="format", settings={"pattern": "x"}),))
+        function = TrainingReward(reward, rows=rows, seed=1, group=2, ends={0}, journal=work.journal, attempt=work.started.attempt)
+        function.composed = Composed(reward, (Gate_(GateCard(name="g", kind="format", settings={"pattern": "x"}), Gate, None),))
+        function(["p"] * 2, ["x"] * 2, [[5, 0]] * 2, id=["a"] * 2, trainer_state=SimpleNamespace(global_step=step - 1, max_steps=4))
+
+    return end
+
+
+def _raises(error):
+    def end(work):
+        raise error
+
+    return end
+
+
+CRASHES = {
+    "reward": lambda step: _broken_reward(ZeroDivisionError("division by zero"), step),
+    "reward: no score": lambda step: _broken_reward(
+        Judgement("unknown", None, "tone:score gave '2', which is no score", broken=True), step
+    ),
+    "verifier": lambda step: _broken_reward(Judgement("unknown", None, "the pool of workers died"), step),
+    "out_of_memory": lambda step: lambda work: bytearray(1 << 62),
+    "nonfinite": lambda step: _raises(Stopped("nonfinite", "3 gradients in a row were not finite")),
+    "disk": lambda step: _raises(OSError(errno.ENOSPC, "No space left on device", "checkpoint")),
+    "data": lambda step: _raises(StageError("S1", "a row has no prompt", why="x", fix="y")),
+    "interrupted": lambda step: _raises(KeyboardInterrupt()),
+    "bug": lambda step: _raises(ValueError("at step 4")),
+}
+
+
+@pytest.mark.parametrize("crash", sorted(CRASHES))
+def test_case_9_a_crash_has_its_class_its_step_and_the_steps_done_before_it(run, crash):
+    """In the first step, at a later one, in the last one; each attempt resumes where the one before it ended."""
+    for step_of_it in (1, 3, 4):
+
+        def fit(work, at=step_of_it):
+            for number in range(work.steps_before + 1, at):
+                step(work, number)
+            CRASHES[crash](at)(work)
+            raise AssertionError("it did not crash")
+
+        code = attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES)
+        assert code == (1 if crash == "disk" else 0)
+        found, ended = read(Outcome, run.outcome), last(run).ended
+        assert (found.finished, found.failure, found.steps_done) == (False, crash.split(":")[0], step_of_it - 1)
+        assert (ended.outcome, ended.failure, ended.last_step) == ("failed", crash.split(":")[0], step_of_it - 1)
+        if crash.split(":")[0] in ("reward", "verifier"):
+            assert f"2 of 2 rewards of step {step_of_it} are unknown" in ended.error
+    assert train(run) == 0 and read(Outcome, run.outcome).steps_done == 4
+    assert [one.state for one in read_attempts(run.attempts)] == ["failed"] * 3 + ["finished"]
 
 
 def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run, monkeypatch):

@@ -31,13 +31,15 @@ class Gate:
     settings: Any
 
     def judge(self, answers: Sequence[Answer]) -> list[Judgement]:
-        """One judgement an answer, whatever the plug-in does: an exception or a wrong length is unknown for the whole batch."""
+        """One judgement an answer, whatever the plug-in does: an exception or a wrong length is unknown for the whole batch. Where
+        verifiers run model code, an exception may be theirs; elsewhere it is the reward's."""
         try:
             found = list(self.plugin.judge(self.settings, answers))
         except Exception as error:
-            return [unknown(f"the gate broke: {type(error).__name__}: {error}")] * len(answers)
+            said = unknown(f"the gate broke: {type(error).__name__}: {error}")
+            return [said if hasattr(self.plugin, "tier") else replace(said, broken=True)] * len(answers)
         if len(found) != len(answers):
-            return [unknown(f"the gate gave {len(found)} judgements for {len(answers)} completions")] * len(answers)
+            return [_at_fault(f"the gate gave {len(found)} judgements for {len(answers)} completions")] * len(answers)
         return [_checked(one) for one in found]
 
 
@@ -67,13 +69,17 @@ def unknown(reason: str) -> Judgement:
     return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:REASON_CHARS])
 
 
+def _at_fault(reason: str) -> Judgement:
+    return replace(unknown(reason), broken=True)
+
+
 def _checked(judgement: Any) -> Judgement:
     if not isinstance(judgement, Judgement):
-        return unknown(f"the gate gave {type(judgement).__name__} instead of a judgement")
+        return _at_fault(f"the gate gave {type(judgement).__name__} instead of a judgement")
     score = judgement.score
     if score is not None and not (math.isfinite(score) and 0 <= score <= 1):
-        return unknown(f"the gate gave the score {score}, which is not in 0..1")
+        return _at_fault(f"the gate gave the score {score}, which is not in 0..1")
     marks = judgement.marks
     if not isinstance(marks, Mapping) or not all(isinstance(name, str) and isinstance(mark, bool) for name, mark in marks.items()):
-        return unknown("the gate gave marks that are neither true nor false")
+        return _at_fault("the gate gave marks that are neither true nor false")
     return judgement

@@ -69,7 +69,7 @@ def test_unknown_ends_the_way():
 def test_a_gate_that_raises_is_unknown_for_its_batch():
     scored = composed(ZeroDivisionError("boom \ud800")).score(answers("a", "b"))
     assert scored.rewards == [None, None]
-    assert scored.judgements["g0"][0] == Judgement("unknown", None, "the gate broke: ZeroDivisionError: boom \\ud800")
+    assert scored.judgements["g0"][0] == Judgement("unknown", None, "the gate broke: ZeroDivisionError: boom \\ud800", broken=True)
 
 
 @pytest.mark.parametrize("broken", [lambda answers: [], lambda answers: None, lambda answers: [1] * len(answers)])

@@ -66,6 +66,8 @@ def test_whatever_goes_wrong_is_unknown_for_that_answer_alone(project):
     assert [one.status for one in found] == ["unknown"] * 6 + ["fail"]
     assert found[1].reason == "my_rewards.tone:score raised ZeroDivisionError: division by zero"
     assert "does not know" in found[2].reason and "'2'" in found[4].reason and "SystemExit" in found[5].reason
+    # None says that it does not know; all else is the function's own fault, and a run that stops of it is told so
+    assert [one.broken for one in found] == [True, True, False, True, True, True, False]
 
 
 def test_the_function_cannot_change_the_data_row(project):

@@ -1,0 +1,262 @@
+"""Rows of ../shared/cases/README.md about imported logs, each for its whole kind: many logs at once, from spec to health and findings.
+
+What is right is computed here, row by row, by a reader of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.analyse.conclude import conclude
+from stages.analyse.screen import screen
+from stages.contracts.attempt import read_attempts
+from stages.train.collect import collect
+from tests.e2e.imported import compiled, findings, health, make
+
+SPEC = """title: Logs of one kind
+question: What did each run do?
+runs:
+  import:
+    format: jsonl
+    path: logs/{seed}.jsonl
+    steps: TARGET
+    metrics: {METRICS}
+seeds: SEEDS
+conditions: {only: {reward: any, role: ROLE}}
+health: {gates: {nonfinite: not persistent, steps: complete}}
+"""
+Log = list[dict[str, Any]]
+
+
+def imported(logs: list[Log], target: int, metrics: str, role: str = "treatment") -> Path:
+    """The experiment's folder after import, screen and conclude: seed i is log i."""
+    Path("logs").mkdir(exist_ok=True)
+    for seed, rows in enumerate(logs, start=1):
+        Path(f"logs/{seed}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    wanted = {"TARGET": target, "METRICS": metrics, "SEEDS": list(range(1, len(logs) + 1)), "ROLE": role}
+    text = SPEC
+    for word, value in wanted.items():
+        text = text.replace(word, str(value))
+    make(Path.cwd(), "kinds", text)
+    folder = compiled("kinds")
+    for card in sorted(folder.glob("*/import.card.json")):
+        assert collect(card.parent) == 0
+    screen(folder)
+    conclude(folder)
+    return folder
+
+
+def told(folder: Path, seed: int, *detectors: str) -> dict[str, list[dict[str, Any]]]:
+    """The signals of these detectors that are no mere information."""
+    found = {one["detector"]: one["signals"] for one in health(folder, f"only-s{seed}")["detections"]}
+    return {name: [signal for signal in found[name] if signal["severity"] != "info"] for name in detectors}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+# 11, 12 and 20: what was done ----------------------------------------------------------------------------------------------------
+
+
+def parts(rng: random.Random, target: int) -> Iterator[list[int]]:
+    """Steps of one to three attempts written one below the other, with strides, gaps, ends anywhere, also beyond the target."""
+    begin = rng.choice([1, 1, 1, 2, 5])
+    for number in range(rng.choice([1, 1, 2, 3])):
+        if number:
+            begin = rng.choice([1, rng.randint(1, target)])
+        end = rng.choice([target, target - 1, target, rng.randint(begin, max(begin, target)), target + rng.choice([1, 1, 40])])
+        steps = list(range(begin, max(begin, end) + 1, rng.choice([1, 1, 2, 3, 10])))
+        yield [step for step in steps if rng.random() < 0.9 or step == steps[-1]]
+
+
+def trajectory(rows: Log) -> dict[int, float]:
+    """Step -> reward of what counts: who goes back to a step gives up all that lay from there on."""
+    kept: dict[int, float] = {}
+    before = 0
+    for row in rows:
+        if row["step"] < before:
+            kept = {step: value for step, value in kept.items() if step < row["step"]}
+        kept[row["step"]] = row["reward"]
+        before = row["step"]
+    return kept
+
+
+@pytest.mark.parametrize("target", [7, 60])
+def test_cases_11_12_and_20_no_log_is_more_or_less_complete_than_its_last_trajectory(target):
+    rng = random.Random(target)
+    logs: list[Log] = []
+    for _ in range(40):
+        steps = [step for part in parts(rng, target) for step in part]
+        logs.append([{"step": step, "reward": rng.random(), "grad_norm": 0.1} for step in steps])
+    folder = imported(logs, target, "reward: reward, grad_norm: grad_norm")
+    found, states, width = findings(folder), [], max(1, round(target / 10))
+    for seed, rows in enumerate(logs, start=1):
+        kept, highest, name = trajectory(rows), max(row["step"] for row in rows), f"only-s{seed}"
+        said, end = health(folder, name), max(trajectory(rows))
+        gate = next(one for one in said["gates"] if one["gate"] == "steps")
+        if highest > target:
+            expected = (False, f"contaminated: {highest} steps of {target}, so a finished run was trained on")
+            assert any(note.startswith(f"contaminated: the log reaches step {highest} of {target}") for note in said["notes"])
+        elif end == target:
+            expected = (True, f"{target} of {target} steps done")
+        else:
+            expected = (None, f"unknown (log ends at {end})")
+        assert (gate["passed"], gate["says"]) == expected, rows
+        assert said["included"] == (expected[0] is True)
+        assert said["state"] == ("unknown" if expected[0] is None else "finished"), "a log alone is no evidence of a failure"
+        assert read_attempts(folder / name / "attempts.jsonl")[0].state == said["state"]
+        states.append(expected[0])
+        for statistic, first, last in (("initial", 1, width), ("final", target - width + 1, target)):
+            inside = [value for step, value in kept.items() if first <= step <= last]
+            value = found[f"{name}/reward/{statistic}"]["value"]
+            assert value == (pytest.approx(statistics.fmean(inside)) if inside else None), "nothing beyond the target is in a window"
+    assert {True, False, None} == set(states)
+
+
+def test_case_12_no_detector_looks_beyond_the_target():
+    """A hundred steps beyond the target, in which everything is another: no warning about a last window rests on them."""
+    rng = random.Random(3)
+    rows = [
+        {"step": step, "reward": 0.5 + rng.gauss(0, 0.05), "entropy": 1.0 + rng.gauss(0, 0.02), "kl": 0.01 + rng.gauss(0, 0.001)}
+        | {"tokens": 50 + rng.gauss(0, 2)}
+        for step in range(1, 301)
+    ]
+    rows += [{"step": step, "reward": 1.0, "entropy": 0.001, "kl": 40.0, "tokens": 1.0} for step in range(301, 401)]
+    folder = imported([rows], 300, "reward: reward, entropy: entropy, kl: kl, completion_tokens: tokens")
+    assert told(folder, 1, "entropy_change", "kl_reference", "degenerate") == {"entropy_change": [], "kl_reference": [], "degenerate": []}
+    assert not health(folder, "only-s1")["included"]
+
+
+# 5, 6 and 24: a gradient of zero -------------------------------------------------------------------------------------------------
+
+METRICS = "reward: reward, reward_std: std, zero_signal_share: frac, grad_norm: grad"
+
+
+def row(rng: random.Random, step: int, **other: Any) -> dict[str, Any]:
+    """A healthy step."""
+    healthy = {"reward": 0.4 + rng.gauss(0, 0.05), "std": 0.4 + rng.gauss(0, 0.02), "frac": rng.choice([0.0, 0.125]), "grad": 0.3}
+    return {"step": step, **healthy, "grad": 0.3 * 2 ** rng.gauss(0, 0.3)} | other
+
+
+DEAD = {"grad": 0.0}
+SILENT = {"grad": 0.0, "frac": 1.0, "std": 0.0}
+UNSCORED = {"grad": 0.0, "frac": 0.0, "reward": None, "std": None}
+"""As TRL logs steps whose rewards are all None."""
+Course = Callable[[int], dict[str, Any]]
+COURSES: list[tuple[Course, str | None, bool]] = [
+    # (what another step than a healthy one has, what `gradient` says, whether zero signal is told)
+    (lambda step: {}, None, False),
+    (lambda step: DEAD, "severe", False),
+    (lambda step: DEAD if step > 90 else {}, "severe", False),
+    (lambda step: DEAD if step > 150 else {}, "severe", False),
+    (lambda step: DEAD if step > 182 else {}, "severe", False),  # lost near the end: 18 of 200 steps are less than a tenth
+    (lambda step: DEAD if 40 <= step < 80 else {}, "warning", False),
+    (lambda step: DEAD if step % 50 == 0 else {}, None, False),  # single steps: masked batches
+    (lambda step: DEAD if step % 5 else {}, "severe", False),
+    (lambda step: SILENT, None, True),
+    (lambda step: SILENT if step > 100 else {}, None, True),
+    (lambda step: SILENT if step % 2 else {}, None, True),
+    (lambda step: {**SILENT, "frac": 0.5, "std": 0.2} if step > 100 else {}, "severe", True),  # half of the groups do differ
+    (lambda step: UNSCORED if step > 100 else {}, None, True),
+    (lambda step: UNSCORED if step % 2 else {}, None, True),
+    (lambda step: UNSCORED, None, True),
+]
+OF_A_STREAK = 20
+"""Steps: a tenth of the run of 200."""
+
+
+@pytest.mark.parametrize("role", ["treatment", "null_control"])
+def test_cases_5_and_24_a_gradient_of_zero_is_disconnected_or_without_signal_and_never_both_for_one_reason(role):
+    rng = random.Random(24)
+    logs = [[row(rng, step, **course(step)) for step in range(1, 201)] for course, _, _ in COURSES]
+    folder = imported(logs, 200, METRICS, role)
+    for seed, (course, severity, silent) in enumerate(COURSES, start=1):
+        dead = [step for step in range(1, 201) if course(step).get("grad") == 0.0 and course(step).get("frac", 0.0) < 1]
+        dead = [step for step in dead if course(step).get("reward", 0) is not None]
+        streak = len(dead) >= OF_A_STREAK or severity is None
+        signals = told(folder, seed, "gradient", "zero_signal")
+        found = [signal["severity"] for signal in signals["gradient"]]
+        assert found == ([severity] if severity and streak else []), (seed, signals["gradient"])
+        if found:
+            assert signals["gradient"][0]["onset"] == dead[0] and "this is not collapse" in signals["gradient"][0]["says"]
+        silent = (silent and role == "treatment") or course is COURSES[-1][0]  # of a null control it is expected
+        assert bool(signals["zero_signal"]) == silent, (seed, signals["zero_signal"])
+
+
+def test_case_5_without_rewards_no_number_says_that_groups_differ():
+    rng = random.Random(5)
+    logs = [[row(rng, step, **(UNSCORED if step > since else {"frac": 0.1})) for step in range(1, 61)] for since in (0, 30, 60)]
+    folder = imported(logs, 60, METRICS)
+    found = findings(folder)
+    assert [found[f"only-s{seed}/zero_signal_share/final"]["value"] is None for seed in (1, 2, 3)] == [True, True, False]
+    assert found["only-s2/zero_signal_share/initial"]["value"] == pytest.approx(statistics.fmean(line["frac"] for line in logs[1][:6]))
+    (whole,), (half,) = (told(folder, seed, "zero_signal")["zero_signal"] for seed in (1, 2))
+    assert whole["says"] == "no reward: all 60 logged rewards are null, so no completion was ever scored"
+    # steps 24-33 hold 7 x 0.1 + 3 = 3.7 of 10
+    assert half["says"].startswith("100% of groups had no reward spread in the last 10 steps; above 30% first in steps 24-33")
+    assert half["says"].endswith("; no completion was scored in 30 of 60 logged steps, first in step 31")
+    assert (half["severity"], half["onset"]) == ("severe", 31)
+    folder = imported(logs, 60, METRICS.removeprefix("reward: reward, "))  # the spread alone is null then
+    assert [len(told(folder, seed, "zero_signal")["zero_signal"]) for seed in (1, 2, 3)] == [1, 1, 0]
+    assert [told(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3)] == [[], [], []]
+    finals = [findings(folder)[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
+    assert finals == [None, None, pytest.approx(0.1)]
+    finals = [findings(folder)[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
+    assert finals == [None, None, pytest.approx(0.1)]
+
+
+def test_case_6_of_a_spread_that_may_be_the_batch_s_it_is_said():
+    rng = random.Random(6)
+    logs = [[row(rng, step, grad=0.0) | extra for step in range(1, 31)] for extra in ({}, {"range": 0.0}, {"range": 0.5})]
+    logs = [[{"range": None, **line} for line in log] for log in logs]
+    folder = imported(logs, 30, METRICS + ", group_range: range")
+    of_batch, constant, differing = (told(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3))
+    assert "unless rewards were scaled by the batch" in of_batch[0]["says"]
+    assert constant == [], "the range within groups decides where it is known"
+    assert "unless" not in differing[0]["says"]
+
+
+# 25: spikes ----------------------------------------------------------------------------------------------------------------------
+
+PLACES = [2, 3, 7, 12, 19, 20, 21, 22, 100, 199, 200]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 111.0])
+@pytest.mark.parametrize("factor", [30.0, 54_648_652 / 111])
+def test_case_25_a_spike_has_its_step_wherever_it_is_and_however_high(scale, factor):
+    rng = random.Random(25)
+    logs, steps = [], []
+    for place in PLACES:
+        for second in (None, 150):
+            course = {step: scale * (1 + rng.gauss(0, 0.1)) for step in range(1, 201)}
+            course |= {at: scale * factor for at in (place, second) if at}
+            broken: set[int] = set() if place < 10 else {place - 3, place - 2}
+            logs.append([{"step": step, "grad": "NaN" if step in broken else value} for step, value in course.items()])
+            steps.append(sorted({place, second or place}))
+    folder = imported(logs, 200, "grad_norm: grad")
+    for seed, expected in enumerate(steps, start=1):
+        (signal,) = told(folder, seed, "spikes")["spikes"]
+        assert (signal["evidence"]["steps"], signal["onset"], signal["last"]) == (expected, expected[0], expected[-1])
+        assert signal["value"] == pytest.approx(scale * factor)
+        assert "the import does not say" in signal["says"] and "logged before clipping" not in signal["says"]
+
+
+def test_case_25_what_a_series_begins_with_is_no_spike_and_a_short_run_says_that_it_is_too_short():
+    rng = random.Random(26)
+    shapes = [lambda step: 30 * 0.4**step, lambda step: 50.0 if step == 1 else 0.0, lambda step: 9 / step**3]
+    logs = [[{"step": step, "grad": 1 + rng.gauss(0, 0.05) + shape(step)} for step in range(1, 101)] for shape in shapes]
+    logs += [[{"step": step, "grad": 9.0 if step == 15 else 1 + rng.gauss(0, 0.05)} for step in range(1, 21)]]
+    folder = imported(logs, 100, "grad_norm: grad")
+    assert [told(folder, seed, "spikes")["spikes"] for seed in (1, 2, 3)] == [[], [], []]
+    short = next(one for one in health(folder, "only-s4")["detections"] if one["detector"] == "spikes")
+    assert short["state"] == "not_applicable" and re.fullmatch("grad_norm: 20 rows, 21 are needed", short["reason"])
