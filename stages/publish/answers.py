@@ -107,10 +107,11 @@ class _Answering:
         known = {condition: self._moved(condition, name) for condition in self.names}
         rows_of_values = [tuple(f.value if f else None for f in row) for row in known.values()]
         wanted = numbers.column_decimals((f.value, f.low, f.high) for row in known.values() for f in row if f)
-        digits = numbers.agreed_column(((first, last, change) for first, last, change in rows_of_values), least=wanted)
+        rows_digits = numbers.agreed_rows(((first, last, change) for first, last, change in rows_of_values), least=wanted)
+        digits = dict(zip(known, rows_digits, strict=True))
         ended = [(condition, row[1]) for condition, row in known.items() if row[1] is not None and row[1].value is not None]
         summed = any(last is not None and last.window.startswith("no window") for _, last in ended)
-        parts = Markup("; ").join(Markup("{} {}").format(shown(c), self._printed(f, digits)) for c, f in ended)
+        parts = Markup("; ").join(Markup("{} {}").format(shown(c), self._printed(f, digits[c])) for c, f in ended)
         if short is None:
             where = "After training" if start == "untrained" else "By the sources' summaries" if summed else "In the last window"
             said = f"{where}, {words(name)}: "
@@ -118,10 +119,10 @@ class _Answering:
         rows = tuple(
             (
                 shown(condition),
-                self.facts.value(row[0], decimals=digits),
-                self._printed(row[1], digits),
-                self.facts.interval(row[2], decimals=digits),
-                self._seeds(condition, name, digits),
+                self.facts.value(row[0], decimals=digits[condition]),
+                self._printed(row[1], digits[condition]),
+                self.facts.interval(row[2], decimals=digits[condition]),
+                self._seeds(condition, name, digits[condition]),
             )
             for condition, row in known.items()
         )

@@ -12,6 +12,8 @@ NONE = "\u2013"
 SIGNED = ("change", "difference")
 """Statistics that are printed with their sign."""
 _MOST = 4
+_FURTHER = 4
+"""So many more digits, where nothing less makes a printed change follow."""
 _COUNTS = {"count", "steps", "attempts", "runs"}
 _RATE = "1"
 """Unit of numbers without a scale of their own: learning rates."""
@@ -55,6 +57,19 @@ def agreed_column(rows: Iterable[_Spread], *, least: int = 0) -> int:
     start = min(_MOST, max(least, column_decimals(((value, None, None) for row in every for value in row), most=_MOST)))
     known = [row for row in every if None not in row]
     return min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in known))
+
+
+def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int]:
+    """Digits for each row of such a table: those of the column, and for a row whose change would not follow with them, the fewest with
+    which it does. A printed change that does not follow from the printed numbers reads as a mistake, another number of digits does not."""
+    every = list(rows)
+    column = agreed_column(every, least=least)
+    return [column if None in row or _adds_up(row, column) else _own(row, least) for row in every]
+
+
+def _own(row: _Spread, least: int) -> int:
+    start = max(least, column_decimals(((value, None, None) for value in row), most=_MOST))
+    return next((digits for digits in range(start, _MOST + _FURTHER) if _adds_up(row, digits)), start)
 
 
 def _adds_up(row: _Spread, decimals: int) -> bool:

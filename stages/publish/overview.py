@@ -94,7 +94,7 @@ def condition_rows(experiment: ExperimentFiles, facts: Facts) -> tuple[Condition
                 included=sum(run.included for run in runs),
                 counted=facts.counted(facts.find(condition.name, "runs", "included")),
                 carried=sum(bool(carried.of_run(experiment, run.ref.name)) for run in runs),
-                reward_moved=movement(facts, condition.name, "reward", moved),
+                reward_moved=movement(facts, condition.name, "reward", moved[condition.name]),
                 evaluated=_evaluated(experiment, facts, condition.name, digits, bounds=True),
                 zero_signal=facts.value(facts.find(condition.name, "zero_signal_share", "final", "share"), decimals=2),
                 truncated=facts.value(facts.find(condition.name, "truncated", "final", "share"), decimals=2),
@@ -156,11 +156,12 @@ def movement(facts: Facts, subject: str, metric: str, decimals: int) -> Movement
     return Movement(facts.value(initial, decimals=decimals), facts.value(final, decimals=decimals), facts.change(change, decimals=decimals))
 
 
-def _movement_digits(facts: Facts, subjects: list[str]) -> int:
+def _movement_digits(facts: Facts, subjects: list[str]) -> dict[str, int]:
     found = [[facts.find(subject, "reward", statistic) for statistic in _MOVED] for subject in subjects]
     initial, final, change = range(3)
     values = [[number.value if number else None for number in row] for row in found]
-    return numbers.agreed_column((row[initial], row[final], row[change]) for row in values)
+    digits = numbers.agreed_rows((row[initial], row[final], row[change]) for row in values)
+    return dict(zip(subjects, digits, strict=True))
 
 
 def evaluation(experiment: ExperimentFiles, facts: Facts, subject: str) -> tuple[Finding | None, ...]:

@@ -95,7 +95,7 @@ def _moved(experiment: ExperimentFiles, facts: Facts, run: str) -> list[tuple[st
         ends = [facts.find(run, metric, statistic) for statistic in ("initial", "final", "change")]
         if any(ends):
             row = tuple(end.value if end else None for end in ends)
-            digits = numbers.agreed_column([(row[0], row[1], row[2])])
+            (digits,) = numbers.agreed_rows([(row[0], row[1], row[2])])
             found.append((metric, words(metric), movement(facts, run, metric, digits)))
     return found
 

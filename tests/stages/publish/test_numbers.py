@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.publish import numbers
-from stages.publish.numbers import agreed_column, column_decimals, counted, fixed, interval, listed, number, setting
+from stages.publish.numbers import agreed_column, agreed_rows, column_decimals, counted, fixed, interval, listed, number, setting
 
 M = numbers.MINUS
 
@@ -75,6 +75,19 @@ def test_more_digits_are_taken_only_where_the_changes_follow_with_them() -> None
     assert agreed_column([fits_more], least=4) == 4  # digits that an interval beside it asks for
     # 0.1004 + 0.2001 is not 0.3006: no number of digits suits all three, and three digits part the fewest
     assert agreed_column([fits_two, fits_more, fits_more]) == 3
+
+
+def test_a_row_whose_change_does_not_follow_with_the_digits_of_its_column_has_its_own() -> None:
+    fits_two, fits_more = (0.10044, 0.30056, 0.20012), (0.1849, 0.3451, 0.1602)
+    assert agreed_rows([fits_two, fits_more, fits_more]) == [2, 3, 3]
+    # a report's table of two conditions: 0.4361 - 0.1609 is not +0.2753, and no four digits suit both
+    shaped, zero = (0.160870, 0.436142, 0.275272), (0.138800, 0.136600, -0.002200)
+    assert agreed_rows([shaped, zero]) == [2, 4]
+    assert [fixed(value, 2) for value in shaped] == ["0.16", "0.44", "0.28"]
+    assert agreed_rows([(None, 0.5, None)]) == [2]
+    # with an interval that asks for four digits: 0.4361 - 0.1609 = 0.2752, so five
+    assert agreed_rows([shaped], least=4) == [5]
+    assert [fixed(value, 5) for value in shaped] == ["0.16087", "0.43614", "0.27527"]
 
 
 def test_few_things_are_counted_in_words() -> None:
