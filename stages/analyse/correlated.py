@@ -11,7 +11,8 @@ autoregression; it is seen as a movement of the run, which it is.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +33,11 @@ def neighbours(values: NDArray[np.float64]) -> float | None:
     if n < LEAST_ROWS:
         return None
     many = min(_MOST_STRETCHES, max(1, n // _STRETCH))
-    edges = [n * part // many for part in range(many + 1)]
     values = values / unit((float(values.min()), float(values.max())))
-    shared, whole = 0.0, 0.0
-    for first, end in pairwise(edges):
-        rest = _without_line(values[first:end])
-        shared += float((rest[1:] * rest[:-1]).sum())
-        whole += float((rest * rest).sum())
+    rest = _without_lines(values, many)
+    products = rest[1:] * rest[:-1]
+    products[_lines(n, many).starts[1:] - 1] = 0.0  # neighbours of two stretches
+    shared, whole = float(products.sum()), float((rest * rest).sum())
     if whole <= 1e-24 * float((values * values).sum()):  # a constant or a line, but for rounding
         return 0.0
     length = n / many
@@ -46,10 +45,29 @@ def neighbours(values: NDArray[np.float64]) -> float | None:
     return round(min(_MOST, found + math.sqrt((1 - found**2) / n)), 3)
 
 
-def _without_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    at = np.arange(len(values)) - (len(values) - 1) / 2
-    rest: NDArray[np.float64] = values - float(values.mean())
-    rest -= at * float((at * rest).sum() / (at * at).sum())
+class _Lines(NamedTuple):
+    """n rows cut into stretches: their first rows, their sizes, and each row's place from the middle of its stretch."""
+
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    at: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    """Sum of at^2 of each stretch."""
+
+
+@lru_cache(maxsize=16)  # a run's metrics mostly have as many rows
+def _lines(n: int, many: int) -> _Lines:
+    starts = np.arange(many) * n // many
+    sizes = np.diff(starts, append=n)
+    at = np.arange(n) - np.repeat(starts + (sizes - 1) / 2, sizes)
+    return _Lines(starts, sizes, at, np.add.reduceat(at * at, starts))
+
+
+def _without_lines(values: NDArray[np.float64], many: int) -> NDArray[np.float64]:
+    """The values less the straight line through each of so many stretches."""
+    starts, sizes, at, squares = _lines(len(values), many)
+    rest: NDArray[np.float64] = values - np.repeat(np.add.reduceat(values, starts) / sizes, sizes)
+    rest -= at * np.repeat(np.add.reduceat(at * rest, starts) / squares, sizes)
     return rest
 
 
