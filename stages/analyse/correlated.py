@@ -59,7 +59,7 @@ class _Lines(NamedTuple):
 def _lines(n: int, many: int) -> _Lines:
     starts = np.arange(many) * n // many
     sizes = np.diff(starts, append=n)
-    at = np.arange(n) - np.repeat(starts + (sizes - 1) / 2, sizes)
+    at: NDArray[np.float64] = np.arange(n, dtype=np.float64) - np.repeat(starts + (sizes - 1) / 2, sizes)
     return _Lines(starts, sizes, at, np.add.reduceat(at * at, starts))
 
 

@@ -33,19 +33,23 @@ def outliers(values: NDArray[np.float64], window: int, k: float) -> list[tuple[i
 
 def _early(values: NDArray[np.float64], k: float, usual: float) -> list[tuple[int, float]]:
     """The same for all but the last of these values, each against the others. `usual`: the median distance of the whole series."""
+    import bottleneck
     import numpy as np
 
+    n = len(values) - 1
+    others = np.broadcast_to(values, (n, n + 1))[~np.eye(n, n + 1, dtype=bool)].reshape(n, n)
+    middles = bottleneck.median(others, axis=1)
+    distances = np.abs(values[:-1] - middles)
+    far = (distances > k * usual) & (distances > k * bottleneck.median(np.abs(others - middles[:, None]), axis=1))
+    if not far.any():
+        return []
     found: list[tuple[int, float]] = []
     near = 2
-    for place in range(len(values) - 1):
-        others = np.delete(values, place)
-        middle = float(np.median(others))
-        distance = abs(float(values[place]) - middle)
-        far = distance > k * usual and distance > k * float(np.median(np.abs(others - middle)))
-        if far and place == 0:
+    for place, (away, middle) in enumerate(zip(far.tolist(), middles.tolist(), strict=True)):
+        if away and place == 0:
             near = 0
         elif near < 2:
-            near = 0 if far else near + 1
-        elif far:
+            near = 0 if away else near + 1
+        elif away:
             found.append((place, middle))
     return found

@@ -63,6 +63,8 @@ def detect(settings: Settings, series: Observed) -> Detection:
 
 def _longest(taught: Rows) -> list[int]:
     """The longest streak of steps with a gradient of 0 among those that should have one; of equally long ones the last."""
+    if taught.values.all():
+        return []
     first, best = 0, slice(0, 0)
     for place, norm in enumerate(taught.values.tolist()):
         if norm != 0.0:
