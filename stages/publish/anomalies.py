@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
@@ -139,10 +140,17 @@ def evidence_words(signal: Signal) -> str:
     """`k 12, n 60, share 0.2`: the plain values of a signal's evidence on one line; long ones are cut."""
     parts = []
     for key, value in signal.evidence.items():
-        if not _is_texts(value):
-            text = numbers.number(value) if isinstance(value, float) else numbers.setting(value)
+        if not _is_texts(value) and value != []:
+            text = _plain(value)
             parts.append(f"{key.replace('_', ' ')} {text if len(text) <= 80 else text[:77] + '…'}")
     return ", ".join(parts)
+
+
+def _plain(value: Any) -> str:
+    """Numbers in as many digits as anywhere on the page, those of a list too."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    return numbers.number(value) if isinstance(value, float) else numbers.setting(value)
 
 
 def evidence_texts(signal: Signal) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def _view(
         says=says,
         verdict=verdict.verdict,
         why=_why(verdict, finding, listed=any(not seed.included and seed.why for seed in seeds)),
-        short=_short(verdict),
+        short=_short(verdict, finding),
         rule=rule_words(rule) if rule else "",
         fact=facts.interval(finding) if finding else None,
         level=numbers.percent(finding.level) if finding and finding.level else "",
@@ -135,12 +135,21 @@ def _with_all(finding: Finding | None) -> str:
     return numbers.number(finding.with_all, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
 
 
-def _short(verdict: Verdict) -> str:
+def _short(verdict: Verdict, finding: Finding | None) -> str:
     if verdict.verdict == "void":
         return f"Not decided: {_cause(verdict)}"
     if verdict.verdict == "inconclusive" and verdict.seeds_needed is not None:
-        return f"About {numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide."
+        return _needed(verdict, finding, "about ")
     return ""
+
+
+def _needed(verdict: Verdict, finding: Finding | None, about: str = "") -> str:
+    """How many seeds would decide, and which way: only if the value that was seen is the true one, which nobody knows."""
+    seeds = f"{about}{numbers.plural(verdict.seeds_needed or 0, 'seed')} a condition would decide"
+    if finding is None or finding.value is None:
+        return f"At the observed spread, {seeds}."
+    holds = finding.value > verdict.margin if verdict.direction == "above" else finding.value < verdict.margin
+    return f"Were the value seen the true one, {seeds} {'for' if holds else 'against'} the claim."
 
 
 def _cause(verdict: Verdict) -> str:
@@ -168,5 +177,5 @@ def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
     if verdict.detectable is not None:
         parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")
     if verdict.seeds_needed is not None:
-        parts.append(f"At the observed spread, {numbers.plural(verdict.seeds_needed, 'seed')} a condition would decide.")
+        parts.append(_needed(verdict, finding))
     return " ".join(parts)

@@ -67,7 +67,7 @@ def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]
     before, after = series.ends("step_seconds")
     ratio = median(after) / median(before) if before and after and median(before) > 0 else None
     shares = {name: _part(series.rows(name), times) for name in PARTS}
-    says = f"a step takes {typical:.3g} s (median of {counted(len(every), 'step')}, {whole:.3g} s in all)"
+    says = f"a step takes {typical:.3g} s (median of {counted(len(every), 'step')}, {_lasting(whole)} in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     rate = _rate(series, times)
     says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
@@ -86,6 +86,11 @@ def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]
         value=typical,
         evidence={name: value for name, value in known.items() if value is not None} | {"steps": len(every)},
     )
+
+
+def _lasting(seconds: float) -> str:
+    """`120 s`, `42 min`, `1.7 h`."""
+    return f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _part(part: Rows, times: Rows) -> float | None:

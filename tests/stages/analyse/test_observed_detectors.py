@@ -344,6 +344,12 @@ def test_throughput_is_measured_not_judged() -> None:
     assert signal.evidence == {"last_to_first": 1.0, "scoring_share": 0.25, "tokens_per_second": 120.0, "steps": 60}
 
 
+@pytest.mark.parametrize(("step", "whole"), [(9.0, "540 s"), (20.0, "20 min"), (105.0, "105 min"), (180.0, "3.0 h")])
+def test_a_long_time_is_said_in_minutes_and_hours(step: float, whole: str) -> None:
+    (signal,) = speed(step_seconds=step).signals
+    assert f"{whole} in all)" in signal.says
+
+
 SPEEDS = [(3.0, 0.0, False, False), (3.1, 0.0, True, False), (1.0, 0.5, False, False), (1.0, 0.51, False, True)]
 
 

@@ -111,7 +111,9 @@ def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str])
     assert ["inverted", "truncation", "1 of 3", "inverted-s2 step 11"] in rows(found)
     assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(found)
     assert "Did not finish: random-s3 (verifier)." in plain(found)
-    assert "spikes (not applicable: grad_norm: 20 rows, 21 are needed" in plain(found) and "Silence there is not health." in plain(found)
+    assert "spikes (not applicable: grad_norm, entropy: 20 rows, 21 are needed" in plain(found) and "Silence there is not health." in plain(
+        found
+    )
     assert "<script" not in found and "anomalies <script>?" in plain(found)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from stages.contracts.health import Signal
 from stages.contracts.plugin import DETECTORS, kinds
-from stages.publish.anomalies import _PHRASES
+from stages.publish.anomalies import _PHRASES, evidence_words
 from stages.publish.causes import _CAUSES, explain
 
 
@@ -61,3 +61,17 @@ def test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on() -> None:
     assert on and "logged before clipping, and clipping to 1 was on" in on.says
     assert unknown and "whether clipping was on is not known" in unknown.says
     assert explain([signal("spikes", "kl")], 1.0).says.count("clipping") == 0  # type: ignore[union-attr]
+
+
+def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
+    signal = Signal(
+        detector="kl_reference",
+        metric="kl",
+        severity="info",
+        says="",
+        onset=None,
+        last=300,
+        value=0.04,
+        evidence={"null_controls": [0.004080090916612769, 0.31], "rows": 300, "samples": []},
+    )
+    assert evidence_words(signal) == "null controls [0.0041, 0.31], rows 300"

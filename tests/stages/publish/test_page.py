@@ -67,8 +67,8 @@ def test_every_verdict_is_a_word_and_the_first_line_counts_them(project: Path) -
     assert "The claim needs 3 healthy seeds in each condition; inverted has 2." in text
     assert "no number the data do not give one" in text
     assert (
-        "These seeds could have shown a distance of 0.031 from it (80% power). At the observed spread, 14 seeds a condition would decide."
-        in text
+        "These seeds could have shown a distance of 0.031 from it (80% power). Were the value seen the true one, "
+        "14 seeds a condition would decide against the claim." in text
     )
 
 
@@ -78,7 +78,7 @@ def test_the_summary_begins_with_a_line_a_claim_and_warnings_follow(project: Pat
     assert [line.split(":")[0].strip() for line in lines[:4]] == ["Supported", "Refuted", "Void", "Inconclusive"]
     assert "+0.36 [+0.30, +0.42]" in lines[0] and "−0.28 [−0.37, −0.19]" in lines[1]
     assert lines[2].strip().endswith("Not decided: The claim needs 3 healthy seeds in each condition; inverted has 2.")
-    assert lines[3].strip().endswith("About 14 seeds a condition would decide.")
+    assert lines[3].strip().endswith("Were the value seen the true one, about 14 seeds a condition would decide against the claim.")
     assert lines[4].strip() == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
     assert lines[5].strip() == "inverted: values stop being finite in 1 of 3 runs (step 41). Evidence ."
     assert lines[6].strip() == "shaped: reward atoms in 3 of 3 runs (step 1)."
