@@ -1,7 +1,8 @@
 """A plain CSV table, column by column: Arrow splits it and reads its numbers, and what Arrow leaves open is decided cell by cell.
 
-Plain means no quotes, one kind of line end and rows as long as the header, as logs of numbers are. Anything else is left to the reader
-by rows, which knows the place of what is wrong; so is the meaning of every cell that Arrow does not read as a finite number.
+Plain means one kind of line end, rows as long as the header, and quotes around every cell or around none, as logs of numbers are.
+Anything else is left to the reader by rows, which knows the place of what is wrong; so is the meaning of every cell that Arrow does not
+read as a finite number.
 
 A column whose first cell is a number is read as numbers while Arrow splits the table. Where a later cell is none, or could be NaN in
 words that only Arrow knows, the column is read again as texts.
@@ -11,10 +12,10 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
@@ -28,8 +29,13 @@ _TRIES = 4
 
 def plain(content: bytes, header: list[str], delimiter: str, index: str, cell: Callable[[str], Any]) -> Log | None:
     """The log of a plain table; None for any other. `cell` gives the meaning of a cell's text."""
-    if not header or b'"' in content or b"\0" in content:
+    if not header or b"\0" in content:
         return None
+    if b'"' in content:
+        unquoted = _unquoted(content, len(header), delimiter.encode())
+        if unquoted is None:
+            return None
+        content = unquoted
     if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):  # a count takes thirty times as long as a look
         return None
     table = _table(content, len(header), delimiter)
@@ -40,19 +46,40 @@ def plain(content: bytes, header: list[str], delimiter: str, index: str, cell: C
     for name, chunks in zip(header, table.columns, strict=True):
         if not name:
             continue
-        array = chunks.combine_chunks()
-        column = _numbers(array, every) if pa.types.is_float64(array.type) else _texts(array, every, cell)
+        whole = chunks.combine_chunks()
+        column = _numbers(whole, every) if pa.types.is_float64(whole.type) else _texts(whole, every, cell)
         if column is None:
             return None
         if column.rows:
             log.columns[name] = column
     column = log.columns.get(index)
     if column is not None and column.rows is every:
-        log.index = column.cells.copy()
+        log.index = list(column.cells)
     elif column is not None:
         for row, step in zip(column.rows, column.cells, strict=True):
             log.index[row] = step
     return log
+
+
+def _unquoted(content: bytes, width: int, delimiter: bytes) -> bytes | None:
+    """The table without its quotes, where they stand around every cell, or around names of the header, and hold nothing that they guard.
+    None for any other."""
+    begin = content.find(b"\n") + 1
+    head, body = content[:begin], content[begin:]
+    if not begin or head.count(b'"') % 2:
+        return None
+    if b'"' not in body:
+        return b"\n" + body  # whoever asks knows the header, and its line is not looked at
+    lines = body.rstrip(b"\r\n").split(b"\n")
+    between = b'"' + delimiter + b'"'
+    alike = all(line.startswith(b'"') and line.rstrip(b"\r").endswith(b'"') for line in lines)
+    if (
+        not alike
+        or not len(lines) * (width - 1) == body.count(between) == body.count(delimiter)
+        or body.count(b'"') != 2 * width * len(lines)
+    ):
+        return None
+    return b"\n" + body.replace(b'"', b"")
 
 
 def _table(content: bytes, width: int, delimiter: str) -> Any:
@@ -105,14 +132,15 @@ def _finite(column: Any) -> bool:
     return bool(pc.all(pc.is_finite(column)).as_py() in (True, None))
 
 
-def _numbers(array: Any, every: list[int]) -> Column:
+def _numbers(found: Any, every: list[int]) -> Column:
     """Cells of numbers. An empty cell was not logged. Columns that hold all rows share the list of their numbers: nobody writes there."""
     rows = every
-    if array.null_count:
-        rows = [row for row, there in zip(every, array.is_valid().to_pylist(), strict=True) if there]
-        array = array.drop_null()
-    values = np.frombuffer(array.buffers()[1], np.float64, len(rows), array.offset * 8)  # its own to_numpy would import pandas
-    return Column(rows, values.tolist())
+    if found.null_count:
+        rows = [row for row, there in zip(every, found.is_valid().to_pylist(), strict=True) if there]
+        found = found.drop_null()
+    values = array("d")
+    values.frombytes(memoryview(found.buffers()[1])[found.offset * 8 : (found.offset + len(rows)) * 8])
+    return Column(rows, values)
 
 
 def _texts(texts: Any, every: list[int], cell: Callable[[str], Any]) -> Column | None:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +15,90 @@ from stages.train.imports.csv_columns import plain
 from stages.train.imports.log import Log, Unreadable, by_column
 
 _NULL = {"null", "none", "n/a"}
+_DELIMITERS = ",\t;"
+
+
+@dataclass
+class Lines:
+    """Numbers of lines that are not as the header says."""
+
+    short: list[int] = field(default_factory=list)
+    headers: list[int] = field(default_factory=list)
+    last: int = 0
+    before: int = 0
+    """Lines before the header."""
 
 
 def read(path: Path, index: str = "step") -> Log:
     """Raises Unreadable for a repeated column, a row longer than the header, a quote that never ends, or a file that is no UTF-8."""
     data = content(path)
     whole = data.rstrip(b"\0")
+    zeros = len(data) - len(whole)
     try:
         text = whole.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{path} is not UTF-8 (byte {error.start})") from None
-    delimiter = _delimiter(text)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    short: list[int] = []
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        repeated = [name for name, count in Counter(header).items() if count > 1 and name]
-        if repeated:
-            raise Unreadable(f"{path} has the column `{repeated[0]}` {Counter(header)[repeated[0]]} times: they are merged or ambiguous")
-        log = plain(whole, header, delimiter, index, cell) or by_column(_rows(reader, header, path, short), index)
-    except csv.Error as error:
-        raise Unreadable(f"line {reader.line_num} of {path} is not CSV: {error}") from None
+        line = whole.count(b"\n", 0, error.start) + 1
+        raise Unreadable(
+            f"line {line} of {path} is not UTF-8 (byte {error.start}): save it as UTF-8, such as by iconv -f WINDOWS-1252 -t UTF-8"
+        ) from None
+    delimiter, begin = _delimiter(text)
+    if begin:
+        text, whole = text[begin:], whole[begin:]
+    seen = Lines(before=1 if begin else 0)
+    header = _header(text, delimiter, path)
+    repeated = _has_line(whole, whole.partition(b"\n")[0].rstrip(b"\r"))
+    log = None if repeated else plain(whole, header, delimiter, index, cell)
+    if log is None:
+        log = by_column(rows(text, delimiter, path, seen), index)
     ends = text.endswith(("\n", "\r"))
-    if whole is not data and len(whole) < len(data):
-        log.cut = f"the file ends with {len(data) - len(whole)} bytes of zeros"
-    elif short and short[-1] == reader.line_num and not ends:
-        log.cut = f"line {short.pop()} is torn"
+    if zeros:
+        log.cut = f"the file ends with {zeros} bytes of zeros"
+    elif seen.short and seen.short[-1] == seen.last and not ends:
+        log.cut = f"line {seen.short.pop()} is torn"
         _without_last_row(log)
     elif not ends and log.columns:
         log.notes.append("the last line has no line end, so its last number may be cut")
-    if short:
-        log.notes.append(f"lines with fewer cells than the header: {len(short)}, line {short[0]} first; what they lack was not logged")
+    if seen.short:
+        log.notes.append(
+            f"lines with fewer cells than the header: {len(seen.short)}, line {seen.short[0]} first; what they lack was not logged"
+        )
+    if seen.headers:
+        log.notes.append(f"the header stands again in line {seen.headers[0]}, as after a resume; such lines, left out: {len(seen.headers)}")
     return log
 
 
-def _delimiter(text: str) -> str:
-    end = text.find("\n")
-    first = text[:end] if end >= 0 else text
-    return max(",\t;", key=first.count)
+def _delimiter(text: str) -> tuple[str, int]:
+    """What stands between cells, and where the table begins: behind a line `sep=;`, which is written for Excel."""
+    first = text[: text.find("\n")] if "\n" in text else text
+    said = first.rstrip("\r")
+    if len(said) == 5 and said.startswith("sep=") and said[4] in _DELIMITERS:
+        return said[4], len(first) + 1
+    return max(_DELIMITERS, key=first.count), 0
+
+
+def _header(text: str, delimiter: str, path: Path) -> list[str]:
+    """Names of the columns. Raises Unreadable for one that stands twice, and for a first line of numbers."""
+    line = text[: text.find("\n") + 1]
+    try:  # without a copy of the whole text, but for a name that holds a line end
+        names = [name.strip() for name in next(_reader(line if line.count('"') % 2 == 0 and line else text, delimiter), [])]
+    except csv.Error as error:
+        raise Unreadable(f"line 1 of {path} is not CSV: {error}") from None
+    for name, count in Counter(names).items():
+        if count > 1 and name:
+            raise Unreadable(f"{path} has the column `{name}` {count} times: they are merged or ambiguous")
+    if names and all(isinstance(cell(name), float) for name in names):
+        raise Unreadable(f"line 1 of {path} holds numbers and no names: write the names of the columns above them")
+    return names
+
+
+def _has_line(data: bytes, line: bytes) -> bool:
+    """Whether a line stands again further down."""
+    at = data.find(b"\n" + line)
+    while at >= 0:
+        if data[at + 1 + len(line) :][:1] in (b"", b"\r", b"\n"):
+            return True
+        at = data.find(b"\n" + line, at + 1)
+    return False
 
 
 def _without_last_row(log: Log) -> None:
@@ -65,14 +112,33 @@ def _without_last_row(log: Log) -> None:
             del log.columns[name]
 
 
-def _rows(reader: Any, header: list[str], path: Path, short: list[int]) -> Iterator[dict[str, Any]]:
-    """Rows by names; numbers of lines that are too short are added to `short`. Cells below no name are left out: they are no column."""
-    for cells in reader:
-        if 0 < len(cells) < len(header):
-            short.append(reader.line_num)
-        if len(cells) > len(header):
-            raise Unreadable(f"line {reader.line_num} of {path} has {len(cells)} cells under {len(header)} columns")
-        yield {name: cell(text) for name, text in zip(header, cells, strict=False) if name and text.strip()}
+def _reader(text: str, delimiter: str) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+
+def rows(text: str, delimiter: str, path: Path, seen: Lines) -> Iterator[dict[str, Any]]:
+    """Rows by names, one by one. Cells below no name are left out: they are no column. Raises Unreadable."""
+    reader = _reader(text, delimiter)
+    try:
+        first: list[str] = next(reader, [])
+        header = [name.strip() for name in first]
+        for cells in reader:
+            seen.last = reader.line_num + seen.before
+            if cells == first:
+                seen.headers.append(seen.last)
+                continue
+            if 0 < len(cells) < len(header):
+                seen.short.append(seen.last)
+            if len(cells) > len(header):
+                raise Unreadable(
+                    f"line {seen.last} of {path} has {len(cells)} cells under {len(header)} columns: line 1 must name all columns, numbers "
+                    "have points and no commas, and a text that holds the separator stands in quotes"
+                )
+            yield {name: cell(text) for name, text in zip(header, cells, strict=False) if name and text.strip()}
+    except csv.Error as error:
+        raise Unreadable(
+            f"line {reader.line_num + seen.before} of {path} is not CSV: {error}; a quote inside a text is written twice"
+        ) from None
 
 
 def cell(text: str) -> Any:

@@ -6,7 +6,7 @@ it was logged: nothing is filled in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ class Column:
     """One name of the log: numbers of rows (from 0, in the log's order) and the cell of each."""
 
     rows: list[int] = field(default_factory=list)
-    cells: list[Any] = field(default_factory=list)
+    cells: MutableSequence[Any] = field(default_factory=list)
+    """A list, or an array of numbers, from which Python's own numbers are made only where a spec maps the column."""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def _cell(cell: Any, card: ColumnCard, step: int, row: int, huge: Counter[str]) 
     try:
         found = number(cell)
     except NoNumber as text:
-        raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}") from None
+        raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}{_hint(cell)}") from None
     if found is None:
         return {"value": None, "state": "null"}
     value = scaled(found, card.factor)
@@ -96,6 +97,27 @@ def _cell(cell: Any, card: ColumnCard, step: int, row: int, huge: Counter[str]) 
         return {"value": value, "state": "value"}
     huge[card.column] += math.isfinite(found)
     return {"value": None, "state": "nonfinite"}
+
+
+_ODD = (
+    (re.compile(r"[-+]?[0-9.,]+ ?%"), "leave the sign away and say `unit: '%'`"),
+    (
+        re.compile(r"[-+]?[0-9]+,[0-9]+(?:[eE][-+]?[0-9]+)?"),
+        "write numbers with a point and without separators of thousands: it may be either",
+    ),
+    (re.compile(r"[-+]?[0-9]{1,3}(?:[,.' _][0-9]{3})+(?:[.,][0-9]*)?"), "write it without separators of thousands"),
+    (
+        re.compile(r"[-\u2013\u2014?.]+|na|missing|undefined", re.I),
+        "leave the cell empty where nothing was logged, or write null for what does not apply",
+    ),
+    (re.compile(r"a list of [0-9]+"), "log one number a column"),
+)
+"""How people write numbers, and what to do about it."""
+
+
+def _hint(cell: Any) -> str:
+    text = str(cell).strip()
+    return next((f"; {fix}" for odd, fix in _ODD if odd.fullmatch(text)), "")
 
 
 def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def read(path: Path, index: str = "step") -> Log:
     tags: dict[bytes, Column] = {}
     cuts = [cut for file in files if (cut := _file(file, log.index, tags))]
     for tag, found in tags.items():
-        found.cells = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in found.cells]
+        found.cells = _unpacked_cells(found.cells)
         log.columns[tag.decode("utf-8", "replace")] = found
     log.cut = "; ".join(cuts)
     folders = sorted({file.parent.as_posix() for file in files})
@@ -111,6 +112,14 @@ def _scalars(data: bytes, at: int) -> tuple[int, list[tuple[bytes | None, bytes,
         whole &= np.array([head not in wrong for head in heads])
     count = len(found) if whole.all() else int(whole.argmin())
     return (found[count - 1].end() if count else at), list(zip(steps[:count], tags[:count], values[:count], strict=True))
+
+
+def _unpacked_cells(cells: Iterable[Any]) -> list[float]:
+    try:
+        found: list[float] = np.frombuffer(b"".join(cells), "<f4").tolist()
+    except TypeError:  # some came the slow way, and are numbers already
+        found = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in cells]
+    return found
 
 
 def _unpacked(packed: bytes | None) -> int:

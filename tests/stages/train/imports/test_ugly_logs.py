@@ -93,11 +93,18 @@ def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
         ("jsonl", '{"step": 1, "r": 1}\n{"step": 2, "r": [1, 2]}\n', r"`r` at step 2 \(row 2 of the log\) is no number: 'a list of 2'"),
         ("jsonl", '{"step": 1, "r": "warm"}\n', "'warm'"),
         ("jsonl", '{"step": 1' + "[" * 100_000 + "\n", "nested too deep|not JSON"),
-        ("csv", "step;r\n1;0,5\n", "'0,5'"),
+        ("csv", "step;r\n1;0,5\n", "'0,5'; write numbers with a point"),
+        ("csv", 'step,r\n1,"1,234.5"\n', "'1,234.5'; write it without separators of thousands"),
+        ("csv", "step,r\n1,12.5%\n", r"'12.5%'; leave the sign away and say `unit: '%'`"),
+        ("csv", "step,r\n1,-\n", "'-'; leave the cell empty"),
+        ("csv", "1,0.5\n2,0.25\n", "line 1 .* holds numbers and no names"),
+        ("csv", b"step,r\n1,2\n2,\xe9\n", "line 3 .* is not UTF-8 .*iconv"),
+        ("csv", 'step,r\n1,"a"b\n', "line 2 .* is not CSV: .*; a quote inside a text is written twice"),
+        ("csv", "sep=;\nstep;r\n1;2;3\n", "line 3 .* has 3 cells under 2 columns"),
         ("csv", 'step,r,t\n1,1,"a\n2,2,"c\n', "line 3 .* is not CSV"),
         ("csv", "step,r, r\n1,1,2\n", "column `r` 2 times"),
         ("csv", "# a log\nstep,r\n1,1\n", "line 2 .* 2 cells under 1 columns"),
-        ("csv", "step,r\n1,1\nstep,r\n", "'step'"),
+        ("csv", "step,r\n1,1\nstep,loss\n", "'step'"),
         ("trainer_state", TEXTS["trainer_state"][:-5], "not JSON"),
         ("text", "step 1 r 1,000.5\n", "no line"),
     ],
@@ -105,6 +112,39 @@ def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
 def test_what_cannot_be_a_number_is_told_with_its_place(tmp_path, form, content, says):
     with pytest.raises(Unreadable, match=says):
         history(tmp_path, form, content)
+
+
+TABLES = {
+    "pandas with its index": ',step,r,note\n0,1,1.5,\n1,2,2.5,"a, ""b"""\n',
+    "an export of W&B": '"step","r","r__MIN","r__MAX"\n"1","1.5","1.5","1.5"\n"2","2.5","",""\n',
+    "Excel of Europe": "\ufeffstep;r;\r\n1;1.5;\r\n2;2.5;\r\n",
+    "made for Excel": "sep=;\r\nstep;r\r\n1;1.5\r\n2;2.5\r\n",
+    "write.csv of R": '"","step","r"\n"1",1,1.5\n"2",2,2.5\n',
+    "a header in quotes": '"step","r"\n1,1.5\n2,2.5\n',
+    "a name with a separator": '"step","r","a,b"\n1,1.5,0\n2,2.5,0\n',
+    "tabs, and an empty line": "step\tr\n1\t1.5\n\n2\t2.5\n",
+    "line ends written twice": "step,r\r\r\n1,1.5\r\r\n2,2.5\r\r\n",
+    "old line ends": "step,r\r1,1.5\r2,2.5\r",
+}
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_tables_as_programs_write_them_have_the_same_numbers(tmp_path, name):
+    found = history(tmp_path, "csv", TABLES[name])
+    assert values(found) == BOTH and found.notes == ()
+
+
+def test_a_header_that_stands_again_after_a_resume_is_told_and_is_no_row(tmp_path):
+    found = history(tmp_path, "csv", "step,r\n1,7\n2,2.5\nstep,r\n1,1.5\nstep,r\n2,2.5\n")
+    assert [(row["attempt"], row["step"], row["value"]) for row in found.rows] == [
+        ("a-part1", 1, 7.0), ("a-part1", 2, 2.5), ("a-part2", 1, 1.5), ("a-part2", 2, 2.5),
+    ]  # fmt: skip
+    assert found.notes[0] == "the header stands again in line 4, as after a resume; such lines, left out: 2"
+    assert found.notes[1] == "resumed: logged to step 2, then again from step 1; the later rows count"
+    found = history(tmp_path, "csv", "sep=,\nstep,r\n1,1.5\nstep,r\n2,2.5")
+    assert values(found)[0] == (1, 1.5) and [note[:40] for note in found.notes] == [
+        "the last line has no line end, so its la", "the header stands again in line 4, as af",
+    ]  # fmt: skip
 
 
 def test_a_step_that_is_logged_twice_has_its_later_value_and_a_sparse_column_is_told(tmp_path):
