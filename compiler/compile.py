@@ -49,7 +49,7 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     Patience.left = Patience.MOST
     document = inputs.document(reference.path)
     found = experiment(document, reference.stem, reference.profile, inputs.document)
-    imported = expand_imports(found, inputs.lock().snapshots) if isinstance(found.spec, OutsideSpec) else None
+    imported = expand_imports(found, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(found.spec, OutsideSpec) else None
     expansion = imported.expansion if imported else expand(found)
     problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
     if not errors(problems):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from compiler.spec_data import TrainData
 from compiler.spec_imports import Import, ImportedSpec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import SourceCard
+from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.train_settings import TrainSettings
 
 
@@ -71,8 +73,9 @@ def metric_node(of: Experiment, name: str) -> Node:
     return block_of(of).get("metrics", name) or block_of(of)
 
 
-def expand_imports(of: Experiment, locked: Mapping[str, str] | None = None) -> ImportedRuns:
-    """Setups, runs and sources, and what is wrong with them. `locked`: hashes of snapshots by their paths."""
+def expand_imports(of: Experiment, locked: Mapping[str, str] | None = None, absent: bool = False) -> ImportedRuns:
+    """Setups, runs and sources, and what is wrong with them. `locked`: hashes of snapshots by their paths; `absent`: whether a log may be
+    missing whose hash is known."""
     problems: list[Diagnostic] = []
     use, spec = section(of), of.spec
     train = ImportedTraining(algorithm="import", max_steps=use.steps, metrics=tuple(use.metrics))
@@ -94,7 +97,7 @@ def expand_imports(of: Experiment, locked: Mapping[str, str] | None = None) -> I
         problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(of, use, runs, problems, locked or {}))
+    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(of, use, runs, problems, locked or {}, absent))
     return ImportedRuns(Expansion(tuple(setups), runs, {}, (), {}, problems=problems), sources)
 
 
@@ -132,7 +135,7 @@ def path_of(of: Experiment, use: Import, run: Run) -> str | None:
 
 
 def _sources(
-    of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic], locked: Mapping[str, str]
+    of: Experiment, use: Import, runs: tuple[Run, ...], problems: list[Diagnostic], locked: Mapping[str, str], absent: bool
 ) -> Iterator[tuple[str, SourceCard]]:
     block = block_of(of)
     from_wandb = is_fetched(use)
@@ -158,6 +161,9 @@ def _sources(
         elif use.format != "summary" and path in seen:
             problems.append(_shared(path, seen[path], run.name, node))
             return
+        elif absent and not disk.exists(Path(path)) and (pin := _recorded(of, run.name, path)):
+            seen[path] = run.name
+            yield run.name, SourceCard(path=path, sha256=pin)
         elif not disk.exists(Path(path)):
             problems.append(_missing(path, run.name, of.name if from_wandb else None, node))
         else:
@@ -167,6 +173,15 @@ def _sources(
             if use.format == "wandb" and locked.get(path, digests[path]) != digests[path]:
                 problems.append(_not_as_locked(path, run.name, of.name, node))
             yield run.name, SourceCard(path=path, sha256=digests[path])
+
+
+def _recorded(of: Experiment, run: str, path: str) -> str | None:
+    """The hash of a log, as the run's card has it; None where no card names the path."""
+    try:
+        source = json.loads(disk.read(RunFolder(RUNS / of.name / run).import_card))["source"]
+        return str(source["sha256"]) if source["path"] == path else None
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 _WHY = "every run is imported from a log of its own, which its card pins by content"

@@ -50,6 +50,8 @@ class Inputs:
     _lock: Lock | None = None
     only_checks: bool = False
     """Nothing is written, so a hub repository may still be without its commit: UNPINNED stands for it."""
+    sources_may_be_absent: bool = False
+    """Nothing is run, so a log that is imported may be missing: the hash that its card holds stands for it."""
 
     def document(self, path: Path) -> Document:
         """A spec file. Raises Rejected."""

@@ -11,18 +11,21 @@ from compiler.compile import Compiled, compile_all, project
 from compiler.inputs import Inputs
 from compiler.pipeline import live, named
 from compiler.plan_files import Cache, Files
+from compiler.stage import Pipeline
 from compiler.verify_due import due
 from compiler.verify_lock import against_locks
 from compiler.write import compare
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.verification import Difference, Verification, Verified
 
+IMPORT = "stages.train.collect"
 WHY = {
     "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
     "E410": "a stage's files belong to the card that it ran with; held against another card they say nothing",
     "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
     "S488": "what is published is what the recorded files give, computed again with the same code",
     "S489": "the site shows the page as it was written, digit by digit",
+    "S496": "an imported run holds what its source gives, read as its card says, and nothing else",
     "E494": "only what has been run can be verified",
     "S495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
 }
@@ -30,6 +33,7 @@ WHY = {
 
 def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     """Verify the named experiments, or all that are live. Raises Rejected for specs that do not compile."""
+    inputs.sources_may_be_absent = True
     references = [named(name.removeprefix(f"{RUNS}/").rstrip("/")) for name in names] or live(inputs)
     compiled = compile_all(references, inputs)
     files, cache = Files(Path(), {}), Cache(Path())
@@ -56,7 +60,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         return Verified(experiment=folder.name, checked={}, differences=(nothing,))
     generated = list(_generated(made.files, made.once))
     waiting = due(made.pipelines, made.files, files)
-    locked = against_locks(made.pipelines, files, cache, waiting)
+    locked = against_locks(made.pipelines, files, cache, waiting, _absent(made.pipelines))
     whole = all(map(os.path.isfile, made.files))
     rest = from_files(folder, waiting.following, waiting.cards) if whole else Verified(experiment=folder.name, checked={}, differences=())
     return Verified(
@@ -70,6 +74,12 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.differences])),
         notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
     )
+
+
+def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
+    """Sources of imported runs that are not here; that is told of the run, and is no difference."""
+    imports = [stage for pipeline in pipelines for stage in pipeline.stages if stage.module == IMPORT]
+    return frozenset(path for stage in imports for path in stage.deps if not path.startswith(f"{RUNS}/") and not os.path.exists(path))
 
 
 def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:

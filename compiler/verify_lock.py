@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,16 +37,20 @@ class Checked:
     files: dict[str, int] = field(default_factory=dict)
 
 
-def against_locks(pipelines: Iterable[Pipeline], files: Files, cache: Cache, due: Due | None = None) -> Checked:
-    """Every record of the pipelines' locks. Each file is read once. What follows from a stage being due is left out: that is told of it."""
+def against_locks(
+    pipelines: Iterable[Pipeline], files: Files, cache: Cache, due: Due | None = None, absent: Set[str] = frozenset()
+) -> Checked:
+    """Every record of the pipelines' locks. Each file is read once. What follows from a stage being due is left out: that is told of it.
+    `absent`: files that need not be here."""
     checked = Checked()
     for pipeline in pipelines:
-        _Lock(pipeline, files, cache, checked, due or Due()).check()
+        _Lock(pipeline, files, cache, checked, due or Due(), absent).check()
     return checked
 
 
 class _Lock:
-    def __init__(self, pipeline: Pipeline, files: Files, cache: Cache, checked: Checked, due: Due) -> None:
+    def __init__(self, pipeline: Pipeline, files: Files, cache: Cache, checked: Checked, due: Due, absent: Set[str]) -> None:
+        self.absent = absent
         self.pipeline, self.files, self.cache, self.checked = pipeline, files, cache, checked
         self.path = (pipeline.path.parent / "dvc.lock").as_posix()
         self.due = {stage for path, stage in due.stages if path == pipeline.path.as_posix()}
@@ -106,7 +110,7 @@ class _Lock:
         path, md5 = place.path, str(entry.get("md5"))
         now = self.files.md5(path)
         if now is None:
-            if place.side == "outs" or not self._is_out(path):
+            if path not in self.absent and (place.side == "outs" or not self._is_out(path)):
                 self._add(place, f"{path} is missing", f"md5 {md5}", "nothing", f"dvc checkout {self.pipeline.path}, or dvc pull")
             return
         size, count = self._size(path)

@@ -15,6 +15,7 @@ _KINDS = (
     ("generated files", ("E402",), "cards and pipelines, against what the spec compiles to"),
     ("locked files", ("E487",), "files and folders, against the hashes and sizes in dvc.lock"),
     ("runs", ("S495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
+    ("sources read again", ("S496",), "imported runs read again from their sources, against history, outcome and imported.json"),
     ("findings computed again", ("S488",), "findings computed again from the files, with health, figures, page and passports"),
     ("files of the site", ("S489",), "files of the built site, against the page"),
 )

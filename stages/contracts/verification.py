@@ -12,7 +12,8 @@ class Difference(Frozen):
 
     code: str
     """E402 a generated file, E410 a stage that was compiled anew since it ran, E487 a file and its lock, S488 a published value and the
-    files, S489 the built site, S495 files that contradict each other; or the code of the stage that could not compute."""
+    files, S489 the built site, S495 files that contradict each other,
+    S496 an imported run that its source does not give; or the code of the stage that could not compute."""
     path: str
     """File, relative to the project root."""
     line: int | None = None

@@ -16,18 +16,15 @@ from typing import Literal
 from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import FailureClass, Started
 from stages.contracts.diagnostic import StageError
-from stages.contracts.import_card import ImportCard, Imported
+from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, end, lock
 from stages.train.failures import classify
-from stages.train.imports.files import Found, imported, outcome_of, write_files
-from stages.train.imports.log import Log, Unreadable
-from stages.train.imports.mapping import Mapped, mapped
-from stages.train.imports.readers import read_log
-from stages.train.imports.summary import read as read_summary
-from stages.train.imports.summary_values import nonfinite_from, steps, values
+from stages.train.imports.files import outcome_of, write_files
+from stages.train.imports.found import found_in, nothing
+from stages.train.imports.log import Unreadable
 
 MODULE = "stages.train.collect"
 
@@ -42,7 +39,7 @@ def collect(folder: Path) -> int:
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
         begun = time.monotonic()
         try:
-            found = _read(card, started)
+            found = found_in(card, started)
             if file_digest(Path(card.source.path)) != card.source.sha256:
                 raise Unreadable(
                     f"{card.source.path} changed while it was read, so a program still writes it; "
@@ -84,53 +81,9 @@ def _unchanged(card: ImportCard) -> None:
         )
 
 
-def _read(card: ImportCard, started: Started) -> Found:
-    path = Path(card.source.path)
-    if card.read.format == "summary":
-        return _summary(card, started, path)
-    log = read_log(path, card.read)
-    history = mapped(log, card.read, card.target_steps, started.attempt)
-    if not history.rows:
-        raise Unreadable(f"{path} holds no row of any metric that the spec maps")
-    known = not log.running and (log.steps_done is not None or bool(log.failed) or history.last >= card.target_steps)
-    done = max(history.last, log.steps_done or 0)
-    return Found(
-        imported(card, started, history, known, card.source),
-        history.rows,
-        done,
-        log.failed or _unfinished(log, done, card.target_steps),
-        log.running,
-    )
-
-
-def _unfinished(log: Log, done: int, target: int) -> str:
-    """What a trainer's own state says when it is not at the end."""
-    return f"its own state says {done} of {target} steps" if log.steps_done is not None and done < target else ""
-
-
-def _summary(card: ImportCard, started: Started, path: Path) -> Found:
-    content = read_summary(path, card.read.where)
-    done = (steps(content, card.read.steps_done) if card.read.steps_done else None) or 0
-    record = Imported(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        source=card.source,
-        read=card.read,
-        rows=0,
-        first_step=None,
-        last_step=done or None,
-        stride=1,
-        steps="known" if done >= card.target_steps else "unknown",
-        summary=values(content, card.read),
-        nonfinite_from=nonfinite_from(content, card.read),
-    )
-    return Found(record, [], done, "")
-
-
 def _failed(run: RunFolder, card: ImportCard, started: Started, failure: FailureClass, error: str, seconds: float) -> int:
     """Leave the hole that a page shows: no rows, and why."""
-    nothing = Mapped([], 0, (), 1, (), (f"nothing was imported: {error}",))
-    found = Found(imported(card, started, nothing, True, card.source), [], 0, error)
+    found = nothing(card, started, error)
     write_files(run, found, outcome_of(card, found, failure))
     end(run, started, failure=failure, error=error, last_step=0, seconds=seconds)
     print(f"\n{run.root}: the import failed ({failure}): {error}", file=sys.stderr)

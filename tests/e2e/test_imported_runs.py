@@ -6,14 +6,19 @@ import html
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from compiler.diagnostics import Rejected
 from compiler.inputs import Inputs
 from compiler.verify import verify
 from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import ExperimentFolder
 from stages.publish.trace import trace
+from stages.publish.verify.sources import sources
 from stages.train.collect import collect
 from stages.train.imports.readers import read_log
 from tests.e2e.imported import compiled, findings, health, make, run
@@ -95,6 +100,44 @@ def test_a_number_is_traced_to_the_rows_of_its_file_and_verify_names_a_changed_d
     assert "CHANGED   shaped-s2" in trace(folder, "shaped/truncated/final")
     named_here = [one for one in verify(["imported"], Inputs()).experiments[0].differences if one.path == "logs/shaped-2.jsonl"]
     assert [one.code for one in named_here] == ["S495"]
+
+
+def test_verify_reads_the_sources_again(logs):
+    """A history that was edited and put into order again is not what its log gives; a log that is not here is said to be absent."""
+    folder = compiled("imported")
+    run(folder)
+    mine = sources(ExperimentFolder(folder), frozenset())
+    assert (mine.read, mine.differences, mine.notes) == (6, [], [])
+    assert sources(ExperimentFolder(folder), {f"import-{name}-s{seed}" for name in ("shaped", "zero") for seed in (1, 2, 3)}).read == 0, (
+        "due"
+    )
+
+    path = folder / "shaped-s2" / "history.parquet"
+    table = pq.read_table(path)
+    cells = table.column("value").to_pylist()
+    at = next(at for at, row in enumerate(table.to_pylist()) if (row["metric"], row["step"]) == ("reward", 7))
+    was = cells[at]
+    cells[at] = 0.75
+    pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", pa.array(cells, pa.float64())), path)
+    imported = folder / "zero-s1" / "imported.json"
+    imported.write_text(imported.read_text().replace('"rows": 20', '"rows": 21'))
+    found = sources(ExperimentFolder(folder), frozenset()).differences
+    assert {one.code for one in found} == {"S496"} and [(one.path, one.cell, one.expected, one.found) for one in found] == [
+        ("runs/imported/shaped-s2/history.parquet", "reward at step 7", repr(was), "0.75"),
+        ("runs/imported/zero-s1/imported.json", "rows", "20", "21"),
+    ]
+
+    Path("logs/shaped-2.jsonl").unlink()
+    one = verify(["imported"], Inputs()).experiments[0]
+    assert one.checked["sources read again"] == 5 and [each.path for each in one.differences if each.code == "S496"] == [
+        imported.as_posix()
+    ]
+    assert "source absent, so not read again: 1 of 6 imported runs (logs/shaped-2.jsonl); fetch it with dvc pull or git" in one.notes
+    assert not [each for each in one.differences if each.code == "E402"], "the card's own hash stands for the log"
+    Path(folder / "shaped-s2" / "import.card.json").unlink()
+    with pytest.raises(Rejected) as refused:  # a hash that nobody knows
+        verify(["imported"], Inputs())
+    assert [each.code for each in refused.value.diagnostics] == ["E389"]
 
 
 def _dicts(value):
@@ -190,7 +233,7 @@ def test_a_log_that_grows_while_it_is_read_is_not_imported(logs, monkeypatch):
             stream.write(json.dumps({"step": 21}) + "\n")
         return read_log(*of)
 
-    monkeypatch.setattr("stages.train.collect.read_log", growing)
+    monkeypatch.setattr("stages.train.imports.found.read_log", growing)
     assert collect(folder / "shaped-s1") == 0
     outcome = json.loads((folder / "shaped-s1" / "outcome.json").read_text())
     assert outcome["failure"] == "data" and "changed while it was read" in outcome["error"]

@@ -9,6 +9,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.verification import Difference, Verified
 from stages.publish.verify import built, recompute
 from stages.publish.verify.contradictions import contradictions
+from stages.publish.verify.sources import sources
 
 
 def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set[str] = frozenset()) -> Verified:
@@ -16,6 +17,10 @@ def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set
     not held against what they would write; `cards`: files that are compiled anew since."""
     found, checked = contradictions(experiment)
     found = [one for one in found if one.path not in cards]
+    imported = sources(experiment, due)
+    found += imported.differences
+    if imported.read:
+        checked["sources read again"] = imported.read
     made = recompute.recompute(experiment, due)
     values, notes = recompute.differences(experiment, made)
     site, pages = built.differences(experiment, made.files) if made.failed is None and "page" not in due else ([], 0)
@@ -28,7 +33,8 @@ def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set
         notes = [*notes, f"no site is built in {built.SITE}, so none was checked"]
     if skipped := [stage for stage in recompute.names() if stage in due]:
         notes = [*notes, f"not computed again, for it follows what is due: {', '.join(skipped)}"]
-    return Verified(experiment=experiment.name, checked=checked, differences=_each_once([*found, *values, *site]), notes=tuple(notes))
+    told = (*imported.notes, *notes)
+    return Verified(experiment=experiment.name, checked=checked, differences=_each_once([*found, *values, *site]), notes=told)
 
 
 def _findings(experiment: ExperimentFolder, files: dict[str, bytes]) -> int:
