@@ -13,7 +13,7 @@ from compiler.inputs import Inputs
 from compiler.pipeline import LIVE, live, named
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.layout import RUNS
+from stages.contracts.layout import RUNS, ExperimentFolder
 
 
 def explain(options: argparse.Namespace, inputs: Inputs) -> int:
@@ -39,24 +39,25 @@ def trace(options: argparse.Namespace, inputs: Inputs) -> int:
         experiment, _, what = what.partition("/")
     what = what or "page"
     folders = [RUNS / experiment.removeprefix(f"{RUNS}/").rstrip("/")] if experiment else [RUNS / found.name for found in live(inputs)]
-    said: list[str] = []
+    said: list[tuple[str, str]] = []
     for folder in folders:
         try:
             print(way_back(folder, what), end="")
             return 0
         except KeyError as unknown:
-            said.append(str(unknown.args[0]) if unknown.args else what)
+            known = ExperimentFolder(folder).findings.as_posix()
+            said.append((str(unknown.args[0]) if unknown.args else what, f"all ids are in {known}; or `page`, a run, a claim"))
         except ArtifactError as error:
-            said.append(f"{error.what}: {error.path}")
+            said.append((f"{error.what}: {error.path}", "dvc repro, then octavo trace [experiment] <finding>"))
     raise Rejected(
         [
             Diagnostic(
                 "E332",
                 f"{folder}: {text}",
                 why="a finding, claim, run, figure or `page` of an experiment that has been concluded can be traced",
-                fix="dvc repro, then octavo trace [experiment] <finding>",
+                fix=fix,
             )
-            for folder, text in zip(folders, said, strict=True)
+            for folder, (text, fix) in zip(folders, said, strict=True)
         ]
         or [Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")]
     )

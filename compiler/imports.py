@@ -239,10 +239,16 @@ def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic
         why=_WHY,
         fix=f"{UPDATE} {fetched}, which fetches it from W&B"
         if fetched
-        else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
+        else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}{_renamed(run, node)}",
         place=node.place,
         log=path,
     )
+
+
+def _renamed(run: str, node: Node) -> str:
+    """Logs keep their names when a condition gets another."""
+    condition = run.rpartition("-s")[0]
+    return f"; or, of a renamed condition: names: {{{condition}: <its name in the paths>}}" if "{condition}" in str(node.value) else ""
 
 
 def _not_as_locked(path: str, run: str, experiment: str, node: Node) -> Diagnostic:

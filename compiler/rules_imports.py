@@ -14,6 +14,7 @@ from compiler.inputs import Inputs
 from compiler.nodes import Node
 from compiler.parse import key_place
 from compiler.spec_imports import ColumnUse, SummaryUse
+from compiler.trl_names import meant_by
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import METRICS, metric
 from stages.contracts.line_pattern import names
@@ -65,7 +66,8 @@ def metrics_are_known(of: Experiment, expansion: Expansion, inputs: Inputs) -> I
 
 
 def _unknown(name: str, node: Node) -> Diagnostic:
-    meant = nearest(name, METRICS)
+    trl = meant_by(name)
+    meant = trl or nearest(name, METRICS)
     evaluation = name.startswith("evaluation.")
     return Diagnostic(
         "E388",
@@ -73,7 +75,7 @@ def _unknown(name: str, node: Node) -> Diagnostic:
         why="there is no model to evaluate, so nothing can be an evaluation"
         if evaluation
         else f"detectors, gates and claims know metrics by name: {listed(list(METRICS))}, and gate.<gate>.pass_share or .score",
-        fix=f"write `{meant}: <column>`" if meant else "write `gate.<name>.score: <column>`, or leave it out",
+        fix=f"write `{meant}: {name if trl else '<column>'}`" if meant else "write `gate.<name>.score: <column>`, or leave it out",
         place=node.key or node.place,
     )
 
