@@ -8,29 +8,37 @@ from typing import Any
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 from stages.publish import numbers
-from stages.publish.causes import Explanation, clipped_at, explain
 from stages.publish.experiment import ExperimentFiles
+from stages.publish.explain import Explanation, clipped_at, explain
 from stages.publish.numbers import plural
 
 SEVERITIES = ("severe", "warning", "info")
 _PHRASES = {
-    "nonfinite": "values stop being finite",
-    "zero_signal": "groups lose their reward signal",
-    "collapse": "no group has a signal for many steps",
-    "spikes": "{} spikes",
-    "value_fit": "the value head explains less than a constant",
-    "kl_sign": "the KL of the penalty is negative",
-    "truncation": "completions run into the length limit",
-    "atoms": "one partial score is earned very often",
-    "degenerate": "the reward is full while {} is at its floor",
-    "entropy_change": "entropy is far from where it began",
-    "kl_reference": "the KL to the reference model stands out",
-    "update_size": "{} is large",
-    "gradient": "the gradient does not reach the adapter",
-    "true_objective": "the objective falls while the score does not",
-    "resume_faults": "{} has a seam at a resume",
-    "duplicates": "a seed repeats another",
-    "throughput": "{} stands out",
+    ("nonfinite", ""): "{} is not a finite number",
+    ("zero_signal", ""): "groups lose their reward signal",
+    ("zero_signal", "reward"): "no reward is known",
+    ("zero_signal", "reward_std"): "the batch's spread hides that groups have none",
+    ("collapse", ""): "no group has a signal for many steps",
+    ("spikes", ""): "{} has spikes",
+    ("value_fit", ""): "the value head explains less than a constant",
+    ("kl_sign", ""): "the KL of the penalty is negative",
+    ("truncation", ""): "completions run into the length limit",
+    ("atoms", ""): "one partial score is earned very often",
+    ("degenerate", ""): "the reward is full while {} is at its floor",
+    ("degenerate", "texts"): "the reward is full while the variety of texts is at its floor",
+    ("entropy_change", ""): "entropy is far from where it began",
+    ("kl_reference", ""): "the KL to the reference model stands out",
+    ("update_size", ""): "{} is large",
+    ("update_size", "policy.ratio"): "{} is far from 1",
+    ("update_size", "policy.first_ratio"): "{} is not 1",
+    ("gradient", ""): "the gradient is 0 although rewards differ",
+    ("gradient", "adapter"): "the adapter adds nothing to the model",
+    ("true_objective", ""): "the objective falls while the score does not",
+    ("resume_faults", ""): "{} jumps at a resume",
+    ("resume_faults", "step"): "steps are missing at a resume",
+    ("resume_faults", "rows"): "steps were written more than once",
+    ("duplicates", ""): "a seed repeats another",
+    ("throughput", ""): "{} stands out",
 }
 _MARKS = {"severe": "▲", "warning": "△", "info": "○"}
 
@@ -74,13 +82,14 @@ class Anomaly:
     @property
     def heading(self) -> str:
         runs = len({s.run for s in self.seen})
-        name = self.detector.replace("_", " ")
+        name = self.detector.replace("_", " ").replace("kl ", "KL ")
         return f"{name[:1].upper()}{name[1:]} in {self.condition}: {runs} of {plural(self.runs_of_condition, 'run')}"
 
     @property
     def phrase(self) -> str:
         """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
-        what = _PHRASES.get(self.detector, self.detector.replace("_", " ")).format(words(self.metric))
+        plain = _PHRASES.get((self.detector, ""), self.detector.replace("_", " "))
+        what = _PHRASES.get((self.detector, self.metric), plain).format(words(self.metric))
         if self.detector == "summary":  # single values: say them, there is no course to describe
             values = [numbers.fixed(seen.signal.value, 2) for seen in self.seen if seen.signal.value is not None]
             what = f"{words(self.metric)} {', '.join(values)}" if values else f"{words(self.metric)} not finite"

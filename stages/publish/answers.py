@@ -82,6 +82,9 @@ class _Answering:
             short = shown(f"No. No run of {listed(looked)} collapsed.")
         else:
             short = shown("Not known: no run was looked at by the detector of collapse.")
+        blind = [name for name in self.names if name not in looked and name not in null]
+        if blind and (lost or looked):
+            short += shown(f" Not known of {listed(blind)}: no run was looked at.")
         if null:
             short += shown(f" {listed(sorted(null))}: without a signal by design, as a null control.")
         rows = tuple(
@@ -89,7 +92,7 @@ class _Answering:
                 self._named(name),
                 *(self.facts.value(self.facts.find(name, "zero_signal_share", when), decimals=2) for when in ("initial", "final")),
                 self.facts.counted(counts[name]),
-                self._onsets(name, "collapse") if (seen := counts[name]) and seen.n else shown("not observable"),
+                self._onsets(name, "collapse") if (seen := counts[name]) and seen.n else shown("not looked at"),
             )
             for name in self.names
         )
@@ -172,7 +175,12 @@ class _Answering:
         else:
             short = Markup("No. Detectors warn about {} runs.").format(self.facts.counted(total))
         rows = tuple(
-            (self._named(name), shown(kind.replace("_", " ")), self.facts.counted(found), self._onsets(name, kind))
+            (
+                self._named(name) if kind == "collapse" else shown(name),
+                shown(kind.replace("_", " ")),
+                self.facts.counted(found),
+                self._onsets(name, kind),
+            )
             for name in self.names
             for kind in self._kinds()
             if (found := self.facts.find(name, f"detector.{kind}", "runs")) and found.k
@@ -187,15 +195,21 @@ class _Answering:
         notes = [f"Did not finish: {listed(stopped)}."] if stopped else [] if unknown else ["No run ended before its target by a failure."]
         notes += [f"Whether they finished is unknown: {listed(unknown)}."] if unknown else []
         notes += [f"Stopped early by a declared rule: {listed(ruled)}."] if ruled else []
-        blind = list(dict.fromkeys(f"{gap.detector.replace('_', ' ')} ({gap.state}: {gap.reason})" for gap in unseen(self.experiment)))
+        blind: dict[str, list[str]] = {}
+        for gap in unseen(self.experiment):
+            blind.setdefault(f"{gap.state}: {gap.reason}", []).append(gap.detector.replace("_", " "))
         if blind:
-            notes.append(f"Could not look at some runs: {'; '.join(blind)}. Silence there is not health.")
+            gaps = "; ".join(f"{listed(list(dict.fromkeys(names)))} ({why})" for why, names in blind.items())
+            notes.append(f"Could not look at some runs: {gaps}. Silence there is not health.")
         return Answer(short, ("Condition", "Detector", "Runs", "Onset"), rows, tuple(map(shown, notes)), ("Anomalies", "anomalies"))
 
     def completion(self) -> Answer:
         """Steps done by each run, from the trainer's final state."""
         total = self.facts.find("experiment", "runs", "complete")
-        short = Markup("{} runs did all their steps.").format(self.facts.counted(total)) if total else shown("Not known: not concluded.")
+        unknown = sum(run.state == "unknown" for run in self.experiment.runs)
+        rest = f"; of {numbers.counted(unknown)} it is unknown." if unknown else "."
+        known = Markup("Runs that did all their steps: {}{}")
+        short = known.format(self.facts.counted(total), shown(rest)) if total else shown("Not known: not concluded.")
         runs = self.experiment.runs
         states = [_state(run) for run in runs]
         rows = tuple((shown(r.ref.name), self._steps(r.ref.name), shown(state)) for r, state in zip(runs, states, strict=True))

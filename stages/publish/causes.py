@@ -6,188 +6,231 @@ as what would confirm or rule it out; nothing here claims a cause that a run's o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 
 
 @dataclass(frozen=True)
-class Explanation:
-    says: str
-    """One sentence."""
-    confirm: str
-    """What would confirm it, or rule it out."""
-
-
-@dataclass(frozen=True)
-class _Cause:
+class Cause:
     means: str
     """`{measured}` stands for what was measured, in a few words with its number."""
     confirm: str
-    measured: Callable[[Signal], str] = lambda signal: ""
+    measured: Callable[[Sequence[Signal]], str] = lambda signals: ""
+    """Of the signals of several runs: a span holds them all."""
 
 
-def _share(of: str) -> Callable[[Signal], str]:
-    return lambda signal: f"{signal.value or 0:.0%} of {of}"
+def _span(found: Iterable[float], form: str = ".3g") -> str:
+    """`0.31`, or `0.31 to 0.95` of several runs."""
+    texts = list(dict.fromkeys(format(value, form) for value in sorted(found)))
+    return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "an unknown number"
 
 
-def _metric(signal: Signal) -> str:
-    return "the gradient" if signal.metric == "gradient" else f"the {words(signal.metric)}"
+def _values(form: str = ".3g") -> Callable[[Sequence[Signal]], str]:
+    return lambda signals: _span((signal.value for signal in signals if signal.value is not None), form)
 
 
-_CAUSES: dict[tuple[str, str], _Cause] = {
-    ("truncation", ""): _Cause(
+def _share(of: str) -> Callable[[Sequence[Signal]], str]:
+    """Of the end of a run, or of the window that was first above the threshold, where the end is better than that."""
+
+    def words_of(signals: Sequence[Signal]) -> str:
+        early = [signal for signal in signals if isinstance(signal.evidence.get("first_above"), float)]
+        worst = _span((float(s.evidence["first_above"]) if s in early else s.value or 0.0 for s in signals), ".0%")
+        places = dict.fromkeys(str(signal.evidence["in"]) for signal in early)
+        where = f" in {next(iter(places))}" if len(places) == 1 and len(early) == len(signals) else " in a part of the run" if early else ""
+        return f"{worst} of {of}{where}"
+
+    return words_of
+
+
+def _counts(signals: Sequence[Signal]) -> str:
+    """`3 of 300 logged steps`."""
+    if not all("count" in signal.evidence and "rows" in signal.evidence for signal in signals):
+        return "some logged steps"
+    rows = [int(signal.evidence["rows"]) for signal in signals]
+    return f"{_span((signal.evidence['count'] for signal in signals), '.0f')} of {_span(rows, '.0f')} logged step{'s' * (rows != [1])}"
+
+
+def _metric(signals: Sequence[Signal]) -> str:
+    metric = signals[0].metric
+    return "the gradient" if metric == "gradient" else f"the {words(metric)}"
+
+
+def _steps(signals: Sequence[Signal]) -> str:
+    found = _span((signal.value or 0.0 for signal in signals), ".0f")
+    return f"{found} step{'s' * (found != '1')}"
+
+
+def _scores(signals: Sequence[Signal]) -> str:
+    values = sorted({signal.value for signal in signals if signal.value is not None})
+    return "exactly " + " or ".join(f"{value:g}" for value in values[:3]) if len(values) < 4 else f"one of {len(values)} exact ones"
+
+
+CAUSES: dict[tuple[str, str], Cause] = {
+    ("truncation", ""): Cause(
         "{measured} hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts",
         "the texts end in the middle of an answer, and the share falls with a higher limit; texts that repeat "
         "themselves would go on anyway",
         _share("completions"),
     ),
-    ("zero_signal", "zero_signal_share"): _Cause(
-        "{measured} had equal rewards throughout, so they gave no gradient; choose prompts of mixed difficulty, or grade answers in parts",
+    ("zero_signal", "zero_signal_share"): Cause(
+        "{measured} had equal rewards, so the reward taught nothing there; choose prompts of mixed difficulty, or grade answers in parts",
         "rewards at the maximum say that prompts are too easy, rewards at 0 too hard; the gates' pass shares tell which",
         _share("groups"),
     ),
-    ("zero_signal", "reward"): _Cause(
-        "no completion was ever scored, so nothing was learnt from the reward; repair the reward function or its columns",
+    ("zero_signal", "reward"): Cause(
+        "no step has a known reward, so nothing here shows that anything was learnt; repair the reward function or its columns",
         "`octavo preflight` of the same reward shows whether its gates answer at all",
     ),
-    ("zero_signal", "reward_std"): _Cause(
+    ("zero_signal", "reward_std"): Cause(
         "the spread of the batch lies between prompts and none within groups, so scaling by the batch hides that no group has a signal",
         "group_range is 0 at the same steps",
     ),
-    ("collapse", ""): _Cause(
-        "for {measured} no group had unequal rewards, so only the KL term, if any, moved the policy; stop there, or "
-        "take harder or easier prompts",
+    ("collapse", ""): Cause(
+        "for {measured} no group had unequal rewards, so the reward taught nothing in them; stop there, or take harder or easier prompts",
         "texts of one group read alike, or rewards sit at 0 or at the maximum from the onset on",
-        lambda signal: f"{signal.value or 0:.0f} steps",
+        _steps,
     ),
-    ("nonfinite", ""): _Cause(
-        "{measured} was not a finite number, so those steps count in no statistic; lower the learning rate, clip gradients or use float32",
+    ("collapse", "declared"): Cause(
+        "for {measured}, by which the spec means that there is no signal; stop there, or take harder or easier prompts",
+        "rewards of every group are equal at the same steps; a threshold on another measure may also be met while they differ",
+        lambda signals: f"{_steps(signals)} the declared rule held ({signals[0].evidence.get('rule')})",
+    ),
+    ("nonfinite", "gradient"): Cause(
+        "the gradient was not a finite number in {measured}, so those steps count in no statistic; lower the learning rate, clip "
+        "gradients or use float32",
         "a spike of the gradient norm just before says that the update blew up; without one, look at the reward and at logits",
+        _counts,
+    ),
+    ("nonfinite", ""): Cause(
+        "{measured}, so its statistics leave those steps out; look at what computes it",
+        "the gradient is finite at the same steps: then this number alone is broken; where it is not, those steps are",
+        lambda signals: f"{_metric(signals)} was not a finite number in {_counts(signals)}",
+    ),
+    ("summary", "persistent"): Cause(
+        "the last logged value of {measured} is not a finite number, so the summary's other values may hold broken steps; import the "
+        "series, which shows from where on",
+        "in the series nothing is finite from the first such step on, and the loss reads 0 or NaN there",
         _metric,
     ),
-    ("spikes", ""): _Cause(
-        "{measured} left its usual range for single steps; read the completions of those steps before changing anything",
+    ("summary", "transient"): Cause(
+        "{measured} was not a finite number for some steps and was one at the end, so the summary's other values may hold such steps; "
+        "import the series, which leaves them out",
+        "the series is finite again after them, and goes on where it was",
+        _metric,
+    ),
+    ("spikes", ""): Cause(
+        "{measured} left its usual range for single steps; read what those steps were trained on before changing anything",
         "a spike without an effect in the steps after it is noise of one batch; one that shifts reward or entropy is not",
         _metric,
     ),
-    ("atoms", ""): _Cause(
-        "one partial reward, {measured}, is earned by very many completions: the cheapest way to that score may have "
-        "been found; read those texts",
+    ("atoms", ""): Cause(
+        "one reward, {measured}, neither 0 nor the highest, is earned by very many completions: a cheap way to it may have been found; "
+        "read those texts",
         "texts of that score have the same form and do not try the task; honest partial answers differ from each other",
-        lambda signal: f"exactly {signal.value or 0:g}",
+        _scores,
     ),
-    ("degenerate", ""): _Cause(
+    ("degenerate", ""): Cause(
         "the reward is full while {measured} has shrunk to its floor: a higher reward cannot tell better answers any more; read the texts",
         "the shared evaluation falls or stands still while the reward is full; right answers that are short keep it up",
-        lambda signal: "the variety of texts" if signal.metric == "texts" else _metric(signal),
+        lambda signals: "the variety of texts" if signals[0].metric == "texts" else _metric(signals),
     ),
-    ("entropy_change", ""): _Cause(
-        "entropy at the end is {measured} that of the run's own start: exploration changed by that much; hold it with a "
+    ("entropy_change", "fallen"): Cause(
+        "entropy at the end is {measured} times that of the run's own start: the policy is surer of each token than it was; hold it with a "
         "KL term or a lower rate",
+        "texts of one prompt read alike; the null control shows what happens without a reward",
+        _values(".2g"),
+    ),
+    ("entropy_change", "risen"): Cause(
+        "entropy at the end is {measured} times that of the run's own start: the policy is less sure of each token than it was; hold it "
+        "with a KL term or a lower rate",
+        "texts of one prompt fall apart; the null control shows what happens without a reward",
+        _values(".2g"),
+    ),
+    ("entropy_change", ""): Cause(
+        "entropy at the end is {measured}; hold it with a KL term or a lower rate",
         "texts of one prompt read alike (too low) or fall apart (too high); the null control shows what happens without a reward",
-        lambda signal: f"{signal.value:.2g} times" if signal.value is not None else "outside the declared band, not a multiple of",
+        lambda signals: f"{_span(s.evidence['last'] for s in signals if 'last' in s.evidence)} nats per token, outside the declared band",
     ),
-    ("kl_reference", "negative"): _Cause(
-        "the KL to the reference is estimated as {measured} nats per token, and a KL is never negative: sampling and scoring differ",
+    ("kl_reference", "negative"): Cause(
+        "the KL to the reference is estimated as {measured} nats per token, and a KL is never negative: sampling and scoring differ; give "
+        "both the same temperature and top_p",
         "sample with temperature 1 and top_p 1: the estimate is then positive on average",
-        lambda signal: f"{signal.value or 0:.3g}",
+        _values(),
     ),
-    ("kl_reference", ""): _Cause(
-        "the policy is {measured} nats per token from the reference model at the end, which is far; a larger beta or a "
+    ("kl_reference", ""): Cause(
+        "the policy is {measured} nats per token from the reference model at the end, beyond the bound; a larger beta or a "
         "lower rate holds it nearer",
         "the shared evaluation says whether the distance is used for anything; the null control's KL is movement without a reward",
-        lambda signal: f"{signal.value or 0:.3g}",
+        _values(),
     ),
-    ("kl_sign", ""): _Cause(
-        "the KL in the penalty fell to {measured} nats, so the penalty paid for moving away; score what was sampled (temperature, top_p)",
+    ("kl_sign", ""): Cause(
+        "the KL in the penalty fell to {measured} nats per completion, and a KL is never negative: the penalty paid where it should cost; "
+        "score what was sampled (temperature, top_p)",
         "sample with temperature 1 and top_p 1: the estimate is then positive on average",
-        lambda signal: f"{signal.value or 0:.3g}",
+        _values(),
     ),
-    ("update_size", "policy.first_ratio"): _Cause(
+    ("update_size", "policy.first_ratio"): Cause(
         "before any update the ratio of new and old policy is {measured} instead of 1: sampling and training compute "
-        "different probabilities",
+        "different probabilities; use one precision and one engine for both",
         "the same batch scored twice by the trainer alone gives exactly 1; another precision or another engine for sampling does not",
-        lambda signal: f"{signal.value or 0:.3g}",
+        _values(".4g"),
     ),
-    ("update_size", ""): _Cause(
-        "{measured} is {value} on average: much of an update is cut off or goes far; lower the learning rate or take fewer epochs a batch",
+    ("update_size", "clipped"): Cause(
+        "{measured} of the tokens of a window were clipped, so they no longer teach; lower the learning rate or take fewer epochs a batch",
+        "the share falls with half the learning rate on the same seed",
+        _values(".0%"),
+    ),
+    ("update_size", ""): Cause(
+        "{measured} on average over a window, so updates go far; lower the learning rate or take fewer epochs a batch",
         "the measure falls with half the learning rate on the same seed",
-        _metric,
+        lambda signals: f"{_metric(signals)} is {_values()(signals)}",
     ),
-    ("gradient", "adapter"): _Cause(
+    ("gradient", "adapter"): Cause(
         "the adapter adds nothing to the model, so every number after training is the untrained model's; check "
         "target_modules and what is trained",
-        "the evaluation after training equals the untrained model's, text by text",
+        "the evaluation after training equals the untrained model's, but for the chance of sampling",
     ),
-    ("gradient", ""): _Cause(
-        "rewards differ within groups and {measured} of those steps have a gradient of exactly 0: the adapter is "
+    ("gradient", ""): Cause(
+        "in {measured} of the steps whose rewards differ within groups the gradient is exactly 0, so they taught nothing: the adapter is "
         "disconnected, not the reward",
         "no parameter of the adapter requires a gradient, or its weights are the same at the end; masked completions would also give 0",
-        lambda signal: f"{signal.value or 0:.0%}",
+        _values(".0%"),
     ),
-    ("value_fit", ""): _Cause(
-        "the value head explains {measured} of the returns' variance, less than a constant, so advantages are mostly "
-        "noise; train it more slowly",
+    ("value_fit", ""): Cause(
+        "the value head's explained variance is {measured} and a constant guess has 0, so as a baseline it adds noise to the advantages; "
+        "train it more slowly",
         "the value loss falls with a lower rate or a longer warm-up of the head alone",
-        lambda signal: f"{signal.value or 0:.2g}",
+        _values(".2g"),
     ),
-    ("true_objective", ""): _Cause(
-        "what PPO maximises, score minus KL penalty, went by {measured} while the score held: the penalty outweighs the "
+    ("true_objective", ""): Cause(
+        "what PPO maximises, score minus KL penalty, fell by {measured} while the score did not fall: the penalty grew by more than the "
         "score; lower kl_coef",
         "the KL in the penalty grows over the same steps",
-        lambda signal: f"{signal.value or 0:+.3g}",
+        lambda signals: _span(abs(signal.value or 0.0) for signal in signals),
     ),
-    ("resume_faults", "step"): _Cause(
-        "the log of this run has a seam at a resume; the course over it is not one measurement",
+    ("resume_faults", "step"): Cause(
+        "steps are missing where the run was resumed, so means over them are means of the rest; look for the log of the attempt before",
         "the ledger of attempts lists from which checkpoint each began",
     ),
-    ("resume_faults", ""): _Cause(
+    ("resume_faults", "rows"): Cause(
+        "some steps were written more than once within one attempt, and of each only the last counts; see why the log holds them again",
+        "equal values were written again, different ones were made again",
+    ),
+    ("resume_faults", ""): Cause(
         "{measured} jumps where the run was resumed, more than anywhere else: state may have been lost; compare with an uninterrupted seed",
         "an uninterrupted run of the same seed has no jump at that step; a checkpoint without optimizer or random state would give one",
         _metric,
     ),
-    ("duplicates", ""): _Cause(
+    ("duplicates", ""): Cause(
         "two seeds hold the same numbers, so they are one run: the number of seeds is one lower; give each run its own seed and folder",
         "their completions are the same text by text",
     ),
-    ("throughput", ""): _Cause(
+    ("throughput", ""): Cause(
         "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",
         "the gates' unknown shares name the gate, its reasons say time-out or crash",
         _share("completions"),
     ),
 }
-_SUMMARY = {"truncated": ("truncation", ""), "zero_signal_share": ("zero_signal", "zero_signal_share")}
-
-
-def clipped_at(card: AnyTrainCard | None) -> float | None:
-    """The norm to which a run's gradients were clipped; None when that is not known (an imported run)."""
-    return getattr(card.train, "max_grad_norm", None) if card else None
-
-
-def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation | None:
-    """Of signals of one detector on one metric, the one with the largest value explained; None for mere information. `clip` is the norm to
-    which gradients were clipped, where it is known."""
-    told = [signal for signal in signals if signal.severity != "info"]
-    if not told:
-        return None
-    signal = max(told, key=lambda one: abs(one.value or 0.0))
-    key = (signal.detector, signal.metric)
-    if signal.detector == "kl_reference" and (signal.value or 0.0) < 0:
-        key = ("kl_reference", "negative")
-    if signal.detector == "summary":  # single values of an imported summary: what its words are about
-        key = _SUMMARY.get(signal.metric, ("nonfinite", ""))
-    cause = _CAUSES.get(key) or _CAUSES.get((key[0], ""))
-    if cause is None:
-        return None
-    value = f"{signal.value or 0:.3g}"
-    says = cause.means.format(measured=cause.measured(signal), value=value)
-    if key == ("spikes", "grad_norm"):
-        on = (
-            f"clipping to {clip:g} was on, so the update itself was bounded" if clip is not None else "whether clipping was on is not known"
-        )
-        says += f"; the norm is logged before clipping, and {on}"
-    return Explanation(f"{says[0].upper()}{says[1:]}.", f"{cause.confirm[0].upper()}{cause.confirm[1:]}.")

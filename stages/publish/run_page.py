@@ -14,9 +14,9 @@ from stages.contracts.metric_words import words
 from stages.publish import numbers
 from stages.publish.anomalies import evidence_texts, evidence_words
 from stages.publish.browser import browse
-from stages.publish.causes import clipped_at, explain
 from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.explain import clipped_at, explain
 from stages.publish.facts import Facts
 from stages.publish.ledger import attempt_rows
 from stages.publish.numbers import setting

@@ -70,7 +70,7 @@ def _time(settings: Settings, series: Observed, times: Rows) -> Iterator[Signal]
     says = f"a step takes {typical:.3g} s (median of {counted(len(every), 'step')}, {_lasting(whole)} in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     rate = _rate(series, times)
-    says += f"; {rate:.3g} generated tokens a second" if rate is not None else ""
+    says += f"; {rate:.{0 if rate >= 100 else 1}f} generated tokens a second" if rate is not None else ""
     window = series.window()
     slow = ratio is not None and above(ratio, settings.slower)
     costly = above(shares["reward_seconds"] or 0.0, settings.scoring)

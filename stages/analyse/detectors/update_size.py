@@ -75,9 +75,12 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if all((rows.values == rest).all() for _, rows, rest in logged) and not _too_far(first, 1.0, settings.first_ratio, settings.window):
         names = ", ".join(name for name, _, _ in logged)
         known = {name for name, _, _ in logged} & {RATIO, UPDATE_KL}  # shares of clipped tokens are also 0 while updates are small
+        norms = series.rows("grad_norm")
         why = "because each batch is used for one optimizer step (purely on-policy)"
-        if not known:
-            why = "either because each batch is used for one optimizer step (purely on-policy), or because no update reached the clip range"
+        if series.adapter == "zero" or (norms.n and not norms.values.any()):
+            why = "because no update moved the policy: its gradient is 0 throughout"
+        elif not known:
+            why = f"either {why}, or because no update reached the clip range"
         reason = f"no information: {names} never moved, {why}"
         return Detection(detector=NAME, state="not_applicable", reason=reason)
     return Detection(detector=NAME, state="looked", signals=tuple(_signals(settings, series)))

@@ -5,7 +5,8 @@ import pytest
 from stages.contracts.health import Signal
 from stages.contracts.plugin import DETECTORS, kinds
 from stages.publish.anomalies import _PHRASES, evidence_words
-from stages.publish.causes import _CAUSES, explain
+from stages.publish.causes import CAUSES
+from stages.publish.explain import explain
 
 
 def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning") -> Signal:
@@ -17,18 +18,17 @@ def test_every_detector_is_explained_and_has_a_phrase(kind: str) -> None:
     for value in (0.5, None):
         found = explain([signal(kind, value=value)])
         assert found and found.says.endswith(".") and found.confirm.endswith(".") and "{" not in found.says
-    assert kind in _PHRASES
+    assert (kind, "") in _PHRASES
 
 
 def test_no_entry_is_of_a_detector_that_is_not_there() -> None:
-    assert {kind for kind, _ in _CAUSES} == set(kinds(DETECTORS))
+    assert {kind for kind, _ in CAUSES} == {*kinds(DETECTORS), "summary"}
 
 
 def test_truncation_in_one_sentence_with_its_number() -> None:
     found = explain([signal("truncation", "truncated", 0.2), signal("truncation", "truncated", 0.95)])
-    assert found and found.says == (
-        "95% of completions hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts."
-    )
+    says = "hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts."
+    assert found and found.says == f"20% to 95% of completions {says}"
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,20 @@ def test_truncation_in_one_sentence_with_its_number() -> None:
     [
         ("kl_reference", "kl", -30.0, "sampling and scoring differ"),
         ("kl_reference", "kl", 0.9, "0.9 nats per token from the reference model"),
-        ("gradient", "grad_norm", 1.0, "100% of those steps have a gradient of exactly 0"),
+        ("gradient", "grad_norm", 1.0, "In 100% of the steps whose rewards differ within groups the gradient is exactly 0"),
         ("gradient", "adapter", None, "the untrained model's"),
         ("atoms", "reward", 0.21, "exactly 0.21"),
         ("collapse", "zero_signal_share", 40.0, "For 40 steps no group had unequal rewards"),
         ("summary", "truncated", 0.95, "95% of completions hit the length limit"),
-        ("summary", "kl", None, "The KL to the reference model was not a finite number"),
-        ("update_size", "policy.clipfrac", 0.4, "The clipped share, policy is 0.4 on average"),
+        ("summary", "kl", None, "The KL to the reference model was not a finite number for some steps and was one at the end"),
+        ("update_size", "policy.clipfrac", 0.4, "40% of the tokens of a window were clipped"),
+        ("update_size", "policy.ratio", 1.25, "The ratio of new and old policy is 1.25 on average over a window"),
+        ("value_fit", "value.explained_variance", -1.5, "explained variance is -1.5 and a constant guess has 0"),
+        ("true_objective", "objective.rlhf_reward", -0.5, "fell by 0.5 while the score did not fall"),
+        ("kl_sign", "objective.kl", -30.55, "fell to -30.6 nats per completion"),
+        ("entropy_change", "entropy", 0.1, "0.1 times that of the run's own start: the policy is surer"),
+        ("entropy_change", "entropy", 4.0, "4 times that of the run's own start: the policy is less sure"),
+        ("resume_faults", "rows", 4.0, "written more than once within one attempt"),
     ],
 )
 def test_sentences_carry_the_measured_number(detector: str, metric: str, value: float | None, words: str) -> None:
@@ -75,3 +82,55 @@ def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
         evidence={"null_controls": [0.004080090916612769, 0.31], "rows": 300, "samples": []},
     )
     assert evidence_words(signal) == "null controls [0.0041, 0.31], rows 300"
+
+
+def with_evidence(detector: str, metric: str, value: float, **evidence: object) -> Signal:
+    return signal(detector, metric, value).model_copy(update={"evidence": evidence})
+
+
+def test_a_share_that_was_high_before_the_end_is_said_with_its_steps() -> None:
+    """At the end nothing was cut: the sentence must not say that 0% of completions are judged on cut answers."""
+    early = with_evidence("truncation", "truncated", 0.0, first_above=0.45, **{"in": "steps 3-12"})
+    found = explain([early])
+    assert found and found.says.startswith("45% of completions in steps 3-12 hit the length limit")
+    both = explain([early, signal("truncation", "truncated", 0.6)])
+    assert both and both.says.startswith("45% to 60% of completions in a part of the run hit the length limit")
+
+
+def test_one_sentence_holds_for_all_runs_or_there_are_two() -> None:
+    atoms = explain([signal("atoms", value=0.35), signal("atoms", value=0.21)])
+    assert atoms and "One reward, exactly 0.21 or 0.35, neither 0 nor the highest," in atoms.says
+    steps = explain([signal("collapse", "zero_signal_share", 40.0), signal("collapse", "zero_signal_share", 15.0)])
+    assert steps and steps.says.startswith("For 15 to 40 steps no group had unequal rewards")
+    kl = explain([signal("kl_reference", "kl", 0.9), signal("kl_reference", "kl", -3.0)])
+    assert kl and kl.says.count(".") > 1 and "0.9 nats per token from the reference" in kl.says and "estimated as -3 nats" in kl.says
+    entropy = explain([signal("entropy_change", "entropy", 0.1), signal("entropy_change", "entropy", 0.19)])
+    assert entropy and entropy.says.startswith("Entropy at the end is 0.1 to 0.19 times")
+
+
+def test_a_collapse_by_another_rule_says_that_rule_and_no_more() -> None:
+    found = explain([with_evidence("collapse", "reward_std", 299.0, rule="reward_std below 0.05")])
+    assert found and found.says.startswith("For 299 steps the declared rule held (reward_std below 0.05), by which")
+    assert "no group had" not in found.says
+
+
+def test_only_the_gradient_makes_steps_count_nowhere() -> None:
+    gradient = explain([with_evidence("nonfinite", "gradient", 0.9, count=280, rows=300)])
+    assert (
+        gradient
+        and "The gradient was not a finite number in 280 of 300 logged steps, so those steps count in no statistic" in gradient.says
+    )
+    kl = explain([with_evidence("nonfinite", "kl", 0.1, count=1, rows=1)])
+    assert kl and kl.says.startswith("The KL to the reference model was not a finite number in 1 of 1 logged step, so its statistics leave")
+    assert "no statistic" not in kl.says
+
+
+def test_an_entropy_outside_a_declared_band_is_no_ratio() -> None:
+    found = explain([with_evidence("entropy_change", "entropy", 1.0, first=0.05, last=0.05, outside="below the declared 0.1")])
+    assert found and found.says.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
+
+
+def test_a_summary_cannot_say_which_steps_count() -> None:
+    found = explain([with_evidence("summary", "grad_norm", 0.0, **{"class": "persistent"})])
+    assert found and found.says.startswith("The last logged value of the gradient norm is not a finite number")
+    assert "count in no statistic" not in found.says

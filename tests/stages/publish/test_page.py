@@ -80,7 +80,7 @@ def test_the_summary_begins_with_a_line_a_claim_and_warnings_follow(project: Pat
     assert lines[2].strip().endswith("Not decided: The claim needs 3 healthy seeds in each condition; inverted has 2.")
     assert lines[3].strip().endswith("Were the value seen the true one, about 14 seeds a condition would decide against the claim.")
     assert lines[4].strip() == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
-    assert lines[5].strip() == "inverted: values stop being finite in 1 of 3 runs (step 41). Evidence ."
+    assert lines[5].strip() == "inverted: gradient norm is not a finite number in 1 of 3 runs (step 41). Evidence ."
     assert lines[6].strip() == "shaped: reward atoms in 3 of 3 runs (step 1)."
     assert "Shared evaluation, format: untrained 0.981 ; after training shaped 0.990 [0.985, 0.995]" in lines[7]
 
