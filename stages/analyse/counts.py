@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, RunEvidence
+from stages.analyse.groups import only_gate
 from stages.analyse.statistics import proportion
 from stages.analyse.traces import GateCounts
 from stages.contracts.finding import Finding, SeedValue, Source
@@ -48,6 +50,8 @@ def _share(
     method: str,
     reason: str,
     seeds: tuple[SeedValue, ...] = (),
+    with_all: float | None = None,
+    without_gate: Mapping[str, float] | None = None,
 ) -> Finding:
     """k of n; with Wilson's interval when a level is given."""
     return bounded(
@@ -64,6 +68,8 @@ def _share(
         k=k,
         n=n,
         seeds=seeds,
+        with_all=with_all,
+        without_gate=without_gate,
     )
 
 
@@ -134,7 +140,9 @@ class _Counted:
 def _training(evidence: Evidence, condition: str, gate: str, statistic: str) -> Iterator[Finding]:
     """A gate in the first or last window of training, pooled over the included runs."""
     counts = [_Counted(run, run.trace.gates[gate, statistic]) for run in evidence.of(condition)]
-    used = [found for found in counts if found.run.included and found.counts.completions]
+    known = [found for found in counts if found.counts.completions]
+    used = [found for found in known if found.run.included]
+    gates = sorted({name for found in known if (name := only_gate(found.run)) is not None})
     windows = sorted({str(evidence.window(found.run.ref, statistic)) for found in counts})
     for outcome in OUTCOMES:
         yield _share(
@@ -148,7 +156,19 @@ def _training(evidence: Evidence, condition: str, gate: str, statistic: str) -> 
             method=f"completions of {len(used)} included runs pooled; no interval: completions of one run are not independent",
             reason="no included run has completions that reached the gate in the window",
             seeds=tuple(found.seed(outcome) for found in counts),
+            with_all=_pooled(known, outcome) if len(known) > len(used) else None,
+            without_gate={
+                name: share
+                for name in gates
+                if (share := _pooled([one for one in known if one.run.included or only_gate(one.run) == name], outcome)) is not None
+            },
         )
+
+
+def _pooled(counts: list[_Counted], outcome: str) -> float | None:
+    parts = [found.share(outcome) for found in counts]
+    n = sum(n for _, n in parts)
+    return sum(k for k, _ in parts) / n if n else None
 
 
 def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: float) -> Finding:
@@ -172,6 +192,7 @@ def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: 
 
 def _included(evidence: Evidence, subject: str, runs: list[RunEvidence]) -> Finding:
     k = sum(run.included for run in runs)
+    alone = Counter(gate for run in runs if (gate := only_gate(run)) is not None)
     return Finding(
         id=f"{subject}/runs/included",
         says=f"Runs that pass the health gates, of {len(runs)}; {subject}",
@@ -188,6 +209,8 @@ def _included(evidence: Evidence, subject: str, runs: list[RunEvidence]) -> Find
             for run in runs
         ),
         sources=tuple(evidence.source(run.place.health) for run in runs if run.health),
+        with_all=float(len(runs)) if k < len(runs) else None,
+        without_gate={gate: float(k + alone[gate]) for gate in sorted(alone)},
     )
 
 

@@ -33,11 +33,11 @@ class Group:
     @property
     def gates(self) -> set[str]:
         """Health gates that alone keep a run out whose value is known."""
-        return {gate for run, m in self._pairs() if m.value is not None and (gate := _only_gate(run)) is not None}
+        return {gate for run, m in self._pairs() if m.value is not None and (gate := only_gate(run)) is not None}
 
     def values_without(self, gate: str) -> list[float]:
         """Values of the runs that would count without this gate."""
-        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or _only_gate(run) == gate)]
+        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or only_gate(run) == gate)]
 
     @property
     def count(self) -> Count | None:
@@ -90,7 +90,7 @@ def _why(run: RunEvidence, measured: Measured) -> str:
     return measured.part or measured.why if run.included else "; ".join(part for part in (run.why_not, measured.part) if part)
 
 
-def _only_gate(run: RunEvidence) -> str | None:
+def only_gate(run: RunEvidence) -> str | None:
     """The health gate that is the only reason why a run does not count."""
     if run.health is None:
         return None

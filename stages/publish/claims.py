@@ -37,6 +37,8 @@ class ClaimView:
     seeds: tuple[SeedValue, ...]
     values: dict[str, str]
     with_all: str
+    without: tuple[tuple[str, str], ...]
+    """The number without each gate that alone keeps a run of it out, where there are several gates or other reasons too."""
     place: Origin | None
     written: str
     """When the rule was committed, against the first data, and what of it was edited after them."""
@@ -103,7 +105,8 @@ def _view(
         at=at,
         seeds=seeds,
         values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},
-        with_all=_with_all(finding),
+        with_all=_like(finding, finding.with_all) if finding else "",
+        without=_without(finding) if finding else (),
         place=experiment.origins.claims.get(claim),
         written=rule_date.written,
         late=bool(rule_date.late),
@@ -128,11 +131,18 @@ def rule_words(rule: ClaimCard) -> str:
     return f"{what}, {of}, {rule.direction} {margin}, {numbers.plural(rule.seeds, 'seed')} a condition{health}"
 
 
-def _with_all(finding: Finding | None) -> str:
-    if finding is None or finding.with_all is None:
+def _like(finding: Finding, value: float | None) -> str:
+    """Another value of a finding with its digits; empty without one."""
+    if value is None:
         return ""
     signed = finding.statistic in numbers.SIGNED
-    return numbers.number(finding.with_all, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
+    return numbers.number(value, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
+
+
+def _without(finding: Finding) -> tuple[tuple[str, str], ...]:
+    if len(finding.without_gate) == 1 and finding.with_all in finding.without_gate.values():
+        return ()
+    return tuple((gate, _like(finding, value)) for gate, value in finding.without_gate.items())
 
 
 def _short(verdict: Verdict, finding: Finding | None) -> str:

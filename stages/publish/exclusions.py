@@ -19,15 +19,21 @@ def left_out(run: RunFiles) -> tuple[str, ...]:
     return tuple(plain(reason) for reason in (run.health.reasons if run.health else _UNSCREENED))
 
 
+def gates_of(run: RunFiles) -> set[str | None]:
+    """Gates that keep a run out; None stands for every other reason. Empty when it counts."""
+    return {match["gate"] if (match := _GATE.fullmatch(reason)) else None for reason in (run.health.reasons if run.health else _UNSCREENED)}
+
+
 def plain(reason: str) -> str:
     """`truncated share is 0.91 in steps 55-60, not below 0.5` of `gate truncated: truncated is 0.91 in steps 55-60, not below 0.5`."""
     match = _GATE.fullmatch(reason)
     if match is None:
         return _FAILED.sub(lambda found: found[0].replace("_", " "), reason)
-    return _in_words(match["gate"], match["says"])
+    return in_words(match["gate"], match["says"])
 
 
-def _in_words(gate: str, text: str) -> str:
+def in_words(gate: str, text: str) -> str:
+    """A gate's rule or answer with its metric in words."""
     return words(gate) + text.removeprefix(gate) if text.startswith(f"{gate} ") else text
 
 
@@ -40,7 +46,7 @@ def causes(runs: Iterable[RunFiles]) -> str:
         for reason in run.health.reasons if run.health else _UNSCREENED:
             match = _GATE.fullmatch(reason)
             if match and match["gate"] in declared:
-                rules.setdefault(_in_words(match["gate"], declared[match["gate"]]), []).append(run.ref.name)
+                rules.setdefault(in_words(match["gate"], declared[match["gate"]]), []).append(run.ref.name)
             else:
                 others.setdefault(reason, []).append(run.ref.name)
     parts = [f"{rule} ({numbers.listed(names)})" for rule, names in sorted(rules.items(), key=lambda rule: -len(rule[1]))]

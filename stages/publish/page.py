@@ -28,6 +28,7 @@ from stages.publish.expectations import expectation_views, rule_views
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
+from stages.publish.gate_effects import gate_effects
 from stages.publish.leaves import FOLDER
 from stages.publish.lists import tag_place
 from stages.publish.methods import methods
@@ -85,6 +86,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "no_anomalies": nothing.no_anomalies(experiment, bool(anomalies.looked(experiment))),
         "no_curves": nothing.no_curves(experiment),
         "gates": {run.ref.name: run.health.gates for run in experiment.runs if run.health},
+        "gate_effects": gate_effects(experiment, facts),
         "attempts": ledger.attempt_rows(experiment),
         "rates": rates,
         "hours": ledger.hours(experiment),
