@@ -91,11 +91,13 @@ def _why(run: RunEvidence, measured: Measured) -> str:
 
 
 def only_gate(run: RunEvidence) -> str | None:
-    """The health gate that is the only reason why a run does not count."""
+    """The health gate that is the only reason why a run does not count, and without which it would: a gate that is undecided because
+    nothing after a broken gradient counts is no reason of its own, but it does not let the run in either."""
     if run.health is None:
         return None
+    stopping = {answer.gate for answer in run.health.gates if not answer.passed}
     decisive = [answer.gate for answer in run.health.gates if answer.decisive]
-    return decisive[0] if len(set(decisive)) == 1 and len(decisive) == len(run.health.reasons) else None
+    return stopping.pop() if len(stopping) == 1 and decisive and len(decisive) == len(run.health.reasons) else None
 
 
 def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:

@@ -199,6 +199,12 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "no parameter of the adapter requires a gradient, or its weights are the same at the end; masked completions would also give 0",
         _values(".0%"),
     ),
+    ("gradient", "lost"): Cause(
+        "for {measured} in a row the gradient is exactly 0 although rewards differ within groups, so they taught nothing: the adapter was "
+        "disconnected then, not the reward",
+        "the streak begins at a resume, or at a step that changed what requires a gradient; masked completions would also give 0",
+        lambda signals: f"{_span((signal.evidence['streak'] for signal in signals), '.0f')} steps",
+    ),
     ("value_fit", ""): Cause(
         "the value head's explained variance is {measured} and a constant guess has 0, so as a baseline it adds noise to the advantages; "
         "train it more slowly",

@@ -20,8 +20,12 @@ def left_out(run: RunFiles) -> tuple[str, ...]:
 
 
 def gates_of(run: RunFiles) -> set[str | None]:
-    """Gates that keep a run out; None stands for every other reason. Empty when it counts."""
-    return {match["gate"] if (match := _GATE.fullmatch(reason)) else None for reason in (run.health.reasons if run.health else _UNSCREENED)}
+    """Gates that would each keep a run out; None stands for every other reason. Empty when it counts."""
+    if run.included:
+        return set()
+    reasons = run.health.reasons if run.health else _UNSCREENED
+    others = {None for reason in reasons if _GATE.fullmatch(reason) is None}
+    return {*others, *(answer.gate for answer in (run.health.gates if run.health else ()) if not answer.passed)}
 
 
 def plain(reason: str) -> str:

@@ -63,6 +63,8 @@ def _kind(signal: Signal) -> tuple[str, str] | None:
         sort = "declared"
     elif detector == "entropy_change" and signal.value is not None and "outside" not in signal.evidence:
         sort = "fallen" if value < 1 else "risen"
+    elif detector == "gradient" and "streak" in signal.evidence:
+        sort = "lost"
     elif detector == "update_size" and ("clipfrac" in sort or "clip_ratio" in sort):
         sort = "clipped"
     return next((key for key in ((detector, sort), (detector, "")) if key in CAUSES), None)
