@@ -161,11 +161,15 @@ def _probes(result: PreflightResult) -> tuple[ProbeRow, ...]:
     )
 
 
+def _seconds(value: float) -> str:
+    return f"{value:.1f}" if value >= 0.1 else numbers.number(value)
+
+
 def _step(result: PreflightResult) -> str:
     step = result.step
     if step is None:
         return ""
     return (
-        f"A step of {step.completions} completions was predicted to take {step.sampling:.1f} s to sample and {step.scoring:.1f} s to score"
-        + (f", most of that for {step.slowest_gate}." if step.scoring >= 0.1 else ".")
+        f"A step of {step.completions} completions was predicted to take {_seconds(step.sampling)} s to sample and "
+        f"{_seconds(step.scoring)} s to score" + (f", most of that for {step.slowest_gate}." if step.scoring >= 0.1 else ".")
     )
