@@ -107,11 +107,11 @@ class _Answering:
     def metric(self, name: str, short: Markup | None = None, section: tuple[str, str] = ("Conditions", "conditions")) -> Answer:
         """Each condition's movement of a metric."""
         start = "untrained" if name.startswith("evaluation.") else "first window"
-        known = {condition: self._moved(condition, name) for condition in self.names}
+        known = {condition: self.facts.moved(condition, name) for condition in self.names}
         rows_of_values = [tuple(f.value if f else None for f in row) for row in known.values()]
         wanted = numbers.column_decimals((f.value, f.low, f.high) for row in known.values() for f in row if f)
-        rows_digits = numbers.agreed_rows(((first, last, change) for first, last, change in rows_of_values), least=wanted)
-        digits = dict(zip(known, rows_digits, strict=True))
+        agreed = numbers.agreed_rows(((first, last, change) for first, last, change in rows_of_values), least=wanted)
+        digits = dict(zip(known, agreed, strict=True))
         ended = [(condition, row[1]) for condition, row in known.items() if row[1] is not None and row[1].value is not None]
         summed = any(last is not None and last.window.startswith("no window") for _, last in ended)
         parts = Markup("; ").join(Markup("{} {}").format(shown(c), self._printed(f, digits[c])) for c, f in ended)
@@ -124,7 +124,7 @@ class _Answering:
                 shown(condition),
                 self.facts.value(row[0], decimals=digits[condition]),
                 self._printed(row[1], digits[condition]),
-                self.facts.interval(row[2], decimals=digits[condition]),
+                self.facts.interval(row[2], decimals=digits[condition]) + (self.facts.apart(row[2]) if row[2] else Markup("")),
                 self._seeds(condition, name, digits[condition]),
             )
             for condition, row in known.items()
@@ -255,20 +255,15 @@ class _Answering:
         role = self.experiment.condition(condition).role
         return shown(f"{condition} (null control: expected)" if role == "null_control" else condition)
 
-    def _moved(self, condition: str, name: str) -> tuple[Finding | None, ...]:
-        """Where it began, where it ended, and the change."""
-        start = ("untrained", "final") if name.startswith("evaluation.") else (condition, "initial")
-        return tuple(self.facts.find(of, name, when) for of, when in (start, (condition, "final"), (condition, "change")))
-
-    def _seeds(self, condition: str, name: str, digits: int) -> Markup:
+    def _seeds(self, condition: str, name: str, digits: int | None) -> Markup:
         found = [(run.ref.seed, self.facts.find(run.ref.name, name, "final")) for run in self.experiment.of_condition(condition)]
         return Markup(", ").join(
             Markup("{} {}").format(shown(f"{seed}:"), self._printed(f, digits, bounds=False)) for seed, f in found if f
         )
 
-    def _printed(self, found: Finding | None, digits: int, *, bounds: bool = True) -> Markup:
-        """With the column's digits, but never a 0.0000 for a number that is not 0; the interval of such a one stands in its passport."""
-        if found is not None and found.value and abs(found.value) < 0.5 * 10**-digits:
+    def _printed(self, found: Finding | None, digits: int | None, *, bounds: bool = True) -> Markup:
+        """With the row's digits, but never a 0.0000 for a number that is not 0; the interval of such a one stands in its passport."""
+        if digits is not None and found is not None and found.value and abs(found.value) < 0.5 * 10**-digits:
             return self.facts.value(found)
         return self.facts.interval(found, decimals=digits) if bounds else self.facts.value(found, decimals=digits)
 

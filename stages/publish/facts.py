@@ -51,7 +51,32 @@ class Facts:
         """The value, and where its interval holds 0 the smallest change that the data would have shown."""
         written = self.value(finding, decimals=decimals)
         seen = unseen_change(finding) if finding else ""
-        return written + _UNSEEN.format(seen) if seen else written
+        return (written + _UNSEEN.format(seen) if seen else written) + (self.apart(finding) if finding else Markup(""))
+
+    def apart(self, change: Finding) -> Markup:
+        """Over which seeds a change is, where some of them have only one of the two windows: it is no difference of the two means then."""
+        first, last, _ = self.moved(change.subject, change.metric)
+        if first is None or last is None or change.value is None or first.value is None or last.value is None:
+            return Markup("")
+        if abs(last.value - first.value - change.value) <= 1e-9 * max(abs(first.value), abs(last.value)):
+            return Markup("")
+        both = numbers.listed([str(seed.seed) for seed in change.seeds if seed.included])
+        return _UNSEEN.format(f"of the seeds with both windows ({both})")
+
+    def digits(self, finding: Finding, *, bounds: bool = False) -> int | None:
+        """Digits with which a number that stands alone agrees with those beside which a reader may hold it: of initial, final and change
+        of one metric the printed change is the printed last minus the printed first. None: the finding's own."""
+        row = self.moved(finding.subject, finding.metric)
+        values = tuple(found.value if found else None for found in row)
+        if finding not in row or None in values:
+            return None
+        wanted = max(numbers.decimals_for(f.value, *((f.low, f.high) if bounds else ())) for f in row if f)
+        return numbers.agreed_rows([(values[0], values[1], values[2])], least=wanted)[0]
+
+    def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
+        """Where a metric began, where it ended, and the change."""
+        start = ("untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
+        return self.find(start[0], metric, start[1]), self.find(subject, metric, "final"), self.find(subject, metric, "change")
 
     def counted(self, finding: Finding | None, *, of: str = "of") -> Markup:
         """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""

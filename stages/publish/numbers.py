@@ -12,8 +12,8 @@ NONE = "\u2013"
 SIGNED = ("change", "difference")
 """Statistics that are printed with their sign."""
 _MOST = 4
-_FURTHER = 4
-"""So many more digits, where nothing less makes a printed change follow."""
+_FINEST = 9
+"""Most digits where four would show nothing of the largest number."""
 _COUNTS = {"count", "steps", "attempts", "runs"}
 _RATE = "1"
 """Unit of numbers without a scale of their own: learning rates."""
@@ -33,12 +33,17 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
     """Digits after the point: one significant digit of the interval's half width, or two of the value; at least two below ten."""
     known = [abs(x) for x in (value, low, high) if x is not None]
     size = max(known, default=0.0)
-    least = 2 if size < 10 else 1 if size < 100 else 0
+    least, most = 2 if size < 10 else 1 if size < 100 else 0, _cap(size, _MOST)
     if low is not None and high is not None and high > low:
-        return max(least, min(_MOST, -math.floor(math.log10((high - low) / 2))))
+        return max(least, min(most, -math.floor(math.log10((high - low) / 2))))
     if value and abs(value) < 1:
-        return max(least, min(_MOST, 1 - math.floor(math.log10(abs(value)))))
+        return max(least, min(most, 1 - math.floor(math.log10(abs(value)))))
     return least
+
+
+def _cap(largest: float, most: int) -> int:
+    """Most digits of numbers of which this is the largest."""
+    return _FINEST if 0 < largest < 10.0**-_MOST else most
 
 
 _Spread = tuple[float | None, float | None, float | None]
@@ -46,7 +51,9 @@ _Spread = tuple[float | None, float | None, float | None]
 
 def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
     """Digits for all numbers (value, low, high) of a column: those of the cell that needs most, but no more than `most`."""
-    return min(most, max((decimals_for(*cell) for cell in cells if cell[0] is not None), default=2))
+    known = [cell for cell in cells if cell[0] is not None]
+    largest = max((abs(x) for cell in known for x in cell if x is not None), default=0.0)
+    return min(_cap(largest, most), max((decimals_for(*cell) for cell in known), default=2))
 
 
 def agreed_column(rows: Iterable[_Spread], *, least: int = 0) -> int:
@@ -59,17 +66,27 @@ def agreed_column(rows: Iterable[_Spread], *, least: int = 0) -> int:
     return min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in known))
 
 
-def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int]:
-    """Digits for each row of such a table: those of the column, and for a row whose change would not follow with them, the fewest with
-    which it does. A printed change that does not follow from the printed numbers reads as a mistake, another number of digits does not."""
+def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:
+    """Digits for each row of such a table: those of the column, and for a row whose change would not follow with them, or of which they
+    would show nothing, the fewest with which it does. A printed change that does not follow from the printed numbers reads as a mistake,
+    another number of digits does not. None: numbers so small that they are printed with an exponent."""
     every = list(rows)
     column = agreed_column(every, least=least)
-    return [column if None in row or _adds_up(row, column) else _own(row, least) for row in every]
+    return [_row_digits(row, column, least) for row in every]
 
 
-def _own(row: _Spread, least: int) -> int:
+def _row_digits(row: _Spread, column: int, least: int) -> int | None:
+    sizes = [abs(x) for x in row if x]
+    largest = max(sizes, default=0.0)
+    if 0 < largest < 10.0 ** (1 - _FINEST):
+        return None
     start = max(least, column_decimals(((value, None, None) for value in row), most=_MOST))
-    return next((digits for digits in range(start, _MOST + _FURTHER) if _adds_up(row, digits)), start)
+    if 0 < largest < 10.0 ** (2 - _MOST) and min(sizes) < 0.5 * 10.0**-column:  # near zero, and some of it would not be seen
+        powers = [math.floor(math.log10(size)) for size in (min(sizes), largest)]
+        start = column = max(least, min(1 - powers[0], 3 - powers[1]))  # two digits of the smallest, but no more than four of the largest
+    if None in row or _adds_up(row, column):
+        return column
+    return next((digits for digits in range(start, start + _MOST + 2) if _adds_up(row, digits)), start)
 
 
 def _adds_up(row: _Spread, decimals: int) -> bool:
@@ -83,7 +100,8 @@ def number(value: float | None, unit: str = "", *, decimals: int | None = None, 
         return NONE
     if unit in _COUNTS and float(value).is_integer():
         return fixed(value, 0, signed=signed)
-    if unit == _RATE and value and abs(value) < 10**-_MOST:  # of a learning rate no fixed number of digits shows anything
+    rough = decimals is None or decimals <= _MOST
+    if unit == _RATE and rough and value and abs(value) < 10**-_MOST:  # of a learning rate no few digits show anything
         return ("+" if signed and value > 0 else "") + scientific(value, digits=2)
     if decimals is None and value and abs(value) < 10**-_MOST:
         return scientific(value)

@@ -14,7 +14,6 @@ from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.text import shown
 
-_MOVED = ("initial", "final", "change")
 ROLES = {"treatment": "treatment", "control": "control", "null_control": "null control"}
 
 
@@ -150,18 +149,15 @@ def _done(run: RunFiles) -> int | str:
     return numbers.NONE if done is None else done
 
 
-def movement(facts: Facts, subject: str, metric: str, decimals: int) -> Movement:
+def movement(facts: Facts, subject: str, metric: str, decimals: int | None) -> Movement:
     """Initial, final and change of a metric."""
-    initial, final, change = (facts.find(subject, metric, statistic) for statistic in _MOVED)
+    initial, final, change = facts.moved(subject, metric)
     return Movement(facts.value(initial, decimals=decimals), facts.value(final, decimals=decimals), facts.change(change, decimals=decimals))
 
 
-def _movement_digits(facts: Facts, subjects: list[str]) -> dict[str, int]:
-    found = [[facts.find(subject, "reward", statistic) for statistic in _MOVED] for subject in subjects]
-    initial, final, change = range(3)
-    values = [[number.value if number else None for number in row] for row in found]
-    digits = numbers.agreed_rows((row[initial], row[final], row[change]) for row in values)
-    return dict(zip(subjects, digits, strict=True))
+def _movement_digits(facts: Facts, subjects: list[str]) -> dict[str, int | None]:
+    rows = [tuple(found.value if found else None for found in facts.moved(subject, "reward")) for subject in subjects]
+    return dict(zip(subjects, numbers.agreed_rows((first, last, change) for first, last, change in rows), strict=True))
 
 
 def evaluation(experiment: ExperimentFiles, facts: Facts, subject: str) -> tuple[Finding | None, ...]:

@@ -42,7 +42,9 @@ class _Reference(InlineProcessor):  # type: ignore[misc]
         except KeyError as error:
             self.unknown.append((m[0], str(error.args[0])))
             return "", m.start(0), m.end(0)
-        written = self.facts.interval(finding) if expression["form"] == "interval" else self.facts.value(finding)
+        bounds = expression["form"] == "interval"
+        digits = self.facts.digits(finding, bounds=bounds)
+        written = self.facts.interval(finding, decimals=digits) if bounds else self.facts.value(finding, decimals=digits)
         return self.md.htmlStash.store(str(written)), m.start(0), m.end(0)
 
 

@@ -92,11 +92,11 @@ def _moved(experiment: ExperimentFiles, facts: Facts, run: str) -> list[tuple[st
     """(metric, its words, first and last window with the change) of the page's curves that have any."""
     found = []
     for metric in experiment.card.curves:
-        ends = [facts.find(run, metric, statistic) for statistic in ("initial", "final", "change")]
+        ends = facts.moved(run, metric)
         if any(ends):
             row = tuple(end.value if end else None for end in ends)
-            (digits,) = numbers.agreed_rows([(row[0], row[1], row[2])])
-            found.append((metric, words(metric), movement(facts, run, metric, digits)))
+            digits = numbers.agreed_rows([(row[0], row[1], row[2])])
+            found.append((metric, words(metric), movement(facts, run, metric, digits[0])))
     return found
 
 

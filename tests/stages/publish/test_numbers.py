@@ -17,6 +17,7 @@ M = numbers.MINUS
         (18.24, 17.1, 19.4, "18.2 [17.1, 19.4]"),
         (-0.28, -0.37, -0.19, f"{M}0.28 [{M}0.37, {M}0.19]"),
         (1.0, 1.0, 1.0, "1.00 [1.00, 1.00]"),
+        (1.54e-5, 1.21e-5, 1.87e-5, "0.000015 [0.000012, 0.000019]"),  # it was 0.0000 [0.0000, 0.0000]
         (None, None, None, "–"),
     ],
 )
@@ -88,6 +89,13 @@ def test_a_row_whose_change_does_not_follow_with_the_digits_of_its_column_has_it
     # with an interval that asks for four digits: 0.4361 - 0.1609 = 0.2752, so five
     assert agreed_rows([shaped], least=4) == [5]
     assert [fixed(value, 5) for value in shaped] == ["0.16087", "0.43614", "0.27527"]
+
+
+def test_near_zero_a_row_has_two_digits_of_its_smallest_number() -> None:
+    assert agreed_rows([(1.02e-5, 2.53e-5, 1.51e-5), (0.62, 0.87, 0.25)]) == [6, 4]
+    assert agreed_rows([(3.58e-6, 3.55e-6, -3e-8)]) == [9]
+    assert agreed_rows([(0.000984, 0.0000266, -0.0009574)]) == [6]  # 0.000027 - 0.000984 = -0.000957
+    assert agreed_rows([(2e-10, 3e-10, 1e-10), (0.0, 0.0, 0.0)]) == [None, 4]
 
 
 def test_few_things_are_counted_in_words() -> None:
