@@ -16,7 +16,7 @@ from compiler.spec_imports import OutsideSpec
 from compiler.spec_judged import Claim
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
-from stages.contracts.history import EVALUATION_MEASURES, metric
+from stages.contracts.history import EVALUATION_MEASURES, POLICY_LOSSES, REWARD_UNITS, SAMPLED, metric
 
 FEWEST_SEEDS = 3
 
@@ -42,6 +42,7 @@ def claims_name_what_exists(of: Experiment, expansion: Expansion, inputs: Inputs
         if not unknown and complete and len(sides) == len(_sides(claim)):
             yield from _metric(claim, node, sides, scores)
             yield from _comparable(claim, node, sides)
+            yield from _progress(claim, node, sides)
 
 
 def _sides(claim: Claim) -> list[str]:
@@ -93,7 +94,7 @@ def _metric(claim: Claim, node: Node, sides: list[Setup], scores: list[str]) -> 
 
 def _comparable(claim: Claim, node: Node, sides: list[Setup]) -> Iterator[Diagnostic]:
     meaning = metric(claim.metric)
-    if meaning is None or meaning.unit != "reward" or len(sides) < 2 or sides[0].reward.name == sides[1].reward.name:
+    if meaning is None or meaning.unit not in REWARD_UNITS or len(sides) < 2 or sides[0].reward.name == sides[1].reward.name:
         return
     if claim.statistic == "change" and sides[1].condition.role == "null_control":
         return
@@ -107,6 +108,20 @@ def _comparable(claim: Claim, node: Node, sides: list[Setup]) -> Iterator[Diagno
         fix="claim a score of the shared evaluation, or `statistic: change` against the null control",
         place=written.place if written else None,
         notes=tuple(Note(side.reward.node.place, f"the reward of `{side.name}`: {side.reward.name}") for side in sides),
+    )
+
+
+def _progress(claim: Claim, node: Node, sides: list[Setup]) -> Iterator[Diagnostic]:
+    sampled = [side for side in sides if side.train.algorithm in SAMPLED]
+    if claim.metric not in POLICY_LOSSES or not sampled:
+        return
+    written = node.get("metric")
+    yield Diagnostic(
+        "E464",
+        f"the claim `{claim.id}` rests on `{claim.metric}`, which is no progress",
+        why="on-policy this loss is minus the covariance of advantage and length plus beta x KL: it moves either way while a policy learns",
+        fix="claim a score of the shared evaluation, `reward` or `zero_signal_share`; the loss stays on the page",
+        place=written.place if written else None,
     )
 
 

@@ -142,7 +142,7 @@ def _claimed(claim: ClaimCard, evidence: Evidence, level: float) -> Iterator[Fin
     everyone = not claim.included_only
     if claim.contrast is None:
         yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, level, everyone=everyone)
-    elif not refusal(claim, evidence.conditions):
+    elif not refusal(claim, evidence.conditions, evidence.imported):
         left, right = claim.contrast.condition, claim.contrast.against
         yield contrast_finding(evidence, left, right, claim.metric, claim.statistic, level, everyone=everyone)
 

@@ -94,6 +94,11 @@ class Evidence:
         """Runs of a condition, in the card's order."""
         return [run for run in self.runs if run.ref.condition == condition]
 
+    @property
+    def imported(self) -> frozenset[str]:
+        """Conditions of which a run was imported."""
+        return frozenset(run.ref.condition for run in self.runs if run.imported is not None)
+
     def source(self, path: Path, attempt: str | None = None) -> Source:
         """Raises OSError when the file is missing: ask only for files that were read."""
         if (path, attempt) not in self._sources:

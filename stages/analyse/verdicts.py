@@ -7,17 +7,15 @@ a comparison that means nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from stages.analyse.estimates import WITH_EXCLUDED
-from stages.analyse.evidence import Evidence
+from stages.analyse.evidence import Evidence, meaning
 from stages.analyse.groups import Group, group
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ClaimCard, ConditionCard
 from stages.contracts.finding import Finding, Verdict
-
-REWARD_METRICS = {"reward", "group_range", "reward_std"}
-"""Metrics in units of a condition's own reward: two conditions can be compared on them only when they share the reward."""
+from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
 
 
 def finding_id(claim: ClaimCard) -> str:
@@ -26,12 +24,16 @@ def finding_id(claim: ClaimCard) -> str:
     return f"{subject}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
 
 
-def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard]) -> str:
-    """Why the claim compares what cannot be compared; empty when it can. A change may be held against a null control's: that is noise."""
-    if claim.contrast is None or claim.metric not in REWARD_METRICS:
-        return ""
-    left, right = claim.contrast.condition, claim.contrast.against
+def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard], imported: Container[str] = ()) -> str:
+    """Why the claim rests on what is no progress, or compares what cannot be compared; empty when it may be decided. A change may be held
+    against a null control's: that is noise. `imported`: conditions whose runs were, so that nobody knows what their loss is."""
     cards = {condition.name: condition for condition in conditions}
+    sampled = [name for name in _sides(claim) if name not in imported and not cards[name].supervised]
+    if claim.metric in POLICY_LOSSES and sampled:
+        return f"{claim.metric} of {_and(sampled)} is no progress (on-policy: minus the covariance of advantage and length, plus beta x KL)"
+    if claim.contrast is None or meaning(claim.metric).unit not in REWARD_UNITS:
+        return ""
+    left, right = _sides(claim)
     rewards = {name: card.reward for name, card in cards.items()}
     if rewards[left] == rewards[right] or (claim.statistic == "change" and cards[right].role == "null_control"):
         return ""
@@ -43,7 +45,7 @@ def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard]) -> str:
 
 def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level: float) -> Verdict:
     """The verdict on one claim. `finding` is None when the comparison was refused."""
-    refused = refusal(claim, evidence.conditions)
+    refused = refusal(claim, evidence.conditions, evidence.imported)
     if refused or finding is None:
         return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
     groups = _groups(claim, evidence)
@@ -56,15 +58,16 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
         return _verdict(claim, "inconclusive", same, finding.id)
     if finding.value is None or finding.low is None or finding.high is None:
         return _verdict(claim, "void", f"Void: {finding.reason or f'there is no interval ({finding.method})'}.", finding.id)
-    numbers = f"{_subject(claim)} is {finding.value:.3g} ({level:.0%} interval {finding.low:.3g} to {finding.high:.3g}, {_counted(groups)})"
+    value, low, high = (printed(number, claim.margin) for number in (finding.value, finding.low, finding.high))
+    numbers = f"{_subject(claim)} is {value} ({level * 100:g}% interval {low} to {high}, {_counted(groups)})"
     beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
     if claim.direction == "below":
         beyond, short_of = short_of, beyond
     of = " The seeds are equal: the interval is that of their completions." if finding.equal_seeds else ""
     if beyond:
-        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:g}.{of}", finding.id)
+        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:.15g}.{of}", finding.id)
     if short_of:
-        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:g}.{of}", finding.id)
+        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:.15g}.{of}", finding.id)
     return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
 
 
@@ -72,7 +75,7 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
     smallest = None if finding.equal_seeds else detectable(values, level)
     distance = abs((finding.value or 0.0) - claim.margin)
     needed = seeds_needed(values, distance, level)
-    why = f"{numbers}: the interval contains {claim.margin:g}."
+    why = f"{numbers}: the interval contains {claim.margin:.15g}."
     if finding.equal_seeds:
         return _verdict(claim, "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", finding.id)
     why += f" These seeds could have shown a distance of {smallest:.3g} from it"
@@ -80,9 +83,21 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
     return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)
 
 
+def printed(number: float, margin: float) -> str:
+    """Three significant digits, or as many more as it takes for what is printed to lie on the number's own side of the margin."""
+    for digits in range(3, 17):
+        text = f"{number + 0.0:.{digits}g}"  # of the two zeros there is one
+        if (float(text) > margin) == (number > margin) and (float(text) < margin) == (number < margin):
+            return text
+    return repr(number)
+
+
 def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
-    names = [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
-    return [group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in names]
+    return [group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in _sides(claim)]
+
+
+def _sides(claim: ClaimCard) -> list[str]:
+    return [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
 
 
 def _counted(groups: Sequence[Group]) -> str:

@@ -50,18 +50,18 @@ def _metric(name: str, unit: str, says: str, share: bool = False, of: tuple[str,
 
 
 _GROUPED, _PPO, _SFT = ("grpo", "rloo"), ("ppo",), ("sft",)
-_SAMPLED = (*_GROUPED, *_PPO)
+SAMPLED = (*_GROUPED, *_PPO)
 """Those that learn from completions that the policy samples."""
 
 
 METRICS: dict[str, Metric] = dict(
     [
-        _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out", of=_SAMPLED),
+        _metric("reward", "reward", "Mean reward of the step's completions; unknown ones left out", of=SAMPLED),
         _metric("group_range", "reward", "Mean over groups of (highest - lowest reward): what GRPO can compare", of=_GROUPED),
         _metric("zero_signal_share", "share", "Share of groups whose known rewards are all equal", share=True, of=_GROUPED),
-        _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True, of=_SAMPLED),
-        _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True, of=_SAMPLED),
-        _metric("completion_tokens", "tokens", "Mean length of completions", of=_SAMPLED),
+        _metric("unknown_share", "share", "Share of completions whose reward is unknown", share=True, of=SAMPLED),
+        _metric("truncated", "share", "Share of completions cut at max_completion_length", share=True, of=SAMPLED),
+        _metric("completion_tokens", "tokens", "Mean length of completions", of=SAMPLED),
         _metric(
             "loss",
             "loss",
@@ -72,25 +72,25 @@ METRICS: dict[str, Metric] = dict(
         _metric("learning_rate", "1", "Learning rate of the step"),
         _metric("entropy", "nats per token", "Mean token entropy of the policy; SFT: at the tokens of gold answers"),
         _metric(
-            "kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0", of=_SAMPLED
+            "kl", "nats per token", "KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when beta is 0", of=SAMPLED
         ),
         _metric("reward_std", "reward", "Standard deviation over the whole batch as TRL logs it (since 0.27)", of=_GROUPED),
         _metric("skipped", "count", "1 when an optimizer step was skipped for a non-finite gradient, else 0"),
         _metric(
-            "invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling", of=_SAMPLED
+            "invalid_logits", "count", "Token positions whose logits were not all finite and were repaired before sampling", of=SAMPLED
         ),
-        _metric("reward_seconds", "s", "Wall time of scoring the step's completions", of=_SAMPLED),
+        _metric("reward_seconds", "s", "Wall time of scoring the step's completions", of=SAMPLED),
         _metric(
             "generation_seconds",
             "s",
             "Wall time of sampling the step's completions; 0 in steps that use those of an earlier one",
-            of=_SAMPLED,
+            of=SAMPLED,
         ),
         _metric(
             "update_seconds",
             "s",
             "Wall time of the rest of the step: log-probabilities, gradients, optimizer; with sampling and scoring it is the whole step",
-            of=_SAMPLED,
+            of=SAMPLED,
         ),
         _metric(
             "mean_token_accuracy",
@@ -129,6 +129,14 @@ METRICS: dict[str, Metric] = dict(
         _metric("optimizer_steps", "count", "Optimizer steps of the update; fewer than planned when target_kl ended it", of=_PPO),
     ]
 )
+
+
+REWARD_UNITS = frozenset({"reward", "reward squared"})
+"""Units of a condition's own reward: two conditions can be compared on metrics in them only when they share the reward."""
+
+POLICY_LOSSES = frozenset({"loss", "loss.policy"})
+"""Losses of a policy that learns from its own samples: on-policy they are minus the covariance of advantage and length plus beta x KL, and
+fall or rise while the policy gets better. No verdict rests on them; the `loss` of supervised fine-tuning is another number."""
 
 
 def of_completions(name: str) -> bool:

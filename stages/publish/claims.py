@@ -92,6 +92,9 @@ def _view(
     digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
     rule_date = experiment.changed.rules[claim]
     at = place(finding, verdict) if finding else None
+    beside = None
+    if finding and finding.value is not None and finding.low is not None and finding.high is not None:
+        beside = numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high)
     return ClaimView(
         id=claim,
         says=says,
@@ -99,9 +102,9 @@ def _view(
         why=_why(verdict, finding, listed=any(not seed.included and seed.why for seed in seeds)),
         short=_short(verdict, finding),
         rule=rule_words(rule) if rule else "",
-        fact=facts.interval(finding) if finding else None,
+        fact=facts.interval(finding, decimals=beside) if finding else None,
         level=numbers.percent(finding.level) if finding and finding.level else "",
-        bar=bar(at, verdict.verdict, interval_text(finding)) if finding and at else None,
+        bar=bar(at, verdict.verdict, interval_text(finding, decimals=beside)) if finding and at else None,
         at=at,
         seeds=seeds,
         values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},

@@ -14,6 +14,7 @@ SIGNED = ("change", "difference")
 _MOST = 4
 _FINEST = 9
 """Most digits where four would show nothing of the largest number."""
+_LARGE = 1e15
 _COUNTS = {"count", "steps", "attempts", "runs"}
 _RATE = "1"
 """Unit of numbers without a scale of their own: learning rates."""
@@ -21,12 +22,19 @@ _UNITS = {"s": "\u202fs", "tokens": " tokens", "nats per token": " nats per toke
 
 
 def fixed(value: float, decimals: int, *, signed: bool = False) -> str:
-    """`-0.0016` with 2 decimals is `0.00`: a rounded zero has no sign."""
-    rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_EVEN)
+    """`-0.0016` with 2 decimals is `0.00`: a rounded zero has no sign. From 10^15 on a double has no fixed digits: `1.00 × 10³⁰`."""
+    if abs(value) >= _LARGE:
+        return ("+" if signed and value > 0 else "") + scientific(value, digits=2)
+    rounded = _rounded(value, decimals)
     text = f"{abs(rounded):,.{decimals}f}".replace(",", "\u202f")
     if rounded == 0:
         return text
     return (MINUS if rounded < 0 else "+" if signed else "") + text
+
+
+def _rounded(value: float, decimals: int) -> Decimal:
+    exact = Decimal(repr(float(value)))
+    return exact if abs(value) >= _LARGE else exact.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_EVEN)
 
 
 def decimals_for(value: float | None, low: float | None = None, high: float | None = None) -> int:
@@ -34,8 +42,8 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
     known = [abs(x) for x in (value, low, high) if x is not None]
     size = max(known, default=0.0)
     least, most = 2 if size < 10 else 1 if size < 100 else 0, _cap(size, _MOST)
-    if low is not None and high is not None and high > low:
-        return max(least, min(most, -math.floor(math.log10((high - low) / 2))))
+    if low is not None and high is not None and (half := high / 2 - low / 2) > 0:
+        return max(least, min(most, -math.floor(math.log10(half))))
     if value and abs(value) < 1:
         return max(least, min(most, 1 - math.floor(math.log10(abs(value)))))
     return least
@@ -44,6 +52,17 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
 def _cap(largest: float, most: int) -> int:
     """Most digits of numbers of which this is the largest."""
     return _FINEST if 0 < largest < 10.0**-_MOST else most
+
+
+def decimals_beside(margin: float, value: float, low: float, high: float) -> int:
+    """Those of `decimals_for`, or as many more as it takes for every printed number to lie on its own side of the margin."""
+    least = decimals_for(value, low, high)
+    return next((d for d in range(least, least + 13) if all(_side(x, margin, d) == _side(x, margin) for x in (value, low, high))), least)
+
+
+def _side(value: float, margin: float, decimals: int | None = None) -> int:
+    shown = value if decimals is None else float(_rounded(value, decimals))
+    return (shown > margin) - (shown < margin)
 
 
 _Spread = tuple[float | None, float | None, float | None]
@@ -90,7 +109,7 @@ def _row_digits(row: _Spread, column: int, least: int) -> int | None:
 
 
 def _adds_up(row: _Spread, decimals: int) -> bool:
-    first, last, moved = (Decimal(fixed(x or 0.0, decimals).replace(MINUS, "-").replace("\u202f", "")) for x in row)
+    first, last, moved = (_rounded(x or 0.0, decimals) for x in row)
     return last - first == moved
 
 

@@ -86,6 +86,9 @@ def test_bounds_of_other_metrics_are_free(compiled, spec):
         ("metric: evaluation.tests.seconds\n    condition: shaped", ["E305"]),
         ("metric: evaluation.format.score\n    condition: shaped", ["E305"]),
         ("metric: loss of hope\n    condition: shaped", ["E305"]),
+        ("metric: loss\n    condition: shaped", ["E464"]),
+        ("metric: loss\n    contrast: {condition: shaped, against: zero}", ["E464"]),
+        ("metric: reward_std\n    contrast: {condition: shaped, against: zero}", ["E308"]),
     ],
 )
 def test_metrics_of_claims(compiled, spec, claim, expected):

@@ -15,8 +15,9 @@ from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, 
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.statistics import difference, mean
 from stages.analyse.tables import read_history
-from stages.analyse.verdicts import REWARD_METRICS, refusal
+from stages.analyse.verdicts import refusal
 from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.history import METRICS
 from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.series import Cell, CompletionsSummary, RewardCount, Share
@@ -230,7 +231,7 @@ def test_case_43_a_single_seed_never_has_an_interval(value: float) -> None:
         assert (difference(*pair, 0.95).low, difference(*pair, 0.95).high) == (None, None)
 
 
-@pytest.mark.parametrize("metric", sorted(REWARD_METRICS))
+@pytest.mark.parametrize("metric", sorted(name for name, found in METRICS.items() if found.unit in ("reward", "reward squared")))
 @pytest.mark.parametrize("statistic", ["final", "change"])
 @pytest.mark.parametrize("against", ["zero", "random", "inverted"])
 def test_case_44_no_two_rewards_are_ranked_by_any_measure_of_reward(metric: str, statistic: str, against: str) -> None:

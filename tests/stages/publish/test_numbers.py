@@ -136,3 +136,18 @@ def test_case_36_a_falling_rate_has_a_negative_change() -> None:
     assert number(last - first, "1", decimals=4, signed=True) == f"{M}3.00 × 10⁻⁸"
     assert number(first - last, "1", decimals=4, signed=True) == "+3.00 × 10⁻⁸"
     assert number(0.001, "1", decimals=4) == "0.0010"
+
+
+def test_numbers_beside_a_margin_lie_on_their_own_side_of_it() -> None:
+    assert numbers.decimals_beside(0.05, 0.03, 0.01, 0.04) == numbers.decimals_for(0.03, 0.01, 0.04) == 2
+    assert numbers.decimals_beside(0.05, 0.048, 0.0462, 0.0498) == 4  # with three digits 0.050 looks like the margin itself
+    assert numbers.decimals_beside(0.05, 0.04, 0.03, 0.05) == 2  # an end on the margin is printed there
+
+
+def test_numbers_of_any_size_are_printed() -> None:
+    """A gradient norm of a run that blew up."""
+    assert numbers.number(1.25e30) == "1.25 × 10³⁰" and numbers.number(-1e300, signed=True) == "−1.00 × 10³⁰⁰"
+    assert numbers.interval(2e20, 1e20, 3e20, signed=True) == "+2.00 × 10²⁰ [+1.00 × 10²⁰, +3.00 × 10²⁰]"
+    assert numbers.interval(0.0, -1.7e308, 1.7e308) == "0 [−1.70 × 10³⁰⁸, 1.70 × 10³⁰⁸]"
+    assert numbers.number(999_999_999_999_999.0) == "999\u202f999\u202f999\u202f999\u202f999"
+    assert numbers.agreed_column([(1e30, 3e30, 2e30)]) == 0

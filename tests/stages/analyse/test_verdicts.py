@@ -1,0 +1,179 @@
+"""Verdicts against a second, plain computation on many odd seeds; what they print; claims that nothing may decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+from synthetic import CONDITIONS, Run, complete, write_cards
+
+from stages.analyse.conclude import conclude
+from stages.analyse.screen import screen
+from stages.analyse.verdicts import printed, refusal
+from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.artifact import read
+from stages.contracts.finding import Findings
+
+METRIC = "completion_tokens"
+
+
+def _claim(id_: str, direction: str, margin: float, **changes: Any) -> ClaimCard:
+    fields: dict[str, Any] = {"metric": METRIC, "statistic": "final", "condition": "shaped", "seeds": 2}
+    return ClaimCard(**{"id": id_, "direction": direction, "margin": margin, **fields, **changes})
+
+
+def _concluded(root: Path, sides: dict[str, list[float]], claims: list[ClaimCard], out: frozenset[str] = frozenset()) -> Findings:
+    """Runs whose every step has the given length; those in `out` fail the gate on truncated completions."""
+    made = []
+    for name, values in sides.items():
+        for seed, value in enumerate(values, 1):
+            run = Run(name, seed, passed=10, cells={METRIC: dict.fromkeys(range(1, 21), value)})
+            run.truncated_from = 1 if run.name in out else None
+            made.append(run)
+    folder = complete(root, made=made)
+    write_cards(folder, made, claims=tuple(claims))
+    screen(folder.root)
+    conclude(folder.root)
+    return read(Findings, folder.findings)
+
+
+def _plain(left: list[float], right: list[float] | None, margin: float, direction: str, seeds: int) -> str:
+    """The definitions of statistics.md, by scipy."""
+    if min(len(left), len(left if right is None else right)) < max(seeds, 2):
+        return "void"
+    if len(set(left)) == 1 and (right is None or len(set(right)) == 1):
+        return "inconclusive"
+    if right is None:
+        low, high = stats.t.interval(0.95, len(left) - 1, np.mean(left), stats.sem(left))
+    else:
+        low, high = stats.ttest_ind(left, right, equal_var=False).confidence_interval(0.95)
+    if direction == "below":
+        low, high, margin = -high, -low, -margin
+    return "supported" if low > margin else "refuted" if high < margin else "inconclusive"
+
+
+ODD = (
+    [1.0, 2.0, 3.0],
+    [5.0, 5.0, 5.0],
+    [5.0, 5.0, 5.1],
+    [-1e-9, 1e-9, 3e-9],
+    [1e9, 1e9 + 1, 1e9 + 2],
+    [3.0],
+    [3.0, 4.0],
+    [0.0, 0.0, 0.0, 9.0],
+    [7.0] * 9 + [7.5],
+)
+
+
+@pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")  # scipy's, of seeds that are nearly equal
+@pytest.mark.parametrize("left", range(len(ODD)))
+def test_verdicts_are_those_of_a_plain_computation(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for right in (ODD[(left + shift) % len(ODD)] for shift in (1, 4)):
+        sides = {"shaped": ODD[left], "zero": right}
+        rules = [
+            (direction, margin, seeds, pair)
+            for direction in ("above", "below")
+            for margin in (-2.0, 0.0, 1.5, 2.0, 5.0, 1e9)
+            for seeds in (1, 3)
+            for pair in (False, True)
+        ]
+        contrast = {"condition": None, "contrast": Contrast(condition="shaped", against="zero")}
+        claims = [_claim(f"c{i}", d, m, seeds=s, **(contrast if pair else {})) for i, (d, m, s, pair) in enumerate(rules)]
+        found = _concluded(tmp_path, sides, claims)
+        assert found.claims_tested == len(claims)
+        for (direction, margin, seeds, pair), verdict in zip(rules, found.verdicts, strict=True):
+            wanted = _plain(ODD[left], right if pair else None, margin, direction, seeds)
+            assert verdict.verdict == wanted, (sides, direction, margin, seeds, pair, verdict.why)
+            assert (verdict.detectable is None) or wanted == "inconclusive"
+
+
+def test_a_run_that_is_left_out_of_one_side_leaves_the_other_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(1, 2, 3) without its last against (0, 0.5, 0.25): Welch of two and three seeds; needs of three seeds make it void."""
+    monkeypatch.chdir(tmp_path)
+    pair = {"condition": None, "contrast": Contrast(condition="shaped", against="zero")}
+    sides = {"shaped": [1.0, 2.0, 3.0], "zero": [0.0, 0.5, 0.25]}
+    claims = [_claim("two", "above", -9.0, **pair), _claim("three", "above", -9.0, seeds=3, **pair)]
+    claims += [_claim("all", "above", -9.0, seeds=3, included_only=False, **pair)]
+    found = _concluded(tmp_path, sides, claims, frozenset({"shaped-s3"}))
+    contrast = next(one for one in found.findings if one.id == f"shaped-vs-zero/{METRIC}/final")
+    welch = stats.ttest_ind([1.0, 2.0], sides["zero"], equal_var=False).confidence_interval(0.95)
+    assert (contrast.low, contrast.high) == (pytest.approx(welch.low), pytest.approx(welch.high))
+    assert (contrast.value, contrast.n, contrast.with_all) == (1.25, 2, 1.75) and contrast.without_gate == {"truncated": 1.75}
+    assert [verdict.verdict for verdict in found.verdicts] == ["supported", "void", "supported"]
+    assert found.verdicts[1].why.startswith("Void: shaped has 2 of the 3 seeds needed (shaped-s3: gate truncated:")
+
+
+@pytest.mark.parametrize("against", [[0.0, 0.1, 0.3], [0.2, 0.2, 0.2]])
+def test_what_would_have_shown_and_seeds_needed_by_a_second_computation(
+    against: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power by the definition, a normal over a scaled chi, integrated; Welch's degrees of freedom also where one spread is 0."""
+    monkeypatch.chdir(tmp_path)
+    left, margin = [0.0, 1.0, 2.5], 0.5
+    claim = _claim("c", "above", margin, condition=None, contrast=Contrast(condition="shaped", against="zero"))
+    verdict = _concluded(tmp_path, {"shaped": left, "zero": against}, [claim]).verdicts[0]
+
+    def spread(n: int) -> tuple[float, float]:
+        parts = [np.var(group, ddof=1) / n for group in (left, against)]
+        return sum(parts) ** 0.5, sum(parts) ** 2 / sum(part**2 / (n - 1) for part in parts)
+
+    def power(distance: float, n: int) -> float:
+        error, freedom = spread(n)
+        at = (np.arange(4000) + 0.5) / 4000  # the midpoint rule on the chi's own quantiles
+        scales = np.sqrt(stats.chi2.ppf(at, freedom) / freedom)
+        return float(special.ndtr(distance / error - stats.t.ppf(0.975, freedom) * scales).mean())
+
+    assert verdict.verdict == "inconclusive" and verdict.detectable is not None and verdict.seeds_needed is not None
+    assert verdict.detectable == pytest.approx(optimize.brentq(lambda d: power(d, 3) - 0.8, 0, 50), rel=2e-3)
+    distance = abs(np.mean(left) - np.mean(against) - margin)
+    assert power(distance, verdict.seeds_needed) >= 0.8 > power(distance, verdict.seeds_needed - 1)
+
+
+def test_what_is_printed_lies_where_the_number_lies() -> None:
+    assert [printed(x, 0.05) for x in (0.0499999, 0.05, 0.05000004, 0.04, -0.0, 1234.5)] == [
+        "0.0499999",
+        "0.05",
+        "0.05000004",
+        "0.04",
+        "0",
+        "1.23e+03",
+    ]
+    rng = np.random.default_rng(0)
+    for margin in (0.05, -0.3, 0.0, 1e6, 0.1 + 0.2):
+        for x in margin + rng.normal(0, 1, 200) * 10.0 ** rng.integers(-14, 1, 200):
+            assert np.sign(float(printed(float(x), margin)) - margin) == np.sign(float(x) - margin)
+
+
+def test_an_end_just_inside_the_margin_is_printed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(1, 2, 3) ends at 4.48414: with three digits that of 4.484 looks like the margin itself."""
+    monkeypatch.chdir(tmp_path)
+    verdict = _concluded(tmp_path, {"shaped": [1.0, 2.0, 3.0]}, [_claim("c", "below", 4.4842), _claim("d", "below", 4.484)]).verdicts
+    assert verdict[0].why == (
+        "completion_tokens (final) of shaped is 2 (95% interval -0.484 to 4.48, 3 seeds): all of the interval is below 4.4842."
+    )
+    assert "interval -0.484 to 4.4841, 3 seeds): the interval contains 4.484." in verdict[1].why
+
+
+def test_no_verdict_rests_on_a_loss_that_is_no_progress() -> None:
+    """A policy's loss; not the loss of gold answers, not an imported one, not a value loss."""
+
+    def claim(metric: str, **changes: Any) -> ClaimCard:
+        return _claim("c", "below", 0.0, metric=metric, **changes)
+
+    assert refusal(claim("loss"), CONDITIONS).startswith("loss of shaped is no progress (on-policy: minus the covariance")
+    pair = Contrast(condition="shaped", against="zero")
+    assert refusal(claim("loss.policy", condition=None, contrast=pair), CONDITIONS).startswith(
+        "loss.policy of shaped and zero is no progress"
+    )
+    gold = tuple(condition.model_copy(update={"supervised": condition.name == "shaped"}) for condition in CONDITIONS)
+    assert refusal(claim("loss"), gold) == refusal(claim("loss"), CONDITIONS, {"shaped"}) == refusal(claim("loss.value"), CONDITIONS) == ""
+
+
+def test_a_claim_on_such_a_loss_is_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    verdict = _concluded(tmp_path, {"shaped": [1.0, 2.0, 3.0]}, [_claim("c", "below", 9.0, metric="loss")]).verdicts[0]
+    assert (verdict.verdict, verdict.finding) == ("void", None) and "no progress" in verdict.why
