@@ -91,13 +91,8 @@ def _why(run: RunEvidence, measured: Measured) -> str:
 
 
 def only_gate(run: RunEvidence) -> str | None:
-    """The health gate that is the only reason why a run does not count, and without which it would: a gate that is undecided because
-    nothing after a broken gradient counts is no reason of its own, but it does not let the run in either."""
-    if run.health is None:
-        return None
-    stopping = {answer.gate for answer in run.health.gates if not answer.passed}
-    decisive = [answer.gate for answer in run.health.gates if answer.decisive]
-    return stopping.pop() if len(stopping) == 1 and decisive and len(decisive) == len(run.health.reasons) else None
+    """The health gate that is the only reason why a run does not count."""
+    return next((answer.gate for answer in run.health.gates if answer.alone), None) if run.health else None
 
 
 def group(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Group:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +65,9 @@ def screen(folder: Path) -> None:
         if not health.included:
             print(f"screen: {health.run} is left out: {'; '.join(health.reasons)}")
     print(f"screen: {sum(health.included for health in healths)} of {len(healths)} runs are included")
+
+
+_Judged = tuple[HealthGate, GateResult]
 
 
 class _Known:
@@ -132,10 +136,12 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
         )
         for gate in card.gates
     )
-    gates = _decisive(outcome, card.gates, gates)
-    reasons = _reasons(history, outcome, gates, only_summary)
-    if not reasons:
-        reasons = tuple(signal.says for found in detections if found.detector == duplicates.NAME for signal in found.signals)
+    judged = list(zip(card.gates, gates, strict=True))
+    reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged)
+    twins = tuple(signal.says for found in detections if found.detector == duplicates.NAME for signal in found.signals)
+    if failed and not reasons and not twins:
+        gates = _alone(outcome, judged)
+    reasons = (*reasons, *failed) or twins
     if not reasons:
         known.counts(run, history, print_)
     return Health(
@@ -187,21 +193,31 @@ def _detect(kind: str, settings: dict[str, object], measured: Observed, *, super
     return found if all(map(math.isfinite, numbers)) else Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
 
 
-def _decisive(outcome: Outcome | None, declared: tuple[HealthGate, ...], gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
-    """The gates, those marked for which the run is left out: not what merely follows from an unfinished run, from a rule that
-    stopped it, or from values that stay non-finite."""
+def _gate_reasons(outcome: Outcome | None, judged: Sequence[_Judged]) -> tuple[str, ...]:
+    """Gates for which the run is left out; what merely follows from an unfinished run, from a rule that stopped it, or from values that
+    stay non-finite is not repeated."""
     finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
-    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate in declared)
-    told = told or any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in zip(declared, gates, strict=True))
-    found = []
-    for gate, answer in zip(declared, gates, strict=True):
+    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate, _ in judged)
+    told = told or any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in judged)
+    reasons = []
+    for gate, answer in judged:
         follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
-        found.append(answer.model_copy(update={"decisive": not answer.passed and not follows}))
-    return tuple(found)
+        if not answer.passed and not follows:
+            reasons.append(f"gate {answer.gate}: {answer.says}")
+    return tuple(reasons)
 
 
-def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult, ...], only_summary: bool) -> tuple[str, ...]:
-    """Why the run does not count, the cause first; () when it does."""
+def _alone(outcome: Outcome | None, judged: Sequence[_Judged]) -> tuple[GateResult, ...]:
+    """The gates of a run that is left out for nothing else, marked where the run would count if this one had not been declared."""
+    rest = [[other for other in judged if other[0].name != gate.name] for gate, _ in judged]
+    return tuple(
+        answer.model_copy(update={"alone": not answer.passed and not _gate_reasons(outcome, others)})
+        for (_, answer), others in zip(judged, rest, strict=True)
+    )
+
+
+def _reasons(history: History, outcome: Outcome | None, only_summary: bool) -> tuple[str, ...]:
+    """Why the run does not count whatever its gates say, the cause first."""
     reasons = []
     if outcome is None:
         reasons.append("not trained: no outcome was recorded")
@@ -214,7 +230,7 @@ def _reasons(history: History, outcome: Outcome | None, gates: tuple[GateResult,
         reasons.append("nothing was logged")
     if outcome is not None and history.card_id and outcome.card_id != history.card_id:
         reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
-    return (*reasons, *(f"gate {answer.gate}: {answer.says}" for answer in gates if answer.decisive))
+    return tuple(reasons)
 
 
 def _notes(history: History) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard], imported: Con
     """Why the claim rests on what is no progress, or compares what cannot be compared; empty when it may be decided. A change may be held
     against a null control's: that is noise. `imported`: conditions whose runs were, so that nobody knows what their loss is."""
     cards = {condition.name: condition for condition in conditions}
-    sampled = [name for name in _sides(claim) if name not in imported and not cards[name].supervised]
+    sampled = [name for name in _sides(claim) if name in cards and name not in imported and not cards[name].supervised]
     if claim.metric in POLICY_LOSSES and sampled:
         return f"{claim.metric} of {_and(sampled)} is no progress (on-policy: minus the covariance of advantage and length, plus beta x KL)"
     if claim.contrast is None or meaning(claim.metric).unit not in REWARD_UNITS:

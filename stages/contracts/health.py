@@ -45,8 +45,8 @@ class GateResult(Frozen):
     passed: bool | None
     """null: could not be decided; the run is then not included."""
     says: str
-    decisive: bool = Field(False, exclude_if=lambda value: not value)
-    """The run is left out for it: it does not pass, and that does not merely follow from an unfinished run or a rule that stopped it."""
+    alone: bool = Field(False, exclude_if=lambda value: not value)
+    """The run would count if this gate had not been declared: no other gate keeps it out, and nothing else."""
 
 
 class Health(Artifact):

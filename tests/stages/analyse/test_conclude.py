@@ -174,8 +174,8 @@ def test_a_run_that_ends_inside_its_last_window_says_so(tmp_path: Path, monkeypa
 
 
 def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails both, because nothing after its
-    gradient broke may be looked at: it comes back only with all."""
+    """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails one too, but without it the other
+    could not be decided, because nothing after its gradient broke may be looked at: it comes back only with all."""
     monkeypatch.chdir(tmp_path)
     made = [Run("shaped", seed, passed=passed) for seed, passed in ((1, 18), (2, 17), (3, 16))]
     made += [Run("zero", seed, passed=10) for seed in (1, 2)]
@@ -189,8 +189,10 @@ def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch:
     write_cards(folder, made, gates=gates, claims=())
     screen(folder.root)
     conclude(folder.root)
-    decisive = {run.name: [gate.gate for gate in read(Health, folder.run(run.name).health).gates if gate.decisive] for run in made}
-    assert decisive == {"shaped-s1": ["nonfinite"], "shaped-s2": ["short"], "shaped-s3": [], "zero-s1": [], "zero-s2": []}
+    healths = {run.name: read(Health, folder.run(run.name).health) for run in made}
+    alone = {name: [gate.gate for gate in health.gates if gate.alone] for name, health in healths.items()}
+    assert alone == {"shaped-s1": [], "shaped-s2": ["short"], "shaped-s3": [], "zero-s1": [], "zero-s2": []}
+    assert [(len(health.reasons), health.included) for health in healths.values()][:3] == [(1, False), (1, False), (0, True)]
     found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
     share = found["shaped/evaluation.tests.pass_share/final"]
     assert (share.value, share.with_all) == (0.8, pytest.approx(0.85))
