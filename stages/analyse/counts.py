@@ -172,20 +172,21 @@ def _pooled(counts: list[_Counted], outcome: str) -> float | None:
 
 
 def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: float) -> Finding:
-    """Finished attempts of all attempts, from the ledger as it is now."""
+    """Finished attempts of all attempts, from the ledger as it is now; of runs that were only read, finished ones of all logs."""
     every = [attempt.state for run in runs for attempt in evidence.attempts[run.ref.name]]
     states = [state for state in every if state != "unknown"]
     open_ends = len(every) - len(states)
     sources = tuple(evidence.source(run.place.attempts) for run in runs if evidence.attempts[run.ref.name])
+    counted = "imported runs, each log once" if runs and all(run.only_read for run in runs) else "attempts"
     return _share(
         f"{subject}/attempts/finished",
-        f"Share of attempts that finished; {subject}",
+        f"Share of {counted} that finished; {subject}",
         states.count("finished"),
         len(states),
         level,
         sources=sources,
-        window="all attempts in the ledger",
-        method="Wilson interval over attempts" + (f"; {open_ends} whose end is unknown are left out" if open_ends else ""),
+        window="all attempts in the ledger" if counted == "attempts" else "the newest reading of each log",
+        method=f"Wilson interval over {counted}" + (f"; {open_ends} whose end is unknown are left out" if open_ends else ""),
         reason="of no attempt is it known whether it finished" if every else "no attempt is in the ledger",
     )
 

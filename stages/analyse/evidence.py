@@ -14,11 +14,11 @@ from stages.analyse.traces import Rows, Trace, reduce
 from stages.analyse.windows import Window, window_of
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
 from stages.contracts.artifact import file_digest, read
-from stages.contracts.attempt import Attempt, read_attempts
+from stages.contracts.attempt import Attempt, read_attempts, tries
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
 from stages.contracts.history import Metric, metric
-from stages.contracts.import_card import Imported
+from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
 
@@ -41,6 +41,8 @@ class RunEvidence:
     replayed: Replayed
     evaluation: Evaluation
     imported: Imported | None = None
+    only_read: bool = False
+    """Its log was read, and the run was trained elsewhere."""
 
     @property
     def only_summary(self) -> bool:
@@ -211,7 +213,7 @@ def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
         scores=card.evaluation,
         untrained=read_evaluation(folder.untrained.evaluation, card.evaluation),
         preflight=read(Preflight, folder.preflight) if folder.preflight.exists() else None,
-        attempts={run.ref.name: read_attempts(run.place.attempts) for run in found},
+        attempts={run.ref.name: tries(read_attempts(run.place.attempts), only_read=run.only_read) for run in found},
     )
 
 
@@ -231,6 +233,7 @@ def _load_run(place: RunFolder, run: RunRef, condition: ConditionCard, card: Con
         replayed=replay(history, stop, expectations, target_steps=run.target_steps, done=_done(history, health), share=card.windows.final),
         evaluation=read_evaluation(place.evaluation, card.evaluation),
         imported=read(Imported, place.imported) if place.imported.exists() else None,
+        only_read=place.import_card.exists() and read(ImportCard, place.import_card).only_read,
     )
 
 

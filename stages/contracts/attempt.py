@@ -112,6 +112,12 @@ class Attempt(Frozen):
         return self.ended.outcome if self.ended else "killed"
 
 
+def tries(attempts: tuple[Attempt, ...], *, only_read: bool) -> tuple[Attempt, ...]:
+    """Those that a completion rate counts: every one. Of a log that was `only_read`, trained elsewhere, the newest: reading it again is no
+    other try to train."""
+    return attempts[-1:] if only_read else attempts
+
+
 _LINE: TypeAdapter[Started | Ended] = TypeAdapter(Started | Ended)
 
 

@@ -104,6 +104,11 @@ class ImportCard(Artifact):
     """The program that trains the run; null: it exists already."""
     code_hash: str
 
+    @property
+    def only_read(self) -> bool:
+        """Neither octavo nor a program that it runs trains the run: its log exists already."""
+        return self.command is None
+
 
 class Gap(Frozen):
     """Steps between two logged ones that are further apart than the stride."""

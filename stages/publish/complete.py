@@ -53,7 +53,7 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
 
 def _ours(run: RunFolder) -> bool:
     """Whether octavo trained it, or a program that octavo ran."""
-    return run.card.exists() or not run.import_card.exists() or read(ImportCard, run.import_card).command is not None
+    return run.card.exists() or not run.import_card.exists() or not read(ImportCard, run.import_card).only_read
 
 
 def _said(outcome: Outcome) -> str:

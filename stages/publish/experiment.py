@@ -48,6 +48,10 @@ class RunFiles:
         return "finished" if self.outcome.finished else "unknown" if self.outcome.unknown else "failed"
 
     @property
+    def only_read(self) -> bool:
+        return self.import_card is not None and self.import_card.only_read
+
+    @property
     def included(self) -> bool:
         return self.health is not None and self.health.included
 
@@ -106,7 +110,7 @@ class ExperimentFiles:
     @cached_property
     def imported(self) -> bool:
         """Whether octavo only read these runs, and neither it nor a program that it ran trained them."""
-        return bool(self.runs) and all(run.import_card is not None and not run.import_card.command for run in self.runs)
+        return bool(self.runs) and all(run.only_read for run in self.runs)
 
     @cached_property
     def by_name(self) -> Mapping[str, RunFiles]:

@@ -122,7 +122,7 @@ def at_the_end(experiment: ExperimentFiles) -> str:
 
 def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     """(tone, title, text) of what a reader must know before the first number."""
-    found = [run for run in experiment.runs if run.imported and not (run.import_card and run.import_card.command)]
+    found = [run for run in experiment.runs if run.imported and (run.import_card is None or run.only_read)]
     if not found:
         return []
     formats = list(dict.fromkeys(_FORMATS[run.imported.read.format] for run in found if run.imported))

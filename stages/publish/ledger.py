@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.attempt import Attempt, Ended, Started
+from stages.contracts.attempt import Attempt, Ended, Started, tries
 from stages.contracts.wilson import wilson
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
@@ -108,7 +108,7 @@ def completions(experiment: ExperimentFiles, facts: Facts) -> tuple[Completion, 
 
 def _known(runs: Iterable[RunFiles]) -> list[Attempt]:
     """Attempts of which it is known how they ended; of imported logs that merely end it is not."""
-    return [attempt for run in runs for attempt in run.attempts if attempt.state != "unknown"]
+    return [attempt for run in runs for attempt in tries(run.attempts, only_read=run.only_read) if attempt.state != "unknown"]
 
 
 def _completion(facts: Facts, subject: str, attempts: list[Attempt], *, imported: bool) -> Completion:

@@ -158,6 +158,10 @@ def test_a_log_that_merely_ends_is_unknown_and_one_that_goes_on_is_contaminated(
     assert beyond["reasons"] == ["gate steps: contaminated: 21 steps of 20, so a finished run was trained on"]
     assert read_attempts(folder / "shaped-s1" / "attempts.jsonl")[0].state == "unknown"
     assert (findings(folder)["shaped/attempts/finished"]["k"], findings(folder)["shaped/attempts/finished"]["n"]) == (2, 2)
+    run(folder)
+    assert len(read_attempts(folder / "shaped-s2" / "attempts.jsonl")) == 2
+    counted = findings(folder)["shaped/attempts/finished"]
+    assert (counted["k"], counted["n"], counted["window"]) == (2, 2, "the newest reading of each log"), "reading it again is no other try"
 
 
 def test_nan_gradients_end_the_valid_range_although_the_loss_reads_zero(logs):
