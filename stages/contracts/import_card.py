@@ -129,6 +129,18 @@ class SummaryValue(Frozen):
     """What the value is, such as `last logged value of the source's summary (key final_loss)`."""
 
 
+class Held(Frozen):
+    """What the rows of a log hold of one metric, in octavo's unit and their order: finite numbers only, whatever part of a run they are of."""
+
+    metric: str
+    rows: int
+    first: float
+    last: float
+    lowest: float
+    highest: float
+    mean: float
+
+
 class Imported(Artifact):
     """`<run>/imported.json`: what was read, and what a reader must know of it. Written beside the history."""
 
@@ -153,3 +165,4 @@ class Imported(Artifact):
     summary: tuple[SummaryValue, ...] = ()
     nonfinite_from: dict[str, int] = {}
     """Of summaries: metric -> first step at which it was not finite, as the source says."""
+    held: tuple[Held, ...] = Field((), exclude_if=lambda value: not value)

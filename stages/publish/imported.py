@@ -109,6 +109,38 @@ def _source(card: object) -> str:
     return "; ".join([*parts, *([f"first step that is not finite: {since}"] if since else [])])
 
 
+MOST_HELD = 12
+"""Runs whose rows are shown; `imported.json` of every run holds the same."""
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """What the rows of one run's log hold of a metric."""
+
+    run: str
+    metric: str
+    rows: str
+    first: str
+    last: str
+    lowest: str
+    highest: str
+    mean: str
+
+
+def held(experiment: ExperimentFiles) -> tuple[HeldRow, ...]:
+    """Of the first runs: every mapped metric over all rows, in the digits that its numbers need."""
+    runs = [(run.ref.name, run.imported) for run in experiment.runs if run.imported and run.imported.held][:MOST_HELD]
+    found = []
+    for run, record in runs:
+        for one in record.held:
+            values = (one.first, one.last, one.lowest, one.highest, one.mean)
+            small = max(map(abs, values)) < 1e-3  # as of learning rates, of which no fixed number of digits shows anything
+            digits = None if small else numbers.column_decimals(((value, None, None) for value in values), most=4)
+            first, last, lowest, highest, mean = (numbers.number(value, "1" if small else "", decimals=digits) for value in values)
+            found.append(HeldRow(run, words(one.metric), str(one.rows), first, last, lowest, highest, mean))
+    return tuple(found)
+
+
 def unavailable(experiment: ExperimentFiles) -> str:
     """Metrics that the author says the source does not have."""
     return numbers.listed(list(experiment.card.unavailable)) if experiment.card.unavailable else ""
@@ -140,6 +172,7 @@ def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     uneven = [run.ref.name for run in found if run.imported and run.imported.stride > 1]
     if uneven:
         strides = sorted({run.imported.stride for run in found if run.imported and run.imported.stride > 1})
-        said = f"logged every {numbers.listed([str(stride) for stride in strides])} steps: {numbers.listed(uneven)}."
+        about = "about " if any(run.imported.read.epoch for run in found if run.imported) else ""  # steps of printed epochs are near ones
+        said = f"logged {about}every {numbers.listed([str(stride) for stride in strides])} steps: {numbers.listed(uneven)}."
         made.append(("hole", f"Not every step was logged: {len(uneven)} of {len(found)} runs", said))
     return made

@@ -99,6 +99,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "commands": imported.commands(experiment),
         "at_the_end": imported.at_the_end(experiment),
         "mapping": imported.mapping(experiment),
+        "held": imported.held(experiment),
         "unavailable": imported.unavailable(experiment),
         "settings": settings.setting_groups(experiment),
         "prose": prose(experiment, facts),

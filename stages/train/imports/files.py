@@ -40,6 +40,7 @@ def imported(card: ImportCard, started: Started, history: Mapped, known: bool, s
         gap_count=len(history.gaps),
         steps="known" if known else "unknown",
         notes=history.notes,
+        held=history.held,
     )
 
 

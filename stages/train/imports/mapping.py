@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from stages.contracts.import_card import ColumnCard, Gap, ReadCard
+from stages.contracts.import_card import ColumnCard, Gap, Held, ReadCard
 from stages.contracts.series import stride
 from stages.train.imports.cells import LARGEST, NoNumber, number, scaled, whole
+from stages.train.imports.epochs import Spread, spread
 from stages.train.imports.log import Column, Log, Unreadable
 from stages.train.imports.merged import merged_names
 
@@ -35,6 +36,7 @@ class Mapped:
     notes: tuple[str, ...]
     end: int | None = None
     """Last step of the trajectory that counts, where a later part gave up what lies beyond it; None: the last logged step."""
+    held: tuple[Held, ...] = ()
 
     @property
     def last(self) -> int:
@@ -49,11 +51,13 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     """
     columns = {card.metric: (card, column) for card in read.columns if (column := _column(log, card)) is not None}
     used = sorted({row for _, column in columns.values() for row in column.rows})
-    steps, unplaced = _steps(log, read, used)
+    printed, unplaced = _steps(log, read, used)
+    steps, within, tied = spread(printed, target) if read.epoch is not None else Spread(printed, 0, False)
     parts = _parts(used, steps)
     names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
     rows: list[dict[str, Any]] = []
     again: dict[str, int] = {}
+    held: list[Held] = []
     huge: Counter[str] = Counter()
     for metric, (card, column) in columns.items():
         found: dict[tuple[int, int], dict[str, Any]] = {}
@@ -63,15 +67,29 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
                 place = (parts[row], step) if read.epoch is None else (row, step)  # printed epochs are too coarse to tell rows apart
                 found[place] = {"attempt": names[parts[row]], "step": step, "metric": metric, **_cell(cell, card, step, row, huge)}
         rows += found.values()
+        held += _held(metric, [cell["value"] for cell in found.values() if cell["value"] is not None])
         again[card.column] = sum(row in steps for row in column.rows) - len(found)
     order = {name: place for place, name in enumerate(names)}
     rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))
     distinct = tuple(sorted(set(steps.values())))
     usual = stride(distinct)
-    gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > usual)
-    notes = [*log.notes, *_notes(log, read, steps, parts, unplaced, target), *_again(again), *_huge(huge)]
+    gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > max(usual, within))
+    notes = [
+        *log.notes,
+        *_notes(log, read, steps, parts, unplaced, target),
+        *_epochs(read, printed, within, tied),
+        *_again(again),
+        *_huge(huge),
+    ]
     notes += [*_sparse(columns, steps, distinct), *merged_names(log), *_sampled(distinct, gaps)]
-    return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes), _end(steps, parts, target))
+    return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes), _end(steps, parts, target), tuple(held))
+
+
+def _held(metric: str, values: list[float]) -> list[Held]:
+    if not values:
+        return []
+    mean = math.fsum(values) / len(values)
+    return [Held(metric=metric, rows=len(values), first=values[0], last=values[-1], lowest=min(values), highest=max(values), mean=mean)]
 
 
 def _column(log: Log, card: ColumnCard) -> Column | None:
@@ -168,10 +186,6 @@ def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int
         yield f"cut: {log.cut}; everything before it was read"
     if unplaced:
         yield f"{unplaced} rows hold a metric and no step; they were left out"
-    if read.epoch is not None:
-        yield f"the log's index is the epoch, not the step: step = epoch x {read.steps_per_epoch:g}, rounded"
-        if len(set(steps.values())) < len(steps):
-            yield f"{len(steps)} rows fall on {len(set(steps.values()))} steps, because the epoch is printed with few digits"
     ends = {part: max(steps[row] for row in steps if parts[row] == part) for part in sorted(set(parts.values()))}
     starts = {part: min(steps[row] for row in steps if parts[row] == part) for part in ends}
     for part in list(ends)[1:]:
@@ -180,6 +194,18 @@ def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int
         yield f"contaminated: the log reaches step {max(steps.values())} of {target}, so a finished run was trained on"
     if steps and min(steps.values()) < 1:
         yield "the log has a step 0; octavo counts from 1, so it lies in no window (`counts_from: 0` if it is the first step)"
+
+
+def _epochs(read: ReadCard, printed: dict[int, int], within: int, tied: bool) -> Iterator[str]:
+    """`printed`: row -> step of its printed epoch."""
+    if read.epoch is None:
+        return
+    yield f"the log's index is the epoch, not the step: step = epoch x {read.steps_per_epoch:g}, rounded"
+    many, few = len(printed), len(set(printed.values()))
+    if tied:
+        yield f"{many} rows print {few} epochs, more than there are steps between them: rows of one step cannot be told apart"
+    elif many > few:
+        yield f"{many} rows print {few} epochs: those of one are spread evenly up to the next, so a step is known to within {within} steps"
 
 
 def _again(again: dict[str, int]) -> Iterator[str]:

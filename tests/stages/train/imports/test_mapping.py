@@ -65,12 +65,41 @@ def test_case_1_and_4_nan_and_sparse_rows():
     assert [step for step, _, _ in rows(sparse)] == [1, 3, 5]
 
 
+def epochs(printed, steps_per_epoch, target):
+    read = ReadCard(
+        format="jsonl", epoch="e", steps_per_epoch=steps_per_epoch, columns=(ColumnCard(metric="reward", column="r", unit="reward"),)
+    )
+    return mapped(by_column([{"e": epoch, "r": float(row)} for row, epoch in enumerate(printed)], "e"), read, target, "a")
+
+
 def test_case_35_an_epoch_is_no_step():
-    read = ReadCard(format="jsonl", epoch="epoch", steps_per_epoch=100, columns=(ColumnCard(metric="reward", column="r", unit="reward"),))
-    log = by_column([{"epoch": 0.28, "r": 1.0}, {"epoch": 0.28, "r": 2.0}, {"epoch": 0.29, "r": 3.0}], "epoch")
-    found = mapped(log, read, 100, "a")
-    assert rows(found) == [(28, 1.0, "value"), (28, 2.0, "value"), (29, 3.0, "value")]
-    assert any("index is the epoch" in note for note in found.notes) and any("3 rows fall on 2 steps" in note for note in found.notes)
+    found = epochs([0.28, 0.28, 0.29], 100, 100)
+    assert rows(found) == [(28, 0.0, "value"), (28, 1.0, "value"), (29, 2.0, "value")]
+    assert any("index is the epoch" in note for note in found.notes)
+    assert any("3 rows print 2 epochs, more than there are steps between them" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("printed", "steps"),
+    [
+        ([0.28, 0.28, 0.29, 0.29, 0.29, 0.29], [280, 285, 290, 292, 295, 297]),
+        ([0.1, 0.2, 0.3], [100, 200, 300]),
+        ([0.99, 0.99, 1.0], [990, 995, 1000]),  # nothing lies beyond the target
+        ([0.5, 0.5], [500, 500]),  # nothing says how far apart printed epochs are
+        ([0.28, 0.28, 0.29, 0.28, 0.28], [280, 285, 290, 280, 285]),  # resumed
+    ],
+)
+def test_rows_of_one_printed_epoch_keep_their_order_and_a_step_each(printed, steps):
+    found = epochs(printed, 1000, 1000)
+    assert [step for _, step in sorted((value, step) for step, value, _ in rows(found))] == steps
+    assert found.steps[-1] <= 1000 and not any("contaminated" in note for note in found.notes)
+    spread = [note for note in found.notes if "known to within 10 steps" in note]
+    assert len(spread) == (len(printed) > 3 or printed[0] == 0.99)
+
+
+def test_what_the_rows_hold():
+    (held,) = epochs([0.1, 0.2, 0.3, 0.4], 10, 10).held
+    assert (held.metric, held.rows, held.first, held.last, held.lowest, held.highest, held.mean) == ("reward", 4, 0.0, 3.0, 0.0, 3.0, 1.5)
 
 
 def test_steps_from_zero():
