@@ -130,7 +130,7 @@ class SummaryValue(Frozen):
 
 
 class Held(Frozen):
-    """What the rows of a log hold of one metric, in octavo's unit and their order: finite numbers only, whatever part of a run they are of."""
+    """The finite numbers of one metric in a log, in octavo's unit and in the order of rows, whatever part of a run they are of."""
 
     metric: str
     rows: int

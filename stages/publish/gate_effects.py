@@ -68,7 +68,7 @@ def _lines(experiment: ExperimentFiles) -> Iterator[GateLine]:
             if not gate.passed:
                 unknown = " (not known)" if gate.passed is None else ""
                 fails.setdefault(gate.gate, []).append(f"{run.ref.name}{unknown}")
-                if gates_of(run) == {gate.gate}:
+                if gate.alone:
                     alone.setdefault(gate.gate, []).append(run.ref.name)
     for name, rule in rules.items():
         yield GateLine(name, rule, numbers.listed(fails.get(name, [])) or "none", numbers.listed(alone.get(name, [])) or "none")

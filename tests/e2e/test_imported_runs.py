@@ -120,7 +120,7 @@ def test_verify_reads_the_sources_again(logs):
     cells[at] = 0.75
     pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", pa.array(cells, pa.float64())), path)
     imported = folder / "zero-s1" / "imported.json"
-    imported.write_text(imported.read_text().replace('"rows": 20', '"rows": 21', 1))  # of a metric
+    imported.write_text(imported.read_text().replace('\n  "rows": 20', '\n  "rows": 21'))
     found = sources(ExperimentFolder(folder), frozenset()).differences
     assert {one.code for one in found} == {"S496"} and [(one.path, one.cell, one.expected, one.found) for one in found] == [
         ("runs/imported/shaped-s2/history.parquet", "reward at step 7", repr(was), "0.75"),

@@ -69,6 +69,13 @@ def test_numbers_in_the_guides_sentences(study):
     )
     assert found["zero-reward/zero_signal_share/final"]["value"] == 1.0
     assert found["random-reward-s456/loss/change"]["value"] == pytest.approx(0.0334, abs=5e-5) and "that is +0.0334" in GUIDE
+    every = [one for condition in json.loads(SUMMARY.read_text())["conditions"].values() for one in condition["runs"]]
+    assert not any(one["early_stopped"] for one in every) and "`early_stopped` is false in all twelve" in GUIDE and len(every) == 12
+    assert [one["name"] for one in every if one["has_nan_kl"] and one["final_kl"] != "NaN"] == [
+        "fv_shaped/seed_123",
+        "zero_reward/seed_42",
+        "zero_reward/seed_123",
+    ]
     assert [gated["included"], "step 21" in gated["reasons"][0]] == [False, True]
     states = {one["detector"]: one["state"] for one in gated["detections"]}
     assert states["collapse"] == states["spikes"] == "not_observable"
@@ -101,6 +108,7 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
     assert "By the sources' summaries, gradient norm" in said and "In the last window, gradient norm" not in said
 
 
+SIXTH = GUIDE.partition("## Six lines of a log")[2].partition("## The plots")[0]
 THIRD = re.findall(r"^\| [^|`]+ \| (.*) \|$", GUIDE.partition("## The plots of two PPO runs")[2], re.MULTILINE)
 PLOTS = re.findall(r"`([a-z_.]+)`", "".join(THIRD))
 
@@ -150,6 +158,16 @@ def test_six_lines_of_the_second_report(tmp_path, monkeypatch):
         "entropy": list(zip(steps, [0.155, 0.090, 0.165, 0.078, 0.103, 0.110], strict=True)),
         "zero_signal_share": list(zip(steps, [0.0, 0.0, 0.25, 0.25, 0.5, 0.25], strict=True)),
     }
+    ranges = {name: (min(v for _, v in rows), max(v for _, v in rows)) for name, rows in series.items()}
+    printed = {"loss": "−0.047 to 0.011", "grad_norm": "0.029 to 0.084", "entropy": "0.078 to 0.165", "reward": "0.066 to 0.115"}
+    for name, (lowest, highest) in ranges.items():
+        if name in printed:
+            said = f"{lowest:.3f} to {highest:.3f}".replace("-", "−")
+            assert said == printed[name] and said in SIXTH and all(part in page for part in said.split(" to ")), name
+    spreads = [float(line.split(b"reward=")[1].split(b"  ")[0].split(b"\xb1")[-1]) for line in lines]
+    parts = [spread / reward for spread, (_, reward) in zip(spreads, series["reward"], strict=True)]
+    assert f"{min(parts):.0%} to {max(parts):.0%}" == "57% to 109%" and "57% to 109%" in SIXTH
+    assert sum(v for _, v in series["zero_signal_share"]) / 6 == pytest.approx(0.21, abs=0.005) and "on average 0.21" in SIXTH
     assert "6 lines were written in a wrong encoding and repaired" in page and "6 rows print 2 epochs" in page
     assert "the log's index is the epoch, not the step" in page and "280 to 297" in page and "unknown (log ends at 297)" in page
     assert findings(folder)["ocaml/reward/final"]["value"] is None, "steps 280 to 297 of 1000 lie in no window"
