@@ -1,12 +1,16 @@
 """Cross-field rules: where the golden texts show one case each, these show the borders."""
 
 import re
+import shlex
+import urllib.parse
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compiler.diagnostics import Rejected
+from compiler.names import slug
 from compiler.rules_training import _whole_groups
 
 
@@ -21,6 +25,28 @@ def codes(compiled, text, name="example") -> list[str]:
 def test_the_example_is_clean(compiled, spec):
     assert codes(compiled, spec) == []
     assert codes(compiled, spec, "example@smoke") == []
+
+
+_NAMES = st.one_of(st.text(max_size=80), st.from_regex(r"[a-zA-Z0-9._ /$-]{0,70}", fullmatch=True), st.from_regex(r"[a-z0-9-]{1,66}"))
+
+
+@settings(derandomize=True)
+@given(_NAMES)
+@example("a\n")
+@example("com9")
+@example("x" * 64)
+@example("\u0661")  # a digit, and none of these ten
+@example("a-vs-b")
+def test_case_40_any_name_is_plain_to_shells_paths_addresses_and_findings_or_refused(name):
+    try:
+        assert slug(name) == name
+    except Exception as refused:
+        assert getattr(refused, "context", {}).get("code") in ("E206", "E207"), refused
+        assert refused.context["fix"].startswith("write ")
+        return
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") and 0 < len(name) <= 64
+    assert shlex.quote(name) == urllib.parse.quote(name, safe="") == Path(name).name == name
+    assert not name.startswith("-") and name not in ("con", "aux", "nul", "prn", "com1", "lpt9") and "-vs-" not in name
 
 
 @given(st.integers(1, 64), st.integers(1, 12), st.integers(2, 64))

@@ -27,7 +27,7 @@ def merged_names(log: Log) -> Iterator[str]:
             whole, added = wrong[0]
             yield (
                 f"merged: the reward ({whole:.4g} in the first such row) is not the sum of its logged parts {names} ({added:.4g}), so "
-                "reward functions share a name, or have weights: the parts are no series of one function"
+                "reward functions share a name, have weights, or score some completions only: the parts do not make the whole"
             )
 
 

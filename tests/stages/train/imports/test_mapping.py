@@ -1,6 +1,8 @@
 """Logs as history: states, resumes, contamination, merged names, epochs, and units."""
 
 import json
+import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,39 @@ def test_an_uneven_log_looks_sampled():
     steps = [step for step in range(1, 1000) if json.dumps(step)[-1] in "147" or step % 13 == 0]
     found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
     assert any(note.startswith("uneven: ") for note in found.notes)
+
+
+@pytest.mark.parametrize("prefix", ["", "train/", "a/b/"])
+def test_case_7_a_sum_of_any_parts_is_honest_and_of_one_name_for_several_it_is_flagged(prefix):
+    """One to four functions of any scale and sign; sparse rows, rows with NaN, and totals rounded to single precision."""
+    rng = random.Random(7)
+    for trial in range(60):
+        names = [f"f{number}" for number in range(rng.randint(1, 4))]
+        scale, merged = 10 ** rng.uniform(-2, 3), trial % 2 == 1
+        rows = []
+        for step in range(1, 41):
+            parts = {name: scale * rng.uniform(-1, 2) for name in names}
+            twin = scale * rng.uniform(0.5, 2) if merged else 0.0  # a second function under the first one's name
+            row = {"step": step, f"{prefix}reward": (sum(parts.values()) + twin) * (1 + rng.uniform(-1, 1) * 2**-24)}
+            row |= {f"{prefix}rewards/{name}/mean": value for name, value in parts.items()}
+            if step % 5 < 4:
+                row[f"{prefix}rewards/f0/mean"] = None if step % 5 else float("nan")
+            rows.append({"step": step} if step % 7 == 0 else row)
+        found = mapped(by_column(rows, "step"), read_card(reward=f"{prefix}reward"), 40, "a")
+        flagged = [note for note in found.notes if note.startswith("merged: ")]
+        assert len(flagged) == merged, (names, scale, found.notes)
+        if merged:
+            assert f"not the sum of its logged parts {', '.join(names)} (" in flagged[0]
+
+
+@pytest.mark.parametrize("total", [501, 520, 600, 777, 1000, 1500, 5000, 20_000])
+def test_case_32_an_export_of_500_rows_never_passes_for_a_whole_log(total):
+    """As `history()` samples: one row picked from each of 500 stretches of the run."""
+    rng = random.Random(total)
+    edges = [1 + total * number // 500 for number in range(501)]
+    steps = [rng.randrange(first, last) for first, last in pairwise(edges)]
+    found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), total, "a")
+    missing = sum(after - before > 1 for before, after in pairwise(steps))
+    assert missing == 0 or found.stride > 1 or len(found.gaps) == missing
+    told = found.stride > 1 or any(note.startswith("uneven: ") for note in found.notes)
+    assert told or total < 600, "of 600 rows a sixth is missing, of fewer the gaps are counted"

@@ -4,6 +4,7 @@ import glob
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,28 @@ def test_wandb_file(wandb_run):
     assert told[11] is None and told[8] == 2.0
     assert told[7] is None or math.isnan(told[7]), "wandb writes NaN as it likes; it is never a number"
     assert log.failed == "exit code 3" and not log.cut and log.columns["note"].cells[0] == "x" * 300
+
+
+def test_case_34_a_wandb_file_with_any_byte_wrong_or_missing_is_read_up_to_there_and_never_beyond(wandb_run, tmp_path):
+    """Nothing of a torn or changed record, nor of what follows it, is taken as data; what is whole before it is."""
+    whole_file, path, ends = wandb_run.read_bytes(), tmp_path / "cut.wandb", set()
+    random_ = random.Random(34)
+    for trial in range(120):
+        data = bytearray(whole_file)
+        at = random_.randrange(7, len(data))
+        if trial % 2:
+            del data[at:]
+        else:
+            data[at] ^= 1 << random_.randrange(8)
+        path.write_bytes(data)
+        log = wandb_file.read(path)
+        found = pairs(log, "train/loss") if "train/loss" in log.columns else []
+        assert found == [(step, step / 2) for step in range(1, len(found) + 1)]
+        assert log.cut or trial % 2 or len(found) == 300, "a changed byte is told"
+        assert len(found) >= 300 * at / len(whole_file) - 75, "a block of 32 KiB holds fewer records"
+        assert log.failed in ("", "exit code 3") and (log.failed or any("no exit record" in note for note in log.notes))
+        ends.add(len(found))
+    assert len(ends) > 20
 
 
 def test_case_34_a_cut_wandb_file_is_read_up_to_the_torn_record(wandb_run, tmp_path):
