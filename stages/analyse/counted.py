@@ -70,7 +70,10 @@ def _count(completions: Completions, holds: _Flags, among: _Flags) -> Count | No
 
 
 def _said(completions: Completions, gate: str, statuses: Sequence[str]) -> _Flags:
-    words = completions.text(gate_columns(gate)[0])
+    column = gate_columns(gate)[0]
+    if column not in completions.words and column not in completions.alone:  # a claim names the gate of another condition
+        return np.zeros(completions.rows, dtype=bool)
+    words = completions.text(column)
     held: _Flags = np.isin(words.codes, [code for code, name in enumerate(words.names) if name in statuses])
     return held
 

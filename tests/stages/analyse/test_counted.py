@@ -61,6 +61,7 @@ def test_what_each_share_counts() -> None:
     }
     none = Table.empty(("step", "group", "reward", "truncated"), ("gate.tests.status",))
     assert set(counted(none, SHARES).values()) == {None}
+    assert counted(made, ("gate.format.pass_share",)) == {"gate.format.pass_share": None}  # the gate of another condition
 
 
 def test_equally_weighted_seeds() -> None:
