@@ -43,10 +43,12 @@ def _explained(key: tuple[str, str], signals: Sequence[Signal], clip: float | No
     cause = CAUSES[key]
     says = cause.means.format(measured=cause.measured(signals))
     if key[0] == "spikes" and signals[0].metric == "grad_norm":
-        on = (
-            f"clipping to {clip:g} was on, so the update itself was bounded" if clip is not None else "whether clipping was on is not known"
-        )
-        says += f"; the norm is logged before clipping, and {on}"
+        if clip is None:
+            says += "; whether clipping was on is not known, nor whether the norm was logged before it"
+        else:
+            cut = max(signal.value or 0.0 for signal in signals) > clip
+            so = "so the update itself was bounded" if cut else "and no spike reached it, so nothing was cut"
+            says += f"; the norm is logged before clipping, and clipping to {clip:g} was on, {so}"
     return Explanation(f"{says[0].upper()}{says[1:]}.", f"{cause.confirm[0].upper()}{cause.confirm[1:]}.")
 
 

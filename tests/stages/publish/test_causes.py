@@ -70,6 +70,17 @@ def test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on() -> None:
     assert explain([signal("spikes", "kl")], 1.0).says.count("clipping") == 0  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("height", [1e-6, 0.3, 111.0, 54_648_652.0])
+def test_case_25_clipping_bounds_what_is_above_it_and_nothing_else(height: float) -> None:
+    for clip in (height * 0.99, height, height * 1.01):
+        found = explain([signal("spikes", "grad_norm", height / 2), signal("spikes", "grad_norm", height)], clip)
+        assert found and f"clipping to {clip:g} was on" in found.says
+        assert ("the update itself was bounded" in found.says, "nothing was cut" in found.says) == (height > clip, height <= clip)
+    unknown = explain([signal("spikes", "grad_norm", height)])
+    assert unknown and "nor whether the norm was logged before it" in unknown.says
+    assert "bounded" not in unknown.says and "logged before clipping" not in unknown.says
+
+
 def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
     signal = Signal(
         detector="kl_reference",
