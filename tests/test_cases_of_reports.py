@@ -159,7 +159,7 @@ WHOLE_KIND: dict[int, tuple[str, ...]] = {
     34: (
         "stages/train/imports/test_readers.py::test_case_34_a_wandb_file_with_any_byte_wrong_or_missing_is_read_up_to_there_and_never_beyond",
     ),
-    35: ("stages/train/imports/test_ugly_logs.py::test_no_search_goes_back",),
+    35: ("stages/train/imports/test_readers.py::test_case_35_numbers_of_any_style_and_size_are_read_as_they_were_printed",),
     36: (f"{_CHANGES}::test_cases_15_and_16_in_the_table_of_an_answer",),
     37: ("compiler/test_rules.py::test_every_fix_for_groups_works",),
     38: ("compiler/test_stops.py::test_the_border_of_a_dead_rule", "compiler/test_stops.py::test_the_borders_of_expectations"),

@@ -1,7 +1,8 @@
 """Format `text`: lines of a log that follow a declared pattern, such as `[Epoch {epoch}]  loss={loss}  reward={reward}±{spread}`.
 
 `{name}` stands for a number (`nan` and `inf` among them), the rest for itself; a run of blanks for any run of blanks. Lines that do
-not follow the pattern are counted and left out. A `±` that was decoded wrongly once (`Â±`) is repaired.
+not follow the pattern are counted and left out. A `±` that was decoded wrongly (`Â±`, or twice: `Ã‚Â±`) is repaired, and what colours a
+terminal is no part of a line.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
 """Where a number may begin that nothing of the pattern stands before: not inside of another one."""
 _ENDS = r"(?!,[0-9]{3})"
 """No number ends before a comma and three digits: 1,000.5 is not 1."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _LONGEST = 20_000
 """Characters of a line that is looked at."""
 
@@ -80,8 +82,8 @@ def _decoded(data: bytes) -> tuple[list[str], int]:
         except UnicodeDecodeError:
             text, repaired = line.decode("cp1252", "replace"), repaired + 1
         if not text.isascii() and (better := _repair(text)) != text:
-            text, repaired = better, repaired + 1
-        found.append(text)
+            text, repaired = _repair(better), repaired + 1
+        found.append(_COLOUR.sub("", text) if "\x1b" in text else text)
     return found, repaired
 
 
@@ -90,4 +92,4 @@ def _repair(text: str) -> str:
     try:
         return text.encode("cp1252").decode("utf-8")
     except UnicodeError:
-        return text.replace("Â±", "±")
+        return text.replace("Ã‚Â±", "±").replace("Â±", "±")

@@ -130,6 +130,48 @@ def test_case_35_lines_of_a_text_log_also_with_a_wrong_encoding(tmp_path, conten
     assert (len(log.notes) == 2) == (content != LINE.replace("{}", "±").encode())
 
 
+STYLES = ("{:.4f}", "{:.2e}", "{:+.3f}", "{:g}", "{:.0f}", "{:E}", "{:.1f}")
+ENCODINGS = {
+    "utf-8": lambda text: text.encode(),
+    "once": lambda text: text.encode().decode("cp1252").encode(),
+    "twice": lambda text: text.encode().decode("cp1252").encode().decode("cp1252").encode(),
+    "cp1252": lambda text: text.encode("cp1252"),
+    "once beside another script": lambda text: "█ ".encode() + text.replace("±", "Â±").encode(),
+    "twice beside another script": lambda text: "█ ".encode() + text.replace("±", "Ã‚Â±").encode(),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_case_35_numbers_of_any_style_and_size_are_read_as_they_were_printed(tmp_path, encoding):
+    """Lines between others, behind a progress bar, a time or colours, with any blanks; NaN and Inf among the numbers."""
+    random_ = random.Random(35)
+    pattern, names_, path = (
+        "[Epoch {epoch}] loss={loss} reward={reward}±{spread} lr={lr}",
+        ("loss", "reward", "spread", "lr"),
+        tmp_path / "a.log",
+    )
+    right, lines = [], []
+    for number_ in range(200):
+        printed = [random_.choice(STYLES).format(random_.choice([-1, 1]) * 10 ** random_.uniform(-8, 6)) for _ in names_]
+        if number_ % 10 == 0:
+            printed[random_.randrange(4)] = random_.choice(["nan", "NaN", "inf", "-inf"])
+        right.append((number_ / 100, [float(text) for text in printed]))
+        loss, reward, spread, rate = printed
+        blank = random_.choice([" ", "  ", "\t"])
+        before = random_.choice(["", "2026-11-28 12:00:01,337 INFO ", "\x1b[32m", " 10%|##   | 3/30\r"])
+        red = random_.choice(["{}", "\x1b[31m{}\x1b[0m"])
+        line = f"{before}[Epoch {number_ / 100}]{blank}loss={red.format(loss)}{blank}reward={reward}±{spread} lr={rate}"
+        lines.append(ENCODINGS[encoding](line))
+        lines += [random_.choice([b"loading", b"", b"[Epoch 1] loss=", b"saved 12 files"])] * (number_ % 3 == 0)
+    path.write_bytes(random_.choice([b"\n", b"\r\n"]).join(lines) + b"\n")
+    log = text_lines.read(path, pattern, "epoch")
+    assert log.index == [epoch for epoch, _ in right]
+    for place, name in enumerate(names_):
+        cells = log.columns[name].cells
+        assert [repr(cell) for cell in cells] == [repr(values[place]) for _, values in right], name
+    assert any("wrong encoding" in note for note in log.notes) == (encoding != "utf-8")
+
+
 def test_text_without_a_fitting_line_and_with_nan(tmp_path):
     path = tmp_path / "a.log"
     path.write_text("step 3: loss nan\n")
