@@ -96,10 +96,13 @@ class _Answering:
             )
             for name in self.names
         )
+        counted = (
+            "as its source counted it" if self.experiment.imported else "from its raw rewards, never from a threshold on the logged spread"
+        )
         note = (
-            "A collapse is a streak of steps in which no group of completions has unequal rewards; its onset is the first step of the "
-            "streak, not the step at which it could be known. A group without a signal is counted from its raw rewards, never from a "
-            "threshold on the logged spread."
+            "A collapse is a streak of steps without a signal, by default steps in which no group of completions has unequal rewards; its "
+            "onset is the first step of the streak, not the step at which it could be known. A group without a signal is counted "
+            f"{counted}."
         )
         header = ("Condition", "Groups without a signal, first window", "last window", "Runs that collapsed", "Onset")
         return Answer(short, header, rows, (shown(note),), ("Anomalies", "anomalies"))

@@ -31,7 +31,10 @@ class GateLine:
 @dataclass(frozen=True)
 class NumberLine:
     fact: Markup
-    says: str
+    subject: str
+    """Condition, contrast or experiment."""
+    label: str
+    """Metric and statistic."""
     without: tuple[str, ...]
     """By gate, in the order of `GateEffects.columns`."""
     with_all: str
@@ -101,7 +104,8 @@ def _number(facts: Facts, found: Finding, columns: tuple[str, ...]) -> NumberLin
 
     return NumberLine(
         fact=facts.value(found, decimals=digits),
-        says=f"{found.subject} {found.metric} {found.statistic}",
+        subject=found.subject,
+        label=f"{found.metric} {found.statistic}",
         without=tuple(text(found.without_gate[name]) if name in found.without_gate else SAME for name in columns),
         with_all=text(found.with_all) if found.with_all is not None else SAME,
     )

@@ -61,7 +61,7 @@ def test_every_number_with_and_without_each_gate(project: Path, gates: tuple[Hea
     for line in effects.gates:
         alone = sorted(run for run, why in out.items() if why == {line.name})
         assert line.alone == (numbers.listed(alone) or "none") or sorted(re.split(", | and ", line.alone)) == alone
-    lines = {line.says: line for line in effects.numbers}
+    lines = {f"{line.subject} {line.label}": line for line in effects.numbers}
     checked = 0
     for found in read(Findings, folder.findings).findings:
         sides = {seed.run.rpartition("-s")[0] for seed in found.seeds}
@@ -88,7 +88,7 @@ def test_every_number_with_and_without_each_gate(project: Path, gates: tuple[Hea
     text = html.unescape(re.sub(r"<[^>]*>", " ", (folder.page / "index.md").read_text(encoding="utf-8")))
     assert "What each gate changes" in text and effects.says in text
     for line in effects.numbers:
-        assert line.says in text
+        assert line.label in text
 
 
 def test_sentences_of_gates(project: Path) -> None:
@@ -99,7 +99,7 @@ def test_sentences_of_gates(project: Path) -> None:
     assert truncated.rule == "truncated share below 0.5 in steps 19-20" and truncated.alone == "none"
     assert truncated.fails == "inverted-s2 and random-s3 (not known)" and everything.alone.count("-s") == 10
     assert several.columns == ("all",)
-    row = next(line for line in several.numbers if line.says == "shaped reward final")
+    row = next(line for line in several.numbers if (line.subject, line.label) == ("shaped", "reward final"))
     assert "\u2013" in row.fact.striptags() and row.without == (row.with_all,)
 
 
@@ -107,7 +107,7 @@ def test_one_gate_brings_back_what_it_alone_keeps_out(project: Path) -> None:
     _, effects = measured(project, TRUNCATED)
     (line,) = effects.gates
     assert (line.alone, effects.columns) == ("inverted-s2", ("truncated",))
-    found = {one.says: one for one in effects.numbers}
+    found = {f"{one.subject} {one.label}": one for one in effects.numbers}
     assert found["inverted runs included"].without == ("3",) and found["inverted runs included"].fact.striptags() == "2"
     assert found["random reward initial"].without == (SAME,), "random-s3 failed, which no gate undoes"
     _, quiet = measured(project, NONE)
