@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "stages" / "analyse")]
 
 from healthy import STEPS, alarms, memory  # noqa: E402
 
-from stages.analyse.correlated import neighbours  # noqa: E402
+from stages.analyse.correlated import neighbours, wander  # noqa: E402
 from stages.analyse.statistics import Interval, difference, mean, proportion, trend  # noqa: E402
 from stages.analyse.traces import Rows  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
@@ -57,10 +58,21 @@ def coverage(rounds: int) -> dict[str, Held]:
         moved = float(learning[-n:].mean() - learning[:n].mean())
         for phi in (0.0, 0.5, 0.9, 0.97):
             for _ in range(rounds if n < 1000 else rounds // 4):
-                run = learning + memory(rng, 10 * n, phi)
-                ends = (Rows.of(part.tolist()) for part in (run[:n], run[-n:]))
-                see(f"change of a run, windows of {n} steps, neighbours correlate by {phi}", trend(*ends, neighbours(run), 0.95), moved)
+                see(
+                    f"change of a run, windows of {n} steps, neighbours correlate by {phi}",
+                    _change(learning + memory(rng, 10 * n, phi), n),
+                    moved,
+                )
+        for part, phi in (("a third of a window", 1 - 3 / n), ("a window", 1 - 1 / n), ("three windows", 1 - 1 / (3 * n))):
+            for _ in range(rounds if n < 1000 else rounds // 4):
+                run = learning + rng.normal(0, 1, 10 * n) + 0.5 * memory(rng, 10 * n, phi)
+                see(f"change of a run, windows of {n} steps, noise over a drift that remembers {part}", _change(run, n), moved)
     return {name: _share(answers) for name, answers in seen.items()}
+
+
+def _change(run: NDArray[np.float64], n: int) -> Interval:
+    """As run_finding makes it."""
+    return trend(Rows.of(run[:n]), Rows.of(run[-n:]), neighbours(run), 0.95, wander(run, n))
 
 
 def _share(answers: list[bool | None]) -> Held:

@@ -4,8 +4,9 @@ independent rows.
 Rows are taken as a first-order autoregression. How strongly neighbours correlate is estimated on the whole run, because a window of a
 tenth is too short to show it, after a straight line is taken out of each stretch of about sixty rows: learning is no noise. The estimate
 is corrected for its bias (Marriott and Pope 1954), and one standard error is added, because an estimate that is too low makes intervals
-too narrow. `benchmarks/false_alarms.py` says how often the intervals hold the truth. A slow drift below much faster noise is no such
-autoregression; it is seen as a movement of the run, which it is.
+too narrow. A slow drift below much faster noise is no such autoregression: it shows in how the means of whole windows scatter about their
+neighbours. `benchmarks/false_alarms.py` says how often the intervals hold the truth. A drift that is slower than a window is seen as a
+movement of the run, which it is.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ LEAST_ROWS = 12
 """Fewer rows of a run do not show how they correlate."""
 LEAST_WORTH = 2.0
 """A window that is worth fewer independent rows has no interval: what such windows would say of their error is mostly chance."""
+LEAST_WINDOWS = 6
 _STRETCH, _MOST_STRETCHES = 60, 10
 _MOST = 0.999
 
@@ -69,6 +71,30 @@ def _without_lines(values: NDArray[np.float64], many: int) -> NDArray[np.float64
     rest: NDArray[np.float64] = values - np.repeat(np.add.reduceat(values, starts) / sizes, sizes)
     rest -= at * np.repeat(np.add.reduceat(at * rest, starts) / squares, sizes)
     return rest
+
+
+class Wander(NamedTuple):
+    """How far means of windows scatter about their neighbours."""
+
+    error: float
+    """Standard error of one window's mean."""
+    freedom: float
+    windows: int
+
+
+def wander(values: NDArray[np.float64], n: int) -> Wander | None:
+    """From the second differences of the means of consecutive windows of n rows: a line through three windows is taken for learning, what
+    is left for chance (Gasser, Sroka and Jennen-Steinmetz 1986). It sees drifts that are slower than neighbouring rows show. None of
+    fewer than six windows."""
+    many = len(values) // n if n else 0
+    if many < LEAST_WINDOWS:
+        return None
+    one = unit((float(values.min()), float(values.max())))
+    means = (values[: many * n] / one).reshape(many, n).mean(axis=1)
+    bends = means[:-2] - 2 * means[1:-1] + means[2:]
+    k = len(bends)
+    # of independent means the bends have variance 6 and correlate by -4 and 1: trace(M)^2 / trace(M^2) degrees of freedom
+    return Wander(math.sqrt(float((bends * bends).sum()) / (6 * k)) * one, (6 * k) ** 2 / (70 * k - 36), many)
 
 
 def worth(n: int, correlation: float) -> float:

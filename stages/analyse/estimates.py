@@ -26,7 +26,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str,
     if statistic == "change" and not evaluation and not run.only_summary and measured.value is not None:
         before, after = run.trace.rows[name, "initial"], run.trace.rows[name, "final"]
         if before is not None and after is not None:
-            interval = trend(before, after, run.trace.correlation[name], level)
+            interval = trend(before, after, run.trace.correlation[name], level, run.trace.wander[name])
             smallest = interval.detectable
             measured = replace(measured, k=None, n=interval.n)
     method = "completions of the shared evaluation" if evaluation else "mean over the logged steps of one run"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from scipy import special
 
-from stages.analyse.correlated import LEAST_ROWS, LEAST_WORTH, worth
+from stages.analyse.correlated import LEAST_ROWS, LEAST_WORTH, Wander, worth
 from stages.analyse.correlated import error as autocorrelated
 from stages.analyse.counted import Count
 from stages.analyse.traces import Rows
@@ -71,12 +71,12 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
     return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds", scale=max(means, key=abs))
 
 
-def trend(before: Rows, after: Rows, correlation: float | None, level: float) -> Interval:
+def trend(before: Rows, after: Rows, correlation: float | None, level: float, scatter: Wander | None = None) -> Interval:
     """Mean of the last window minus mean of the first, rows of one run whose neighbours correlate by at most `correlation`.
 
-    Welch's t interval with what the rows are worth (see correlated.py), or that over batch means where a window has four batches and that
-    one is wider: it also sees what is correlated over more than neighbours. No interval for windows that are worth too little, or whose
-    steps do not differ.
+    Welch's t interval with what the rows are worth (see correlated.py), or a wider one of those that see what is correlated over more than
+    neighbours: over batch means where a window has four batches, and from how the run's windows scatter about their neighbours. No
+    interval for windows that are worth too little, or whose steps do not differ.
     """
     change, n = after.exact - before.exact, min(before.n, after.n)
     if not before.batches or not after.batches:
@@ -96,8 +96,12 @@ def trend(before: Rows, after: Rows, correlation: float | None, level: float) ->
         wide, few = _spread(groups, [len(group) for group in groups])
         if wide * _quantile(few, level) > error * _quantile(freedom, level):
             error, freedom, method = wide, few, "t interval over batch means of one run's steps"
+    if scatter is not None and math.sqrt(2) * scatter.error * _quantile(scatter.freedom, level) > error * _quantile(freedom, level):
+        error, freedom = math.sqrt(2) * scatter.error, scatter.freedom
+        method = f"t interval over one run: how its {scatter.windows} windows scatter about their neighbours"
     found = _around(change, error, freedom, n, level, method)
-    return replace(found, detectable=_detectable(error, freedom, level))
+    smallest = _detectable(error, freedom, level)
+    return replace(found, detectable=smallest if math.isfinite(smallest) else None)
 
 
 def proportion(k: int, n: int, level: float) -> Interval:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.analyse.completions import Completions
-from stages.analyse.correlated import neighbours
+from stages.analyse.correlated import Wander, neighbours, wander
 from stages.analyse.counted import Count, counted
 from stages.analyse.tables import History
 from stages.analyse.windows import Window
@@ -88,6 +88,8 @@ class Trace:
     """First step of a gradient that stays not finite to the end of the log: the valid range ends before it."""
     rows: Mapping[tuple[str, str], Rows | None]
     correlation: Mapping[str, float | None]
+    wander: Mapping[str, Wander | None]
+    """Of windows as long as the shorter of the two."""
     gates: Mapping[tuple[str, str], GateCounts]
     counts: Mapping[tuple[str, str], Count | None]
     """By metric and statistic, of metrics that are shares of completions: what they are a share of (see counted.py)."""
@@ -118,9 +120,14 @@ def reduce(
         since=history.gradient.since,
         rows=rows,
         correlation={name: neighbours(history.rows(name).values) for name in metrics},
+        wander={name: _wander(history, name, [rows[name, statistic] for statistic in windows]) for name in metrics},
         gates=said,
         counts=counts,
     )
+
+
+def _wander(history: History, name: str, windows: Sequence[Rows | None]) -> Wander | None:
+    return wander(history.rows(name).values, min(rows.n if rows else 0 for rows in windows))
 
 
 def _inside(completions: Completions, history: History, window: Window) -> Completions:

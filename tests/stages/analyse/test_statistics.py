@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.analyse.correlated import neighbours, worth
+from stages.analyse.correlated import neighbours, wander, worth
 from stages.analyse.counted import Count
 from stages.analyse.statistics import detectable, difference, mean, of_completions, proportion, seeds_needed, trend
 from stages.analyse.traces import Rows
@@ -282,6 +282,41 @@ def test_batch_means_count_where_they_are_wider() -> None:
     assert (found.low, found.high) == pytest.approx((100 - half, 100 + half))
     assert found.method == "t interval over batch means of one run's steps"
     assert "batch" not in trend(Rows.of(ramp[:15]), Rows.of(ramp[:15]), 0.0, 0.95).method  # three batches say little
+
+
+def test_how_windows_scatter_about_their_neighbours_by_hand() -> None:
+    """Six windows of two rows with means 0, 1, 0, 0, 2, 1: bends -2, 1, 2, -3; 18 / (6 x 4), and 24 ^ 2 / 244 degrees of freedom."""
+    rows = np.array([-1.0, 1.0, 0.0, 2.0, 0.0, 0.0, -3.0, 3.0, 2.0, 2.0, 0.0, 2.0, 99.0])  # the thirteenth row makes no window
+    found = wander(rows, 2)
+    assert found == (pytest.approx(0.75**0.5), pytest.approx(576 / 244), 6)
+    assert wander(rows[:11], 2) is None and wander(rows, 0) is None
+    line = wander(np.arange(60.0), 6)
+    assert line is not None and line.error == pytest.approx(0, abs=1e-12)  # learning is no noise
+    before, after = Rows.of([0.0, 2.0] * 3), Rows.of([10.0, 12.0] * 3)
+    wide = trend(before, after, 0.0, 0.95, found)
+    half = stats.t.ppf(0.975, 576 / 244) * 1.5**0.5  # of two windows
+    assert (wide.low, wide.high) == (pytest.approx(10 - half), pytest.approx(10 + half))
+    assert wide.method == "t interval over one run: how its 6 windows scatter about their neighbours"
+    assert wide.detectable is not None and wide.detectable > half
+    assert trend(before, after, 0.0, 0.95, line) == trend(before, after, 0.0, 0.95)
+    # 24 = 6 k is the trace of the bends' covariance, 244 = 70 k - 36 that of its square
+    bends = np.array([[1, -2, 1, 0, 0, 0], [0, 1, -2, 1, 0, 0], [0, 0, 1, -2, 1, 0], [0, 0, 0, 1, -2, 1]])
+    covariance = bends @ bends.T
+    assert (np.trace(covariance), np.trace(covariance @ covariance)) == (24, 244)
+
+
+@pytest.mark.parametrize(("steps", "least"), [(30, 0.92), (100, 0.9)])
+def test_trend_intervals_see_slow_drifts(steps: int, least: float) -> None:
+    """Noise over a drift that remembers a third of a window: neighbours alone would hold the truth in 0.85 and 0.65."""
+    rng = np.random.default_rng(15)
+    learning = 3 * (1 - np.exp(-3 * np.arange(10 * steps) / (10 * steps)))
+    truth, held, alone = float(learning[-steps:].mean() - learning[:steps].mean()), [], []
+    for _ in range(400):
+        run = learning + rng.normal(0, 1, 10 * steps) + 0.5 * np.array(_correlated(rng, 10 * steps, 1 - 3 / steps))
+        ends = Rows.of(run[:steps]), Rows.of(run[-steps:])
+        held.append(_holds(trend(*ends, neighbours(run), 0.95, wander(run, steps)), truth))
+        alone.append(_holds(trend(*ends, neighbours(run), 0.95), truth))
+    assert np.mean(held) > least > np.mean(alone)
 
 
 def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
