@@ -81,8 +81,9 @@ scatter of whole windows, [decision 30](../decisions/0030-what-one-run-s-steps-a
 
 Three limits to know. Where an interval is given in few rounds, those are the rounds in which the run looked less correlated than it is; of
 all rounds at most 0.03 are wrong with windows of 30 and of 100 steps. A drift that remembers a window or more is movement of the run, as
-learning is, and nothing in one run tells the two apart: seeds do. Welch's interval is a little too narrow
-where the condition with far fewer seeds has far the larger spread. Seeds of two conditions that move together (equal first weights, equal data) make Welch's interval too wide, never too narrow.
+learning is, and nothing in one run tells the two apart: seeds do. Welch's interval is a little too narrow where the condition with far
+fewer seeds has far the larger spread. Seeds of two conditions that move together (equal first weights, equal data) make it too wide, never
+too narrow.
 """
 GATES = """
 ## Health gates
