@@ -16,7 +16,7 @@ def content(path: Path) -> bytes:
     """The whole file, read once: a file that grows is read up to its length now. UTF-16, as a shell of Windows writes it, becomes UTF-8.
     Raises Unreadable for an empty, packed or broken file, and for a folder."""
     if path.is_dir():
-        raise Unreadable(f"{path} is a folder, and the format is that of a file")
+        raise Unreadable(f"{path} is a folder, and the format is that of a file: name the file in it")
     data = path.read_bytes()
     if not data:
         raise Unreadable(f"{path} is empty")

@@ -86,6 +86,11 @@ def _header(text: str, delimiter: str, path: Path) -> list[str]:
     for name, count in Counter(names).items():
         if count > 1 and name:
             raise Unreadable(f"{path} has the column `{name}` {count} times: they are merged or ambiguous")
+    if len(names) == 1:
+        raise Unreadable(
+            f"line 1 of {path} names one column, `{names[0][:60]}`: cells are separated by commas, "
+            "semicolons or tabs, and nothing may stand above the names"
+        )
     if names and all(isinstance(cell(name), float) for name in names):
         raise Unreadable(f"line 1 of {path} holds numbers and no names: write the names of the columns above them")
     return names

@@ -26,7 +26,9 @@ def loads(text: bytes) -> Any:
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(strict)
     try:
-        return json.loads(text)
+        return json.loads(text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
     except RecursionError:
         raise ValueError("nested too deep") from None
 

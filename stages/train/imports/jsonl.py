@@ -30,7 +30,18 @@ def _rows(path: Path, cut: list[str], first: int) -> Iterator[dict[str, Any]]:
             if number == len(lines):  # only a line without its newline can be torn
                 cut.append(f"line {number} is torn")
                 return
-            raise Unreadable(f"line {number} of {path} is not JSON: {error}") from None
+            raise Unreadable(f"line {number} of {path} is not JSON: {error}{_other(lines)}") from None
         if not isinstance(row, dict):
-            raise Unreadable(f"line {number} of {path} is not a JSON object")
+            hint = f"; one object a line, such as by: jq -c '.[]' {path}" if isinstance(row, list) else ""
+            raise Unreadable(f"line {number} of {path} is not a JSON object{hint}")
         yield dict(flat(row)) if any(isinstance(cell, (dict, list)) for cell in row.values()) else row
+
+
+def _other(lines: list[bytes]) -> str:
+    """What a file is that begins like JSON and holds no object a line."""
+    if lines[0].strip() in (b"{", b"["):
+        whole = any(b'"log_history"' in line for line in lines[:1_000])
+        return "; it is one JSON text over many lines" + (
+            ", the format `trainer_state`" if whole else ", and the format has one object a line"
+        )
+    return ""

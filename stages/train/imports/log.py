@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
+WANDB_STEP = "train/global_step"
+"""Where transformers logs the step to W&B, whose own `_step` counts calls."""
+
 
 class Unreadable(Exception):
     """A log that cannot be used. The message is one plain sentence that names the place in the log."""
@@ -32,6 +35,8 @@ class Log:
     columns: dict[str, Column]
     steps_done: int | None = None
     """What the trainer itself says of its last step; None when the log merely ends."""
+    planned: int | None = None
+    """How many steps the trainer was told to make; None when the log does not say."""
     failed: str = ""
     """What the source says of a run that did not end well, such as `exit code 1`."""
     running: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +14,11 @@ from stages.contracts.import_card import ColumnCard, Gap, Held, ReadCard
 from stages.contracts.series import stride
 from stages.train.imports.cells import LARGEST, NoNumber, number, scaled, whole
 from stages.train.imports.epochs import Spread, spread
-from stages.train.imports.log import Column, Log, Unreadable
+from stages.train.imports.log import WANDB_STEP, Column, Log, Unreadable
 from stages.train.imports.merged import merged_names
+from stages.train.imports.odd_numbers import hint, shares
+from stages.train.imports.order import one_value_a_step
+from stages.train.imports.order import parts as parts_of
 
 FEW = 5
 
@@ -53,12 +55,13 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     used = sorted({row for _, column in columns.values() for row in column.rows})
     printed, unplaced = _steps(log, read, used)
     steps, within, tied = spread(printed, target) if read.epoch is not None else Spread(printed, 0, False)
-    parts = _parts(used, steps)
+    parts = parts_of({metric: column for metric, (_, column) in columns.items()}, steps, read.epoch is None)
     names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
     rows: list[dict[str, Any]] = []
     again: dict[str, int] = {}
     held: list[Held] = []
     huge: Counter[str] = Counter()
+    odd: list[str] = []
     for metric, (card, column) in columns.items():
         found: dict[tuple[int, int], dict[str, Any]] = {}
         for row, cell in zip(column.rows, column.cells, strict=True):
@@ -69,6 +72,9 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
         rows += found.values()
         held += _held(metric, [cell["value"] for cell in found.values() if cell["value"] is not None])
         again[card.column] = sum(row in steps for row in column.rows) - len(found)
+        if again[card.column]:
+            one_value_a_step(card.column, column, {row: (parts[row], step) for row, step in steps.items()})
+        odd += shares(card, list(found.values()))
     order = {name: place for place, name in enumerate(names)}
     rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))
     distinct = tuple(sorted(set(steps.values())))
@@ -80,6 +86,7 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
         *_epochs(read, printed, within, tied),
         *_again(again),
         *_huge(huge),
+        *odd,
     ]
     notes += [*_sparse(columns, steps, distinct), *merged_names(log), *_sampled(distinct, gaps)]
     return Mapped(rows, len(steps), distinct, usual, gaps, tuple(notes), _end(steps, parts, target), tuple(held))
@@ -96,8 +103,8 @@ def _column(log: Log, card: ColumnCard) -> Column | None:
     found = log.columns.get(card.column)
     if found is None and not card.optional:
         near = difflib.get_close_matches(card.column, list(log.columns), n=1, cutoff=0.6)
-        meant = f"; did you mean `{near[0]}`?" if near else ""
-        known = ", ".join(sorted(log.columns)[:12]) or "none"
+        meant = f"; did you mean `{near[0]}`?" if near else "."
+        known = ", ".join(sorted(log.columns)[:12]) + (", ..." if len(log.columns) > 12 else "") or "none"
         raise Unreadable(f"no column `{card.column}` for the metric `{card.metric}`{meant} Columns of the log: {known}")
     return found
 
@@ -107,7 +114,7 @@ def _cell(cell: Any, card: ColumnCard, step: int, row: int, huge: Counter[str]) 
     try:
         found = number(cell)
     except NoNumber as text:
-        raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}{_hint(cell)}") from None
+        raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}{hint(cell)}") from None
     if found is None:
         return {"value": None, "state": "null"}
     value = scaled(found, card.factor)
@@ -115,27 +122,6 @@ def _cell(cell: Any, card: ColumnCard, step: int, row: int, huge: Counter[str]) 
         return {"value": value, "state": "value"}
     huge[card.column] += math.isfinite(found)
     return {"value": None, "state": "nonfinite"}
-
-
-_ODD = (
-    (re.compile(r"[-+]?[0-9.,]+ ?%"), "leave the sign away and say `unit: '%'`"),
-    (
-        re.compile(r"[-+]?[0-9]+,[0-9]+(?:[eE][-+]?[0-9]+)?"),
-        "write numbers with a point and without separators of thousands: it may be either",
-    ),
-    (re.compile(r"[-+]?[0-9]{1,3}(?:[,.' _][0-9]{3})+(?:[.,][0-9]*)?"), "write it without separators of thousands"),
-    (
-        re.compile(r"[-\u2013\u2014?.]+|na|missing|undefined", re.I),
-        "leave the cell empty where nothing was logged, or write null for what does not apply",
-    ),
-    (re.compile(r"a list of [0-9]+"), "log one number a column"),
-)
-"""How people write numbers, and what to do about it."""
-
-
-def _hint(cell: Any) -> str:
-    text = str(cell).strip()
-    return next((f"; {fix}" for odd, fix in _ODD if odd.fullmatch(text)), "")
 
 
 def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], int]:
@@ -151,26 +137,32 @@ def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], i
             else:
                 step = whole(index)
         except NoNumber as text:
-            raise Unreadable(f"the step in row {row + 1} is no whole number: {text}") from None
+            raise Unreadable(f"the step in row {row + 1} is no whole number from 0: {text}{_as_epoch(index, read)}") from None
         if step is None:
             unplaced += 1
         else:
             found[row] = step + shift
     if used and not found:
-        wanted = read.epoch or read.step
-        raise Unreadable(f"no row has a step (column `{wanted}`). Columns of the log: {', '.join(sorted(log.columns)[:12])}")
+        raise Unreadable(_without_steps(log, read))
     return found, unplaced
 
 
-def _parts(used: list[int], steps: dict[int, int]) -> dict[int, int]:
-    """Row -> number of its part: a step below the one before it is a resume."""
-    parts, part, before = {}, 0, 0
-    for row in used:
-        if row in steps:
-            part += steps[row] < before
-            before = steps[row]
-            parts[row] = part
-    return parts
+_NAMES = ("step", "Step", "global_step", "train/global_step", "_step", "iteration", "iter", "update", "steps")
+"""Columns that logs have for it, the likeliest first."""
+
+
+def _without_steps(log: Log, read: ReadCard) -> str:
+    wanted = read.epoch or read.step or (WANDB_STEP if read.format in ("wandb", "wandb_file") else "step")
+    other = next((f"; name it: `step: {name}`" for name in _NAMES if name in log.columns and name != wanted), "")
+    if not other and wanted != "epoch" and "epoch" in log.columns:
+        other = "; it has epochs: `epoch: epoch` with `steps_per_epoch`"
+    known = ", ".join(sorted(log.columns)[:12]) + (", ..." if len(log.columns) > 12 else "")
+    return f"no row of a metric has a step (column `{wanted}`){other}. Columns of the log: {known}"
+
+
+def _as_epoch(index: Any, read: ReadCard) -> str:
+    looks = read.epoch is None and isinstance(index, float) and math.isfinite(index) and index >= 0 and index != int(index)
+    return f"; if it is the epoch, say `epoch: {read.step or 'step'}` with `steps_per_epoch`" if looks else ""
 
 
 def _end(steps: dict[int, int], parts: dict[int, int], target: int) -> int | None:
@@ -189,7 +181,10 @@ def _notes(log: Log, read: ReadCard, steps: dict[int, int], parts: dict[int, int
     ends = {part: max(steps[row] for row in steps if parts[row] == part) for part in sorted(set(parts.values()))}
     starts = {part: min(steps[row] for row in steps if parts[row] == part) for part in ends}
     for part in list(ends)[1:]:
-        yield f"resumed: logged to step {ends[part - 1]}, then again from step {starts[part]}; the later rows count"
+        anew = ", the first one: started anew, or another run in the same log" if starts[part] <= starts[0] else ""
+        yield f"resumed: logged to step {ends[part - 1]}, then again from step {starts[part]}{anew}; the later rows count"
+    if log.planned is not None and log.planned != target:
+        yield f"the trainer was told to make {log.planned} steps, and the spec says {target}"
     if steps and max(steps.values()) > target:
         yield f"contaminated: the log reaches step {max(steps.values())} of {target}, so a finished run was trained on"
     if steps and min(steps.values()) < 1:

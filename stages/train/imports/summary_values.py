@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stages.contracts.history import metric
 from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
 from stages.train.imports.cells import NoNumber, number, scaled, whole
 from stages.train.imports.log import Unreadable
@@ -51,6 +52,9 @@ def _of(summary: Mapping[str, Any], card: SummaryCard) -> Iterator[SummaryValue]
         except NoNumber as text:
             raise Unreadable(f"`{key}` is no number: {text}") from None
         value = None if found is None else scaled(found, card.factor)
+        meaning = metric(card.metric)
+        if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:
+            raise Unreadable(f"`{card.metric}` is a share, and `{key}` is {value:.6g}; is it in per cent? add `unit: '%'`")
         yield SummaryValue(
             metric=card.metric,
             statistic="initial" if kind == "initial" else "final",

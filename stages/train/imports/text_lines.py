@@ -1,8 +1,8 @@
 """Format `text`: lines of a log that follow a declared pattern, such as `[Epoch {epoch}]  loss={loss}  reward={reward}±{spread}`.
 
-`{name}` stands for a number (`nan` and `inf` among them), the rest for itself; a run of blanks for any run of blanks. Lines that do
-not follow the pattern are counted and left out. A `±` that was decoded wrongly (`Â±`, or twice: `Ã‚Â±`) is repaired, and what colours a
-terminal is no part of a line.
+`{name}` stands for a number (`nan` and `inf` among them, and `None` or `null` for what does not apply), the rest for itself; a run of
+blanks for any run of blanks. Lines that do not follow the pattern are counted and left out. A `±` that was decoded wrongly (`Â±`, or
+twice: `Ã‚Â±`) is repaired, and what colours a terminal is no part of a line.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from stages.contracts.line_pattern import PART, names
 from stages.train.imports.content import content
 from stages.train.imports.log import Log, Unreadable, by_column
 
-_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?|None|null)"
 _BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
 """Where a number may begin that nothing of the pattern stands before: not inside of another one."""
 _ENDS = r"(?!,[0-9]{3})"
 """No number ends before a comma and three digits: 1,000.5 is not 1."""
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_NULL = {"None", "null"}
 _LONGEST = 20_000
 """Characters of a line that is looked at."""
 
@@ -43,10 +44,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def read(path: Path, pattern: str, index: str) -> Log:
     """Every place of a line that follows the pattern is a row. Raises Unreadable when there is none."""
     data = content(path)
-    lines, repaired = _decoded(data)
+    lines, covered, repaired = _decoded(_COLOURS.sub(b"", data) if b"\x1b" in data else data)
     groups, line_pattern = names(pattern), compiled(pattern)
     other = long = 0
-    rows: list[dict[str, float]] = []
+    rows: list[dict[str, float | None]] = []
     last = False
     for line in lines:
         if len(line) > _LONGEST:
@@ -57,12 +58,16 @@ def read(path: Path, pattern: str, index: str) -> Log:
         if not found:
             other += bool(line.strip())
         for numbers in found if len(groups) > 1 else ((number,) for number in found):
-            rows.append({name: float(number) for name, number in zip(groups, numbers, strict=True)})
+            rows.append({name: None if number in _NULL else float(number) for name, number in zip(groups, numbers, strict=True)})
     if not rows:
-        raise Unreadable(f"no line of {path} follows the pattern `{pattern}`")
+        first = next((line.strip()[:80] for line in lines if line.strip()), "")
+        raise Unreadable(f"no line of {path} follows the pattern `{pattern}`; its first line is {first!r}")
     log = by_column(rows, index)
     if other:
         log.notes.append(f"{other} of {other + len(rows)} lines do not follow the pattern and were left out")
+    hidden = sum(len(line_pattern.findall(text)) for text in covered if len(text) <= _LONGEST)
+    if hidden:
+        log.notes.append(f"places that follow the pattern and were written over in their line, as by a progress bar, left out: {hidden}")
     if long:
         log.notes.append(f"lines of more than {_LONGEST:,} characters, which were left out: {long}")
     if repaired:
@@ -72,19 +77,21 @@ def read(path: Path, pattern: str, index: str) -> Log:
     return log
 
 
-def _decoded(data: bytes) -> tuple[list[str], int]:
-    """Lines as text, and how many of them had to be repaired."""
-    found, repaired = [], 0
+def _decoded(data: bytes) -> tuple[list[str], list[str], int]:
+    """Lines as text; what was written over in them; and how many had to be repaired."""
+    found, covered, repaired = [], [], 0
     for line in data.split(b"\n"):
-        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar that writes over itself, what remains to be seen
+        if b"\r" in line:
+            before, _, line = line.rstrip(b"\r").rpartition(b"\r")  # of a progress bar that writes over itself, what remains to be seen
+            covered += before.decode("utf-8", "replace").split("\r") if before else []
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError:
             text, repaired = line.decode("cp1252", "replace"), repaired + 1
         if not text.isascii() and (better := _repair(text)) != text:
             text, repaired = _repair(better), repaired + 1
-        found.append(_COLOUR.sub("", text) if "\x1b" in text else text)
-    return found, repaired
+        found.append(text)
+    return found, covered, repaired
 
 
 def _repair(text: str) -> str:

@@ -14,10 +14,12 @@ STEP = "step"
 
 def read(path: Path, index: str = STEP) -> Log:
     """Rows of `log_history`; `global_step` is what the trainer itself says of its last step. Raises Unreadable."""
+    data = content(path)
     try:
-        state = loads(content(path))
+        state = loads(data)
     except ValueError as error:
-        raise Unreadable(f"{path} is not JSON: {error}") from None
+        lines = "; one object a line is the format `jsonl`" if data.startswith(b"{") and b"}\n{" in data else ""
+        raise Unreadable(f"{path} is not JSON: {error}{lines}") from None
     rows = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise Unreadable(f"{path} has no `log_history` of rows, so it is no trainer_state.json")
@@ -26,6 +28,8 @@ def read(path: Path, index: str = STEP) -> Log:
         log.steps_done = whole(state.get("global_step"))
     except NoNumber as text:
         log.notes.append(f"`global_step` is no number of steps: {text}")
+    planned = state.get("max_steps")
+    log.planned = planned if isinstance(planned, int) and planned > 0 else None
     if "train_loss" in log.columns:
         del log.columns["train_loss"]
         log.notes.append("`train_loss` is left out: it sums only the steps since the last resume")

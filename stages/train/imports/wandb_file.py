@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.train.imports.json_text import loads
-from stages.train.imports.log import Column, Log, Unreadable
+from stages.train.imports.log import WANDB_STEP, Column, Log, Unreadable
 from stages.train.imports.protobuf import fields, varint
 
-STEP = "train/global_step"
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -29,7 +28,7 @@ _HISTORY, _EXIT = 2, 18
 _ITEM_KEY, _ITEM_VALUE, _ITEM_NESTED = 0x0A, 0x82, 0x12
 
 
-def read(path: Path, index: str = STEP) -> Log:
+def read(path: Path, index: str = WANDB_STEP) -> Log:
     """Raises Unreadable for another kind of file. A torn record ends the log, which says so in `cut`."""
     data = path.read_bytes()
     if data[:4] != b":W&B" or len(data) < 7 or struct.unpack("<HB", data[4:7]) != (0xBEE1, 0):

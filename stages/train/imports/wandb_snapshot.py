@@ -12,13 +12,12 @@ from typing import Any
 from stages.contracts.wandb_snapshot import ENDED_BADLY, RUNNING, SNAPSHOT
 from stages.train.imports import jsonl
 from stages.train.imports.json_text import loads
-from stages.train.imports.log import Log, Unreadable
-from stages.train.imports.wandb_file import STEP
+from stages.train.imports.log import WANDB_STEP, Log, Unreadable
 
 FEW = 5
 
 
-def read(path: Path, index: str = STEP) -> Log:
+def read(path: Path, index: str = WANDB_STEP) -> Log:
     """Raises Unreadable for a file that is none, or that holds fewer rows than it says."""
     first = path.open("rb").readline()
     try:
@@ -47,7 +46,7 @@ def _notes(head: dict[str, Any], log: Log) -> Iterator[str]:
         few = ", ".join(left_out[:FEW]) + (", ..." if len(left_out) > FEW else "")
         yield f"columns of W&B that hold no numbers are not in the snapshot: {few}"
     summary = head.get("summary", {})
-    for name in (STEP, "_step"):
+    for name in (WANDB_STEP, "_step"):
         said, column = summary.get(name), log.columns.get(name)
         reached = max((cell for cell in column.cells if type(cell) is int), default=None) if column else None
         if type(said) is int and reached is not None and said > reached:

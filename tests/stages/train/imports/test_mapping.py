@@ -121,7 +121,7 @@ def test_what_cannot_be_mapped_says_so():
         mapped(by_column([{"step": 1, "r": "warm"}], "step"), read_card(reward="r"), 1, "a")
     with pytest.raises(Unreadable, match="no whole number"):
         mapped(by_column([{"step": 1.5, "r": 1}], "step"), read_card(reward="r"), 1, "a")
-    with pytest.raises(Unreadable, match="no row has a step"):
+    with pytest.raises(Unreadable, match="no row of a metric has a step"):
         mapped(by_column([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
 
 
@@ -165,3 +165,75 @@ def test_case_32_an_export_of_500_rows_never_passes_for_a_whole_log(total):
     assert missing == 0 or found.stride > 1 or len(found.gaps) == missing
     told = found.stride > 1 or any(note.startswith("uneven: ") for note in found.notes)
     assert told or total < 600, "of 600 rows a sixth is missing, of fewer the gaps are counted"
+
+
+def of_steps(*steps: int):
+    """A log of the steps, each reward the place of its row."""
+    return mapped(by_column(({"step": step, "r": float(row)} for row, step in enumerate(steps, 1)), "step"), read_card(reward="r"), 10, "a")
+
+
+@pytest.mark.parametrize("steps", [(1, 2, 4, 3, 5), (1, 10, 2, 3, 11), (7, 6, 5, 4, 3, 2, 1), (10, 20, 30, 25, 35)])
+def test_steps_in_no_order_are_refused_and_never_taken_for_a_resume(steps):
+    """1, 10, 2 is the order of texts; the last is a resume whose rows nobody can put into place."""
+    with pytest.raises(
+        Unreadable, match=r"no order: row \d of the log goes back from step \d+ to \d+, and the steps between are not logged"
+    ):
+        of_steps(*steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "parts"),
+    [
+        ((1, 2, 3, 4, 3, 4, 5), [1, 1, 1, 1, 2, 2, 2]),
+        ((10, 20, 30, 25, 30, 35), [1, 1, 1, 2, 2, 2]),  # logged more often after the resume
+        ((1, 2, 3, 2), [1, 1, 1, 2]),
+        ((10, 20, 15), [1, 1, 2]),  # it ended before it came to a logged step
+        ((1, 2, 3, 2, 3, 2, 3, 4), [1, 1, 1, 2, 2, 3, 3, 3]),
+    ],
+)
+def test_a_resume_logs_steps_again(steps, parts):
+    found = of_steps(*steps)
+    assert [(row["attempt"], row["step"], row["value"]) for row in found.rows] == [
+        (f"a-part{part}", step, float(row)) for row, (step, part) in enumerate(zip(steps, parts, strict=True), 1)
+    ]
+
+
+def test_rows_of_another_metric_may_come_late():
+    """An evaluation that runs beside the training is logged when it is done, at the step that it looked at."""
+    rows_ = [{"step": 1, "r": 1.0}, {"step": 2, "r": 2.0}, {"step": 1, "e": 0.5}, {"step": 3, "r": 3.0}, {"step": 2, "e": 0.75}]
+    found = mapped(by_column(rows_, "step"), read_card(reward="r", kl="e"), 3, "a")
+    assert rows(found) == [(1, 1.0, "value"), (2, 2.0, "value"), (3, 3.0, "value")] and rows(found, "kl") == [
+        (1, 0.5, "value"), (2, 0.75, "value"),
+    ]  # fmt: skip
+    assert {row["attempt"] for row in found.rows} == {"a"} and not any("resumed" in note for note in found.notes)
+
+
+def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not():
+    def log(other):
+        lines = [{"step": step, "r": float(step) + of} for step in range(1, 6) for of in (0.0, other)]
+        return mapped(by_column(lines, "step"), read_card(reward="r"), 5, "a")
+
+    with pytest.raises(Unreadable, match=r"`r` has several values at 5 of 5 steps \(1, 1.5 at step 1\), so the log holds several runs or"):
+        log(0.5)
+    found = log(0.0)
+    assert [value for _, value, _ in rows(found)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert found.notes == ("logged again at a step that it held already, so many times: `r` 5; the later value counts",)
+
+
+def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_told():
+    def share(*cells, factor=1.0):
+        read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=factor, unit="x"),))
+        return mapped(by_column(({"step": step, "r": cell} for step, cell in enumerate(cells, 1)), "step"), read, 3, "a")
+
+    with pytest.raises(Unreadable, match=r"share, and 2 of 3 .* \(50 at step 1\); is it in per cent\? truncated: {column: r, unit: '%'}"):
+        share(50, 0, 95)
+    assert share(50, 0, 95, factor=0.01).notes == () and share(0, 1, None).notes == ()
+    assert share(0.5, 1.5, 0.25).notes == ("`truncated` is a share, and 1 of 3 values of `r` are beyond 0 to 1 (1.5 at step 2)",)
+    with pytest.raises(Unreadable, match="is its `unit` really so"):
+        share(500, 950, 0, factor=0.01)
+
+
+def test_a_trainer_that_was_told_another_number_of_steps_is_told():
+    log = by_column([{"step": 1, "r": 1.0}], "step")
+    log.planned = 500
+    assert mapped(log, read_card(reward="r"), 300, "a").notes == ("the trainer was told to make 500 steps, and the spec says 300",)

@@ -96,17 +96,26 @@ def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
         ("csv", "step;r\n1;0,5\n", "'0,5'; write numbers with a point"),
         ("csv", 'step,r\n1,"1,234.5"\n', "'1,234.5'; write it without separators of thousands"),
         ("csv", "step,r\n1,12.5%\n", r"'12.5%'; leave the sign away and say `unit: '%'`"),
-        ("csv", "step,r\n1,-\n", "'-'; leave the cell empty"),
+        ("csv", "step,r\n1,-\n", "'-'; leave a cell empty"),
         ("csv", "1,0.5\n2,0.25\n", "line 1 .* holds numbers and no names"),
         ("csv", b"step,r\n1,2\n2,\xe9\n", "line 3 .* is not UTF-8 .*iconv"),
         ("csv", 'step,r\n1,"a"b\n', "line 2 .* is not CSV: .*; a quote inside a text is written twice"),
         ("csv", "sep=;\nstep;r\n1;2;3\n", "line 3 .* has 3 cells under 2 columns"),
         ("csv", 'step,r,t\n1,1,"a\n2,2,"c\n', "line 3 .* is not CSV"),
         ("csv", "step,r, r\n1,1,2\n", "column `r` 2 times"),
-        ("csv", "# a log\nstep,r\n1,1\n", "line 2 .* 2 cells under 1 columns"),
+        ("csv", "# a log\nstep,r\n1,1\n", "line 1 .* names one column, `# a log`: .* nothing may stand above"),
+        ("csv", "step r\n1 2\n", "names one column, `step r`: cells are separated by commas"),
         ("csv", "step,r\n1,1\nstep,loss\n", "'step'"),
         ("trainer_state", TEXTS["trainer_state"][:-5], "not JSON"),
-        ("text", "step 1 r 1,000.5\n", "no line"),
+        ("trainer_state", LINES, "not JSON: .*; one object a line is the format `jsonl`"),
+        ("jsonl", json.dumps({"log_history": ROWS}, indent=1), "one JSON text over many lines, the format `trainer_state`"),
+        ("jsonl", json.dumps(ROWS), "line 1 .* is not a JSON object; one object a line, such as by: jq"),
+        ("jsonl", b'{"step": 1, "t": "\xe9"}\n', r"line 1 .* is not JSON: it is not UTF-8 \(byte 18\)"),
+        ("text", "step 1 r 1,000.5\n", "no line .*; its first line is 'step 1 r 1,000.5'"),
+        ("jsonl", '{"Step": 1, "r": 2}\n', r"no row of a metric has a step \(column `step`\); name it: `step: Step`"),
+        ("jsonl", '{"epoch": 0.5, "r": 2}\n', r"\(column `step`\); it has epochs: `epoch: epoch` with `steps_per_epoch`"),
+        ("jsonl", '{"step": 0.25, "r": 2}\n', "0.25; if it is the epoch, say `epoch: step` with `steps_per_epoch`"),
+        ("jsonl", '{"step": -1, "r": 2}\n', "no whole number from 0: -1"),
     ],
 )
 def test_what_cannot_be_a_number_is_told_with_its_place(tmp_path, form, content, says):
@@ -140,7 +149,10 @@ def test_a_header_that_stands_again_after_a_resume_is_told_and_is_no_row(tmp_pat
         ("a-part1", 1, 7.0), ("a-part1", 2, 2.5), ("a-part2", 1, 1.5), ("a-part2", 2, 2.5),
     ]  # fmt: skip
     assert found.notes[0] == "the header stands again in line 4, as after a resume; such lines, left out: 2"
-    assert found.notes[1] == "resumed: logged to step 2, then again from step 1; the later rows count"
+    assert found.notes[1] == (
+        "resumed: logged to step 2, then again from step 1, the first one: started anew, or another run in the same log; "
+        "the later rows count"
+    )
     found = history(tmp_path, "csv", "sep=,\nstep,r\n1,1.5\nstep,r\n2,2.5")
     assert values(found)[0] == (1, 1.5) and [note[:40] for note in found.notes] == [
         "the last line has no line end, so its la", "the header stands again in line 4, as af",
@@ -179,6 +191,14 @@ def test_two_rows_on_one_line_of_text_are_two(tmp_path):
     found = history(tmp_path, "text", "step 1 r 1.5 step 2 r 2.5\nstep 3 r 5. \n\x1b[32mstep 4 r -.5\x1b[0m\n")
     assert values(found) == [*BOTH, (3, 5.0), (4, -0.5)]
     assert values(history(tmp_path, "text", "3-5 2\n1 7.\n", "{step} {r}.")) == [(1, 7.0)]
+
+
+def test_what_a_terminal_shows_is_read_and_what_it_hid_is_told(tmp_path):
+    found = history(tmp_path, "text", "\x1b[1mstep\x1b[0m 1 r \x1b[32m1.5\x1b[0m\nstep 2 r None\n")
+    assert values(found) == [(1, 1.5), (2, "null")]
+    found = history(tmp_path, "text", "step 1 r 7\rstep 1 r 8\rstep 1 r 1.5\r\n10%\rstep 2 r 2.5\n")
+    assert values(found) == BOTH
+    assert found.notes == ("places that follow the pattern and were written over in their line, as by a progress bar, left out: 2",)
 
 
 @pytest.mark.parametrize(
