@@ -101,6 +101,8 @@ def formats_have_their_keys(of: Experiment, expansion: Expansion, inputs: Inputs
         for key in ("step", "epoch", "counts_from"):
             if block.get(key) is not None:
                 yield _key(f"`{key}` has no meaning for a summary", "a summary is no series", f"delete `{key}`", block, key)
+    if use.format == "tensorboard" and block.get("step") is not None:
+        yield _key("`step` has no meaning for `tensorboard`", "every event carries its step", "delete `step`", block, "step")
     yield from _placeholders(of)
     yield from _pattern(of)
     for name, source in use.metrics.items():

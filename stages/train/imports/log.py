@@ -41,6 +41,8 @@ class Log:
     """What the source says of a run that did not end well, such as `exit code 1`."""
     running: str = ""
     """What the source says of a run that may go on, such as `W&B said running`."""
+    no_numbers: set[str] = field(default_factory=set)
+    """Names of what the log has and that is no series of numbers, such as histograms."""
     cut: str = ""
     """Where the file breaks off; everything before was read."""
     notes: list[str] = field(default_factory=list)

@@ -101,6 +101,10 @@ def _held(metric: str, values: list[float]) -> list[Held]:
 
 def _column(log: Log, card: ColumnCard) -> Column | None:
     found = log.columns.get(card.column)
+    if found is None and card.column in log.no_numbers:
+        raise Unreadable(
+            f"`{card.column}` is in the log and holds no numbers (histogram, table, text or medium), so it is no `{card.metric}`"
+        )
     if found is None and not card.optional:
         near = difflib.get_close_matches(card.column, list(log.columns), n=1, cutoff=0.6)
         meant = f"; did you mean `{near[0]}`?" if near else "."
@@ -154,6 +158,8 @@ _NAMES = ("step", "Step", "global_step", "train/global_step", "_step", "iteratio
 def _without_steps(log: Log, read: ReadCard) -> str:
     wanted = read.epoch or read.step or (WANDB_STEP if read.format in ("wandb", "wandb_file") else "step")
     other = next((f"; name it: `step: {name}`" for name in _NAMES if name in log.columns and name != wanted), "")
+    if other.endswith(" _step`"):
+        other += " with `counts_from: 0`, if each call of log() was one step: W&B counts calls there, not steps"
     if not other and wanted != "epoch" and "epoch" in log.columns:
         other = "; it has epochs: `epoch: epoch` with `steps_per_epoch`"
     known = ", ".join(sorted(log.columns)[:12]) + (", ..." if len(log.columns) > 12 else "")

@@ -85,7 +85,8 @@ def one_value_a_step(column: str, cells: Column, places: Mapping[int, tuple[int,
             except NoNumber:
                 return  # told of where it is mapped
     several = {place: values for place, values in found.items() if len(set(map(repr, values))) > 1}
-    if len(several) >= _AT_LEAST and len(several) > len(found) / 2:
+    most = len(several) >= _AT_LEAST and len(several) > len(found) / 2
+    if most or (len(found) == 1 and any(len(values) >= _AT_LEAST for values in several.values())):
         (_, step), values = next(iter(several.items()))
         few = ", ".join("null" if value is None else f"{value:.6g}" for value in values[:3]) + (", ..." if len(values) > 3 else "")
         where = f"{len(several)} of {len(found)} steps ({few} at step {step})"

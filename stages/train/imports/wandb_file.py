@@ -30,7 +30,11 @@ _ITEM_KEY, _ITEM_VALUE, _ITEM_NESTED = 0x0A, 0x82, 0x12
 
 def read(path: Path, index: str = WANDB_STEP) -> Log:
     """Raises Unreadable for another kind of file. A torn record ends the log, which says so in `cut`."""
+    if path.is_dir():
+        raise Unreadable(f"{path} is a folder: name the .wandb file in it")
     data = path.read_bytes()
+    if not data:
+        raise Unreadable(f"{path} is empty")
     if data[:4] != b":W&B" or len(data) < 7 or struct.unpack("<HB", data[4:7]) != (0xBEE1, 0):
         raise Unreadable(f"{path} is no .wandb file of version 0")
     log = Log([], {})
@@ -51,6 +55,7 @@ def read(path: Path, index: str = WANDB_STEP) -> Log:
                     exit_code = next((value for inner, _, value, _ in fields(record, start, end) if inner == 1), 0)
         except (ValueError, IndexError) as error:
             raise Unreadable(f"a record of {path} is no history that octavo knows: {error}") from None
+    log.no_numbers = {name.removesuffix("._type") for name in log.columns if name.endswith("._type")}  # histograms, tables, media
     log.index = _indexed(log, index)
     if exit_code:
         log.failed = f"exit code {exit_code}"

@@ -42,6 +42,7 @@ def _notes(head: dict[str, Any], log: Log) -> Iterator[str]:
     if log.running:
         yield f"{log.running}: octavo compile --update fetches it again when it has ended"
     left_out = [str(name) for name in head.get("left_out", [])]
+    log.no_numbers.update(left_out)
     if left_out:
         few = ", ".join(left_out[:FEW]) + (", ..." if len(left_out) > FEW else "")
         yield f"columns of W&B that hold no numbers are not in the snapshot: {few}"

@@ -125,6 +125,14 @@ def test_what_cannot_be_mapped_says_so():
         mapped(by_column([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
 
 
+def test_the_call_counter_of_wandb_is_no_step_by_itself():
+    log = by_column([{"_step": 0, "r": 1.0}], "train/global_step")
+    with pytest.raises(
+        Unreadable, match=r"step: _step` with `counts_from: 0`, if each call of log\(\) was one step: W&B counts calls there"
+    ):
+        mapped(log, read_card(reward="r").model_copy(update={"format": "wandb"}), 1, "a")
+
+
 def test_an_uneven_log_looks_sampled():
     steps = [step for step in range(1, 1000) if json.dumps(step)[-1] in "147" or step % 13 == 0]
     found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")

@@ -247,10 +247,12 @@ def test_case_34_a_cut_wandb_file_is_read_up_to_the_torn_record(wandb_run, tmp_p
     assert "checksum" in wandb_file.read(path).cut
     path.write_bytes(whole_file[:7] + bytes(500))
     assert wandb_file.read(path).index == []
-    for other in (b"", b":W&B", b"plain text"):
+    for other, says in ((b"", "is empty"), (b":W&B", r"no \.wandb file"), (b"plain text", r"no \.wandb file")):
         path.write_bytes(other)
-        with pytest.raises(Unreadable, match=r"no \.wandb file"):
+        with pytest.raises(Unreadable, match=says):
             wandb_file.read(path)
+    with pytest.raises(Unreadable, match=r"is a folder: name the \.wandb file in it"):
+        wandb_file.read(tmp_path)
 
 
 def test_tensorboard_against_its_own_reader(tmp_path):

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 
+import numpy as np
 import pytest
 
 from stages.contracts.import_card import ColumnCard, ReadCard
@@ -249,6 +250,31 @@ def test_event_files_of_several_folders_are_told(tmp_path):
             writer.add_scalar("r", 1.5, 1)
     read = card("tensorboard")
     assert "event files of 2 folders" in mapped(read_log(tmp_path / "tb", read), read, 1, "a").notes[0]
+
+
+def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
+    """A resumed run writes a file of its own, in a folder that may come first in the alphabet; an evaluation writes beside the training."""
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    read = card("tensorboard")
+    for folder, steps in (("Nov28", (1, 2, 3)), ("Dec01", (3, 4))):
+        with writers.SummaryWriter(tmp_path / "resumed" / folder) as writer:
+            for step in steps:
+                writer.add_scalar("r", step + (folder == "Dec01"), step)
+    assert values(mapped(read_log(tmp_path / "resumed", read), read, 4, "a")) == [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0)]
+
+    train, other = writers.SummaryWriter(tmp_path / "both" / "train"), writers.SummaryWriter(tmp_path / "both" / "eval")
+    for step in (1, 2, 3):
+        for writer in (train, other):
+            writer.add_scalar("r", step, step)
+            writer.add_histogram("h", np.array([1.0, 2.0]), step)
+    train.close(), other.close()
+    with pytest.raises(Unreadable, match=r"`r` was written to \S+both/\w+ and to \S+both/\w+ at the same time, so they are two series"):
+        read_log(tmp_path / "both", read)
+    log = read_log(tmp_path / "both" / "train", read)
+    assert values(mapped(log, read, 3, "a")) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    of_histogram = ReadCard(format="tensorboard", columns=(ColumnCard(metric="reward", column="h", unit="reward"),))
+    with pytest.raises(Unreadable, match="`h` is in the log and holds no numbers"):
+        mapped(log, of_histogram, 3, "a")
 
 
 @pytest.fixture(scope="module")
