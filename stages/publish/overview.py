@@ -177,21 +177,22 @@ def _evaluated(experiment: ExperimentFiles, facts: Facts, subject: str, digits: 
 
 
 def _nonfinite(detections: tuple[Detection, ...]) -> str:
-    detection = next((d for d in detections if "finite" in d.detector), None)
-    if detection is None:
-        return numbers.NONE
-    if detection.state != "looked":
-        return detection.state.replace("_", " ")
-    classes = [str(signal.evidence.get("class", signal.severity)) for signal in detection.signals]
-    if not classes:
+    """`persistent from 21`, `transient, first at 50`; of a summary what its single values say."""
+    detection = next((d for d in detections if d.detector == "nonfinite"), None)
+    told = next((d for d in detections if d.detector == "summary"), detection)
+    signals = [signal for signal in told.signals if "class" in signal.evidence] if told else []
+    if detection is None or (not signals and detection.state != "looked"):
+        return detection.state.replace("_", " ") if detection else numbers.NONE
+    if not signals:
         return "none"
-    worst = "persistent" if "persistent" in classes else classes[0]
-    onset = min((s.onset for s in detection.signals if s.onset is not None), default=None)
-    return worst + (f" from {onset}" if onset is not None else "")
+    lasting = [signal for signal in signals if signal.evidence["class"] == "persistent"]
+    onset = min((s.onset for s in lasting or signals if s.onset is not None), default=None)
+    worst, since = ("persistent", " from") if lasting else ("transient", ", first at")
+    return worst + (f"{since} {onset}" if onset is not None else "")
 
 
 def _collapse(detections: tuple[Detection, ...]) -> str:
-    detection = next((d for d in detections if "collapse" in d.detector), None)
+    detection = next((d for d in detections if d.detector == "collapse"), None)
     if detection is None:
         return numbers.NONE
     if detection.state != "looked":

@@ -105,6 +105,7 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
                     assert printed(page, f"{name}-s{one['seed']}/{statistic}"), (name, one["seed"], statistic)
     said = plain(page)
     assert "zero-reward-s123 (log ends at 299)" in said and "zero-reward-s123 (failed)" not in said, "unknown is no failure"
+    assert "persistent from 21" in said and said.count("transient, first at") == 3 and "transient, first at 281" in said
     assert "By the sources' summaries, gradient norm" in said and "In the last window, gradient norm" not in said
 
 

@@ -55,8 +55,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="not_observable", reason=f"entropy has no value in the {which} window")
     first, last = sum(before) / len(before), sum(after) / len(after)
     band = _outside(settings, last)
-    if first <= 0 and not band:
-        return Detection(detector=NAME, state="not_applicable", reason=f"entropy is {first:.3g} in the first window: no ratio to it")
+    if (first <= 0 or last < 0) and not band:
+        which = f"{first:.3g} in the first window" if first <= 0 else f"{last:.3g} in the last window"
+        return Detection(detector=NAME, state="not_applicable", reason=f"entropy is {which}: no ratio says anything")
     ratio = last / first if first > 0 else None
     if ratio is not None and not below(ratio, settings.fall_below) and not above(ratio, settings.rise_above) and not band:
         return Detection(detector=NAME, state="looked")

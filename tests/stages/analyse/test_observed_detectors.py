@@ -116,6 +116,7 @@ def test_absolute_entropy_only_where_it_is_declared() -> None:
 def test_entropy_without_a_window_or_a_base() -> None:
     assert entropy_change.detect(entropy_change.Settings(), seen(entropy={1: 1.0})).state == "not_observable"
     assert entropy_change.detect(entropy_change.Settings(), seen(entropy=0.0)).state == "not_applicable"
+    assert entropy_change.detect(entropy_change.Settings(), seen(entropy=ramp(1.0, -1.0))).reason.startswith("entropy is -1 in the last")
 
 
 # kl_reference ------------------------------------------------------------------------------------------------------------------

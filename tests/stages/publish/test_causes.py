@@ -2,11 +2,12 @@
 
 import pytest
 
-from stages.contracts.health import Signal
+from stages.contracts.health import Detection, Signal
 from stages.contracts.plugin import DETECTORS, kinds
 from stages.publish.anomalies import _PHRASES, evidence_words
 from stages.publish.causes import CAUSES
 from stages.publish.explain import explain
+from stages.publish.overview import _nonfinite
 
 
 def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning") -> Signal:
@@ -145,3 +146,16 @@ def test_a_summary_cannot_say_which_steps_count() -> None:
     found = explain([with_evidence("summary", "grad_norm", 0.0, **{"class": "persistent"})])
     assert found and found.says.startswith("The last logged value of the gradient norm is not a finite number")
     assert "count in no statistic" not in found.says
+
+
+def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> None:
+    def looked(detector: str, *steps: tuple[str, int]) -> Detection:
+        found = (signal(detector, "kl").model_copy(update={"evidence": {"class": kind}, "onset": onset}) for kind, onset in steps)
+        return Detection(detector=detector, state="looked", signals=tuple(found))
+
+    assert _nonfinite((looked("nonfinite", ("transient", 5), ("persistent", 50)),)) == "persistent from 50"
+    assert _nonfinite((looked("nonfinite", ("transient", 9), ("transient", 5)),)) == "transient, first at 5"
+    assert _nonfinite((looked("nonfinite"),)) == "none"
+    blind = Detection(detector="nonfinite", state="not_observable", reason="only a summary was imported")
+    assert _nonfinite((blind, looked("summary", ("persistent", 21)))) == "persistent from 21"
+    assert _nonfinite((blind, looked("summary"))) == "not observable"
