@@ -14,6 +14,7 @@ from stages.analyse.evidence import Evidence, meaning
 from stages.analyse.groups import Group, group
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ClaimCard, ConditionCard
+from stages.contracts.beside import beside, written
 from stages.contracts.finding import Finding, Verdict
 from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
 
@@ -58,38 +59,31 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
         return _verdict(claim, "inconclusive", same, finding.id)
     if finding.value is None or finding.low is None or finding.high is None:
         return _verdict(claim, "void", f"Void: {finding.reason or f'there is no interval ({finding.method})'}.", finding.id)
-    value, low, high = (printed(number, claim.margin) for number in (finding.value, finding.low, finding.high))
+    value, low, high = (beside(number, claim.margin) for number in (finding.value, finding.low, finding.high))
     numbers = f"{_subject(claim)} is {value} ({level * 100:g}% interval {low} to {high}, {_counted(groups)})"
     beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
     if claim.direction == "below":
         beyond, short_of = short_of, beyond
     of = " The seeds are equal: the interval is that of their completions." if finding.equal_seeds else ""
     if beyond:
-        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {claim.margin:.15g}.{of}", finding.id)
+        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {written(claim.margin)}.{of}", finding.id)
     if short_of:
-        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {claim.margin:.15g}.{of}", finding.id)
+        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {written(claim.margin)}.{of}", finding.id)
     return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
 
 
 def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
-    smallest = None if finding.equal_seeds else detectable(values, level)
-    distance = abs((finding.value or 0.0) - claim.margin)
-    needed = seeds_needed(values, distance, level)
-    why = f"{numbers}: the interval contains {claim.margin:.15g}."
+    why = f"{numbers}: the interval contains {written(claim.margin)}."
     if finding.equal_seeds:
         return _verdict(claim, "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", finding.id)
+    smallest = detectable(values, level)
+    if smallest is None:  # above 1e308
+        return _verdict(claim, "inconclusive", why, finding.id)
+    distance = abs((finding.value or 0.0) - claim.margin)
+    needed = seeds_needed(values, distance, level)
     why += f" These seeds could have shown a distance of {smallest:.3g} from it"
     why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
     return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)
-
-
-def printed(number: float, margin: float) -> str:
-    """Three significant digits, or as many more as it takes for what is printed to lie on the number's own side of the margin."""
-    for digits in range(3, 17):
-        text = f"{number + 0.0:.{digits}g}"  # of the two zeros there is one
-        if (float(text) > margin) == (number > margin) and (float(text) < margin) == (number < margin):
-            return text
-    return repr(number)
 
 
 def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from stages.contracts.beside import beside, written
 from stages.contracts.rule_card import ExpectCard
 from stages.rules.watch import Row, numbers, stretch
 from stages.rules.windows import Trailing, step_of, width
@@ -49,6 +50,5 @@ def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_step
     if value is None:
         return Answer("not_reached", None, window, f"{expected.metric} has no value in {window}")
     met = value > expected.bound if expected.direction == "above" else value < expected.bound
-    return Answer(
-        "met" if met else "missed", value, window, f"{value:.4g} is {'' if met else 'not '}{expected.direction} {expected.bound:g}"
-    )
+    why = f"{beside(value, expected.bound, digits=4)} is {'' if met else 'not '}{expected.direction} {written(expected.bound)}"
+    return Answer("met" if met else "missed", value, window, why)

@@ -12,9 +12,10 @@ from synthetic import CONDITIONS, Run, complete, write_cards
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
-from stages.analyse.verdicts import printed, refusal
+from stages.analyse.verdicts import refusal
 from stages.contracts.analysis_card import ClaimCard, Contrast
 from stages.contracts.artifact import read
+from stages.contracts.beside import beside, written
 from stages.contracts.finding import Findings
 
 METRIC = "completion_tokens"
@@ -134,7 +135,7 @@ def test_what_would_have_shown_and_seeds_needed_by_a_second_computation(
 
 
 def test_what_is_printed_lies_where_the_number_lies() -> None:
-    assert [printed(x, 0.05) for x in (0.0499999, 0.05, 0.05000004, 0.04, -0.0, 1234.5)] == [
+    assert [beside(x, 0.05) for x in (0.0499999, 0.05, 0.05000004, 0.04, -0.0, 1234.5)] == [
         "0.0499999",
         "0.05",
         "0.05000004",
@@ -142,10 +143,11 @@ def test_what_is_printed_lies_where_the_number_lies() -> None:
         "0",
         "1.23e+03",
     ]
+    assert [written(x) for x in (0.05, 5.0, 0.1234567, -1e-5, 1e12)] == ["0.05", "5", "0.1234567", "-1e-05", "1000000000000"]
     rng = np.random.default_rng(0)
     for margin in (0.05, -0.3, 0.0, 1e6, 0.1 + 0.2):
         for x in margin + rng.normal(0, 1, 200) * 10.0 ** rng.integers(-14, 1, 200):
-            assert np.sign(float(printed(float(x), margin)) - margin) == np.sign(float(x) - margin)
+            assert np.sign(float(beside(float(x), margin)) - margin) == np.sign(float(x) - margin)
 
 
 def test_an_end_just_inside_the_margin_is_printed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
