@@ -126,8 +126,8 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards:
         included=run.included,
         carried=carried.short(carried.of_run(experiment, name)),
         reasons=left_out(run),
-        initial=facts.value(facts.find(name, "reward", "initial"), decimals=rewards),
-        final=facts.value(facts.find(name, "reward", "final"), decimals=rewards),
+        initial=_own_reward(facts, name, "initial", rewards),
+        final=_own_reward(facts, name, "final", rewards),
         evaluated=_evaluated(experiment, facts, name, digits, bounds=False),
         zero_signal=facts.value(facts.find(name, "zero_signal_share", "final", "share"), decimals=2),
         truncated=facts.value(facts.find(name, "truncated", "final", "share"), decimals=2),
@@ -136,6 +136,13 @@ def _seed_row(experiment: ExperimentFiles, facts: Facts, run: RunFiles, rewards:
         attempts=len(run.attempts),
         stopped=run.outcome is not None and run.outcome.stopped is not None,
     )
+
+
+def _own_reward(facts: Facts, run: str, when: str, decimals: int) -> Markup:
+    """With the column's digits, but never a 0.000 for a number that is not 0."""
+    found = facts.find(run, "reward", when)
+    vanishes = found is not None and bool(found.value) and abs(found.value or 0.0) < 0.5 * 10**-decimals
+    return facts.value(found, decimals=None if vanishes else decimals)
 
 
 def steps_done(facts: Facts, run: RunFiles, *, of: str = "of") -> Markup:

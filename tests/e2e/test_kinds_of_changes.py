@@ -166,6 +166,19 @@ def test_cases_15_and_16_in_the_table_of_conditions(made):
         assert ("of the seeds with both windows (1 and 2)" in plain(change)) is (condition == "c6")
 
 
+def test_cases_15_and_16_no_seed_s_number_is_printed_as_nothing(made):
+    folder, written = made
+    page = (folder / "page/index.md").read_text(encoding="utf-8")
+    for (condition, seed), rows in written.items():
+        for statistic, value in zip(("initial", "final"), windows(rows, "r"), strict=True):
+            cell = re.search(rf'data-finding="{condition}-s{seed}/reward/{statistic}"[^>]*>(.*?)</a>', page)
+            assert cell is not None and (plain(cell[1]) == "–") == (value is None)
+            if value:
+                shown = printed(cell[1])
+                unit = Decimal("0.5000001").scaleb(int(shown.as_tuple().exponent))
+                assert shown != 0 and abs(shown - Decimal(value)) <= unit, (condition, seed, cell[1])
+
+
 def test_cases_15_and_16_in_prose(made):
     folder, written = made
     text = plain((folder / "page/index.md").read_text(encoding="utf-8"))
