@@ -130,7 +130,10 @@ WHOLE_KIND: dict[int, tuple[str, ...]] = {
         f"{_CHANGES}::test_cases_15_and_16_in_what_programs_read",
     ),
     16: (f"{_CHANGES}::test_cases_15_and_16_in_prose", f"{_CHANGES}::test_cases_15_and_16_in_the_table_of_an_answer"),
-    17: (f"{_KINDS}::test_case_17_any_single_difference_makes_two_runs",),
+    17: (
+        f"{_KINDS}::test_case_17_any_single_difference_makes_two_runs",
+        f"{_LOGS}::test_case_17_n_is_the_number_of_distinct_runs",
+    ),
     18: (f"{_KINDS}::test_case_18_each_step_belongs_to_the_last_attempt_that_began_before_it", _DONE),
     19: ("stages/train/test_run.py::test_a_manifest_refuses_what_would_make_a_mixture",),
     20: ("e2e/test_command_runs.py::test_case_20_no_attempt_is_complete_below_its_target_whatever_its_exit_code", _DONE),

@@ -77,16 +77,18 @@ class _Known:
         self.card = card
         self._conditions = {condition.name: condition for condition in card.conditions}
         self._sizes = Counter(run.condition for run in card.runs)
-        self._seen: dict[tuple[str, str], str] = {}
+        self._seen: dict[str, dict[str, str]] = {}
+        """Fingerprint of series -> condition -> the first included run that has them."""
         self.null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
     def condition(self, run: RunRef) -> ConditionCard:
         return self._conditions[run.condition]
 
     def around(self, run: RunRef, print_: str | None) -> dict[str, Any]:
-        null = self.condition(run).role == "null_control"
+        null, same = self.condition(run).role == "null_control", self._seen.get(print_ or "", {})
         return {
-            "twin": self._seen.get((run.condition, print_)) if print_ else None,
+            "twin": same.get(run.condition),
+            "elsewhere": next((name for condition, name in same.items() if condition != run.condition), None),
             "siblings": self._sizes[run.condition] - 1,
             "null_finals": {} if null else self.null_finals,
         }
@@ -94,7 +96,7 @@ class _Known:
     def counts(self, run: RunRef, history: History, print_: str | None) -> None:
         """Remember a run that is included."""
         if print_:
-            self._seen.setdefault((run.condition, print_), run.name)
+            self._seen.setdefault(print_, {}).setdefault(run.condition, run.name)
         if self.condition(run).role == "null_control":
             window = final_window(run.target_steps, self.card.windows.final)
             for name, finals in self.null_finals.items():
@@ -138,7 +140,8 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
     )
     judged = list(zip(card.gates, gates, strict=True))
     reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged)
-    twins = tuple(signal.says for found in detections if found.detector == duplicates.NAME for signal in found.signals)
+    found = [signal for one in detections if one.detector == duplicates.NAME for signal in one.signals]
+    twins = tuple(signal.says for signal in found if signal.severity == "severe")
     if failed and not reasons and not twins:
         gates = _alone(outcome, judged)
     reasons = (*reasons, *failed) or twins

@@ -82,6 +82,8 @@ class Observed(Series):
     """By metric the means over the final window of the null controls' runs; empty for a null control itself."""
     twin: str | None = None
     """An earlier run of the same condition with the same sampled series."""
+    elsewhere: str | None = None
+    """A run of another condition with the same sampled series."""
     siblings: int = 0
     """Other runs of the same condition."""
     imported: bool = False

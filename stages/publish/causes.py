@@ -234,6 +234,11 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "two seeds hold the same numbers, so they are one run: the number of seeds is one lower; give each run its own seed and folder",
         "their completions are the same text by text",
     ),
+    ("duplicates", "elsewhere"): Cause(
+        "two conditions hold the same numbers, so one of the logs is not its run's, and what is said of either condition may be wrong; "
+        "look at the paths of both",
+        "the sources are the same file under two names, or were exported from one run",
+    ),
     ("throughput", ""): Cause(
         "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",
         "the gates' unknown shares name the gate, its reasons say time-out or crash",

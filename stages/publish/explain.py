@@ -65,6 +65,8 @@ def _kind(signal: Signal) -> tuple[str, str] | None:
         sort = "declared"
     elif detector == "entropy_change" and signal.value is not None and "outside" not in signal.evidence:
         sort = "fallen" if value < 1 else "risen"
+    elif detector == "duplicates" and "elsewhere" in signal.evidence:
+        sort = "elsewhere"
     elif detector == "gradient" and "streak" in signal.evidence:
         sort = "lost"
     elif detector == "update_size" and ("clipfrac" in sort or "clip_ratio" in sort):

@@ -226,6 +226,52 @@ def test_case_6_of_a_spread_that_may_be_the_batch_s_it_is_said():
     assert "unless" not in differing[0]["says"]
 
 
+# 17: duplicates ----------------------------------------------------------------------------------------------------------------
+
+
+def test_case_17_n_is_the_number_of_distinct_runs(tmp_path):
+    """Twelve seeds over five logs: each log counts once, whatever other columns and lines its copies have."""
+    rng = random.Random(17)
+    courses = [[row(rng, step) for step in range(1, 41)] for _ in range(5)]
+    of = [0, 1, 0, 2, 2, 2, 3, 1, 4, 0, 3, 2]
+    logs = [[{**line, "clock": rng.random()} for line in courses[index]] for index in of]
+    logs[2] = [line for line in logs[2] for _ in range(1 + (line["step"] == 7))]  # a row that stands there twice is the same row
+    logs[5] = [{**line, "reward": str(line["reward"])} for line in logs[5]]
+    folder = imported(logs, 40, METRICS)
+    for seed, index in enumerate(of, start=1):
+        said, first = health(folder, f"only-s{seed}"), of.index(index) + 1
+        assert said["included"] is (seed == first)
+        if seed != first:
+            assert said["reasons"][0].startswith(f"DUPLICATE: its series are identical to those of only-s{first}, so")
+    found = findings(folder)["only/reward/final"]
+    assert found["n"] == 5
+    finals = [statistics.fmean(line["reward"] for line in course[36:]) for course in courses]
+    assert found["value"] == pytest.approx(statistics.fmean(finals))
+
+
+def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(tmp_path):
+    rng = random.Random(18)
+    Path("logs").mkdir()
+    courses = [[row(rng, step) for step in range(1, 41)] for _ in range(5)]
+    for condition, of in (("a", (0, 1, 2)), ("b", (3, 1, 4))):
+        for seed, index in enumerate(of, start=1):
+            text = "".join(json.dumps(line | {"clock": rng.random()}) + "\n" for line in courses[index])
+            Path(f"logs/{condition}-{seed}.jsonl").write_text(text, encoding="utf-8")
+    conditions = "{a: {reward: one, role: treatment}, b: {reward: another, role: null_control}}"
+    text = SPEC.replace("{seed}", "{condition}-{seed}").replace("{only: {reward: any, role: ROLE}}", conditions)
+    make(Path.cwd(), "two", text.replace("TARGET", "40").replace("METRICS", METRICS).replace("SEEDS", "[1, 2, 3]"))
+    folder = compiled("two")
+    for card in folder.glob("*/import.card.json"):
+        assert collect(card.parent) == 0
+    screen(folder)
+    for name in ("a-s1", "a-s2", "a-s3", "b-s1", "b-s2", "b-s3"):
+        said = health(folder, name)
+        signals = next(one["signals"] for one in said["detections"] if one["detector"] == "duplicates")
+        assert said["included"] and [signal["severity"] for signal in signals] == ["warning"] * (name == "a-s2")
+        if signals:
+            assert "identical to those of b-s2, a run of another condition" in signals[0]["says"]
+
+
 # 25: spikes ----------------------------------------------------------------------------------------------------------------------
 
 PLACES = [2, 3, 7, 12, 19, 20, 21, 22, 100, 199, 200]

@@ -1,7 +1,8 @@
 """Duplicates: two seeds of a condition with identical series are one run that is counted twice. n drops by one, loudly.
 
 Compared are the metrics that differ between seeds because sampling does; schedules and wall times say nothing. A series that never varies
-proves nothing (a constant reward has no other), so at least one of them must vary. The later run is left out whatever the gates say.
+proves nothing (a constant reward has no other), so at least one of them must vary. The later run is left out whatever the gates say. An
+imported run that repeats one of another condition is a warning: which of the two logs lies in the wrong place, the numbers do not say.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if series.twin is not None:
         says = f"DUPLICATE: its series are identical to those of {series.twin}, so it is no run of its own and n drops by one"
         signal = Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=1, evidence={"of": series.twin})
+        return Detection(detector=NAME, state="looked", signals=(signal,))
+    if series.elsewhere is not None and series.imported:
+        says = f"its series are identical to those of {series.elsewhere}, a run of another condition: one of the two logs is not its own"
+        signal = Signal(detector=NAME, metric="reward", severity="warning", says=says, onset=1, evidence={"elsewhere": series.elsewhere})
         return Detection(detector=NAME, state="looked", signals=(signal,))
     if not series.siblings:
         return Detection(detector=NAME, state="not_applicable", reason="the condition has one seed: there is nothing to be identical to")
