@@ -91,7 +91,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
         n=len(values),
         window=_window(evidence, runs.runs, name, statistic),
         seeds=runs.seeds,
-        sources=_sources(evidence, runs.runs, name, statistic),
+        sources=_sources(evidence, runs.runs, name, statistic, interval),
         with_all=mean(runs.all_values, level).value if runs.any_excluded and not everyone else None,
         without_gate={} if everyone else {gate: mean(runs.values_without(gate), level).value for gate in sorted(runs.gates)},
         smallest=detectable([values], level) if statistic == "change" and interval and not interval.equal else None,
@@ -127,7 +127,7 @@ def contrast_finding(
         n=interval.n if interval else 0,
         window=_window(evidence, runs, name, statistic),
         seeds=(*left.seeds, *right.seeds),
-        sources=_sources(evidence, runs, name, statistic),
+        sources=_sources(evidence, runs, name, statistic, interval),
         with_all=full,
         without_gate={} if everyone else _without(left, right, level),
         smallest=detectable([left.values, right.values], level) if interval and not interval.equal else None,
@@ -189,14 +189,19 @@ def _window(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statisti
     return str(evidence.window(runs[0].ref, statistic))
 
 
-def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> tuple[Source, ...]:
-    """Files that hold the values, the untrained model's first when a change rests on it."""
+def _sources(
+    evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, interval: Interval | None = None
+) -> tuple[Source, ...]:
+    """Files that hold the values, the untrained model's first when a change rests on it; last the completions that an interval of equal
+    seeds was counted from."""
     if name.startswith("evaluation."):
         files = [(run.evaluation.path, run.evaluation.attempt) for run in runs if run.evaluation.scores]
         if statistic == "change" and evidence.untrained.scores:
             files.insert(0, (evidence.untrained.path, None))
     else:
         files = [(run.place.imported if run.only_summary else run.trace.path, run.trace.attempt) for run in runs if run.trace.exists]
+        if interval is not None and interval.equal and interval.low is not None:
+            files += [(run.place.completions, run.trace.attempt) for run in runs if run.place.completions.exists()]
     return tuple(evidence.source(path, attempt) for path, attempt in files)
 
 

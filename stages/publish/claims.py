@@ -186,7 +186,7 @@ def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
         return f"There is no interval ({finding.method}), so the value alone does not say on which side of {margin} the truth lies."
     parts = [_LIES[verdict.verdict].format(side=verdict.direction, margin=margin)]
     if finding.equal_seeds:
-        parts.append("The seeds are equal, so it is the interval of their completions and knows of no other seed.")
+        parts.append(f"The {finding.method}; it knows of no other seed.")
     if verdict.detectable is not None:
         parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")
     if verdict.seeds_needed is not None:

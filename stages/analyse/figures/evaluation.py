@@ -10,7 +10,7 @@ from stages.contracts.finding import Finding
 _ROW, _RIGHT = 32.0, 46.0
 _CAPTION = (
     "Share of held-out completions that pass, after training. Dots are seeds (rings: left out), the upright bar is the mean of the "
-    "included seeds and the horizontal line its t interval. The dashed line is the untrained model, with its Wilson interval as a band."
+    "included seeds and the horizontal line its interval. The dashed line is the untrained model, with its Wilson interval as a band."
 )
 _COLUMNS = ("score", "condition", "run", "seed", "pass_share", "low", "high", "counts", "method")
 

@@ -110,6 +110,8 @@ def test_none_of_all_completions_decides_a_claim(long: tuple[ExperimentFolder, l
     final = found["shaped/truncated/final"]
     assert (final.value, final.low, final.high, final.n, final.level) == (0.0, 0.0, pytest.approx(high), 3, 0.95)
     assert final.method == "seeds are equal; Wilson interval from 0 of 720 completions, counted as 90 independent ones"
+    names = [Path(source.path).name for source in final.sources]
+    assert names == ["history.parquet"] * 3 + ["completions.parquet"] * 3
     change, apart = found["shaped/truncated/change"], found["shaped-vs-zero/truncated/final"]
     assert (change.low, change.high) == (apart.low, apart.high) == (pytest.approx(-high), pytest.approx(high))
     both = found["shaped-vs-zero/truncated/change"]  # four shares

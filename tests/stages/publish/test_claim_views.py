@@ -56,6 +56,6 @@ def test_a_claim_on_equal_seeds_does_not_speak_of_an_interval_that_is_not_there(
     assert _why(verdict, finding, listed=False) == says
     bounded = finding.model_copy(update={"low": -2.0, "high": 1.0})
     assert _why(verdict, bounded, listed=False) == "The interval contains the margin \u22121.5."
-    counted = bounded.model_copy(update={"equal_seeds": True, "high": -1.6})
-    says = "The whole interval lies below the margin \u22121.5. The seeds are equal, so it is the interval of their completions"
-    assert _why(verdict.model_copy(update={"verdict": "supported"}), counted, listed=False) == f"{says} and knows of no other seed."
+    counted = bounded.model_copy(update={"equal_seeds": True, "high": -1.6, "method": "seeds are equal; Wilson interval from 0 of 9"})
+    says = "The whole interval lies below the margin \u22121.5. The seeds are equal; Wilson interval from 0 of 9"
+    assert _why(verdict.model_copy(update={"verdict": "supported"}), counted, listed=False) == f"{says}; it knows of no other seed."
