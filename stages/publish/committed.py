@@ -14,6 +14,7 @@ from typing import Any
 _SECONDS = 5.0
 _LINE = re.compile(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
 _NONE_YET = re.compile("0+")
+_SAYS = re.compile(r"\s+says:")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,35 @@ def _git(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=True).stdout
 
 
+def stood_before(spec: Path, start: int, data: str) -> bool:
+    """Whether the entry that begins at a line of the spec stood there word for word in the newest commit from before `data`: an edit that
+    was taken back is none."""
+    try:
+        commit = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", spec.as_posix()).strip()
+        older = _git("show", f"{commit}:./{spec.as_posix()}").splitlines() if commit else []
+        now = spec.read_text(encoding="utf-8").splitlines()
+    except (subprocess.SubprocessError, OSError, ValueError):
+        return False
+    entry, before = _plain([now[number - 1] for number in _lines(now, start) if number <= len(now)]), _plain(older)
+    return bool(entry) and any(before[at : at + len(entry)] == entry for at in range(len(before) - len(entry) + 1))
+
+
+def _plain(lines: list[str]) -> list[str]:
+    """Without comments, blank lines, and the sentence of a claim: words are no rule."""
+    kept: list[str] = []
+    says: int | None = None
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        if says is not None and indent > says:
+            continue
+        says = indent if _SAYS.match(line) else None
+        if says is None:
+            kept.append(line.rstrip())
+    return kept
+
+
 def card_before(card: Path, data: str) -> dict[str, Any] | None:
     """A card in its newest commit from before `data` (UTC, ISO 8601); None when git has none."""
     return _card_in(["-1", f"--before={data}"], card)
@@ -106,11 +136,15 @@ def card_before(card: Path, data: str) -> dict[str, Any] | None:
 
 def first_card(card: Path) -> dict[str, Any] | None:
     """A card as it was first committed: what differs from it was changed later. None when git has none, or not its whole history."""
+    return _card_in(["--reverse"], card) if whole_history() else None
+
+
+def whole_history() -> bool:
+    """Whether git knows everything that was committed: not in a shallow clone, nor where there is no repository."""
     try:
-        shallow = _git("rev-parse", "--is-shallow-repository").strip() == "true"
+        return _git("rev-parse", "--is-shallow-repository").strip() == "false"
     except (subprocess.SubprocessError, OSError):
-        return None
-    return None if shallow else _card_in(["--reverse"], card)
+        return False
 
 
 def _card_in(which: list[str], card: Path) -> dict[str, Any] | None:

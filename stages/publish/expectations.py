@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stages.contracts.dated import Written
 from stages.contracts.finding import Expected, Ruled
 from stages.contracts.metric_words import words
 from stages.publish import numbers
@@ -13,7 +14,6 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.numbers import listed, plural
 from stages.publish.rule_places import expectation_place, rule_place
-from stages.publish.since_data import Written
 from stages.publish.text import shown, spoken
 
 MARKS = {"met": "✓", "missed": "✗", "not_reached": "–"}
@@ -82,7 +82,7 @@ def _expectation(experiment: ExperimentFiles, facts: Facts, score: Expected) -> 
     found = [facts.get(run.finding) for run in score.runs]
     digits = numbers.column_decimals((finding.value, None, None) for finding in found)
     windows = {run.window for run in score.runs}
-    dated = experiment.changed.expectations.get(score.expectation, Written("unknown"))
+    dated = experiment.changed.expectations.get(score.expectation, Written(written="unknown"))
     return ExpectationView(
         id=score.expectation,
         condition=score.condition,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, read_attempts
+from stages.contracts.dated import Changed
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.health import Health
@@ -21,9 +23,13 @@ from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
 from stages.contracts.reward_card import ExampleCard
-from stages.publish.since_data import Changed, changed_since
+from stages.publish.since_data import changed_since
 
 A = TypeVar("A", bound=Artifact)
+RULES = "rules.json"
+"""Of a page: what git said when it was built."""
+RECORDED = "OCTAVO_RECORDED_RULES"
+"""Environment variable of verify: path of the page's own `rules.json`."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,11 @@ class ExperimentFiles:
 
     @cached_property
     def changed(self) -> Changed:
-        """What git says of rules, and of what they rest on, since the first data."""
+        """What git says of rules, and of what they rest on, since the first data. Where its history is not at hand, verify says what it
+        said when the page was built."""
+        recorded = os.environ.get(RECORDED)
+        if recorded:
+            return read(Changed, Path(recorded))
         return changed_since(
             self.folder,
             Path(self.card.spec),

@@ -1,7 +1,7 @@
 """`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
 
 Writes `page/`: index.md, leaves/ (numbers.html, and a page a run when the spec asks for them), numbers.js, summary.json, passports.json,
-lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
+rules.json, lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stages.publish.citation import citation
 from stages.publish.claims import claim_views
 from stages.publish.examples import examples
 from stages.publish.expectations import expectation_views, rule_views
-from stages.publish.experiment import ExperimentFiles, load
+from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
 from stages.publish.gate_effects import gate_effects
@@ -124,6 +124,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
         doors.VERDICTS: doors.verdicts_json(experiment, claims),
         doors.FIGURES: doors.figures_json(experiment),
+        RULES: dump(experiment.changed),
         "lineage.json": dump(graph),
         "prov.json": prov(graph),
         "citation.bib": cited.bibtex,

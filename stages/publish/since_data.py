@@ -7,15 +7,15 @@ result. Git tells, by the cards that were committed before the data, or first af
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, load_json, read
+from stages.contracts.dated import Changed, Written
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin, Origins
-from stages.publish.committed import RuleDate, against_data, card_before, first_card, rule_dates
+from stages.publish.committed import RuleDate, against_data, card_before, first_card, rule_dates, stood_before
 from stages.publish.numbers import listed
 
 _SCREEN = "analysis/screen.card.json"
@@ -25,28 +25,6 @@ _GATES = "the health gates that decide which runs count were edited"
 _READ = "the steps or columns that its runs are read by were edited"
 READ = "octavo first read its logs on"
 """In place of the first data, of runs that existed before octavo saw them."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """When a rule was committed, in words, and what of it is younger than its data: nothing of a rule that decides."""
-
-    written: str
-    late: str = ""
-
-
-@dataclass(frozen=True)
-class Changed:
-    """Since the first data of a claim, of an expectation's conditions, or of the experiment."""
-
-    rules: Mapping[str, Written] = field(default_factory=dict)
-    expectations: Mapping[str, Written] = field(default_factory=dict)
-    withdrawn: tuple[str, ...] = ()
-    """Claims and expectations that are no longer declared."""
-    dropped: tuple[str, ...] = ()
-    """Runs with data that are no longer declared."""
-    added: tuple[str, ...] = ()
-    """Runs that were declared when others had data."""
 
 
 def changed_since(
@@ -64,7 +42,7 @@ def changed_since(
     git = _Git(folder, spec, origins)
     what = READ if imported else "the first data of"
     if conclude is None:
-        return Changed({claim: Written("unknown: there is no card of the analysis") for claim in claims})
+        return Changed(rules={claim: Written(written="unknown: there is no card of the analysis") for claim in claims})
     rules = {claim.id: claim for claim in conclude.claims}
     runs = {run.name: run.condition for run in conclude.runs}
     found = {}
@@ -78,7 +56,8 @@ def changed_since(
         scored[card.id] = git.expectation(index, card.model_dump(mode="json"), data, what)
     data = _first(began, began)
     then = git.then(folder.conclude_card, data) if data else None
-    return Changed(found, scored, *_came_and_went(folder, then, conclude))
+    withdrawn, dropped, added = _came_and_went(folder, then, conclude)
+    return Changed(rules=found, expectations=scored, withdrawn=withdrawn, dropped=dropped, added=added)
 
 
 def _sides(rule: ClaimCard) -> set[str]:
@@ -137,17 +116,20 @@ class _Git:
     def rule(self, claim: str, rule: ClaimCard | None, data: str | None, what: str, read_by: str | None) -> Written:
         written, late = against_data(self._claims.get(claim), data, what)
         if rule is None or data is None:
-            return Written(written, _OWN if late else "")
+            return Written(written=written, late=_OWN if late else "")
         if late and _entry(self.before(self._folder.conclude_card, data), "claims", claim) == rule.model_dump(mode="json"):
             written, late = f"{written}; the rule itself is as it was committed before them", False
+        place = self._origins.claims.get(claim)
+        if late and place and place.line and stood_before(self._spec, place.line, data):
+            written, late = f"{written}; the rule itself is as it was committed before them", False
         if late:
-            return Written(written, _OWN)
+            return Written(written=written, late=_OWN)
         edited = self._gates(data) if rule.included_only else ""
         if edited:
-            return Written(f"{written}; health gates edited after them: {edited}", _GATES)
+            return Written(written=f"{written}; health gates edited after them: {edited}", late=_GATES)
         if read_by and self._reading(read_by, rule.metric, data):
-            return Written(f"{written}; how its logs are read was edited after that", _READ)
-        return Written(written)
+            return Written(written=f"{written}; how its logs are read was edited after that", late=_READ)
+        return Written(written=written)
 
     def expectation(self, index: int, card: dict[str, Any], data: str | None, what: str) -> Written:
         place = self._origins.cards.get(_CONCLUDE, {}).get(f"/expectations/{index}")
@@ -155,7 +137,9 @@ class _Git:
         written, late = against_data(date, data, what)
         if late and data and _entry(self.before(self._folder.conclude_card, data), "expectations", card["id"]) == card:
             late = False
-        return Written(written, _OWN if late else "")
+        if late and data and place and place.file and place.line and stood_before(Path(place.file), place.line, data):
+            late = False
+        return Written(written=written, late=_OWN if late else "")
 
     def _gates(self, data: str) -> str:
         """Names of gates that came, went or changed after the data."""
@@ -170,7 +154,11 @@ class _Git:
             if differ or self.before(self._folder.screen_card, data) is not None:
                 return listed(differ)
         places = [place for index in range(len(now)) if (place := self._origins.cards.get(_SCREEN, {}).get(f"/gates/{index}"))]
-        late = [index for index, date in _dated(places).items() if against_data(date, data)[1]]
+        late = [
+            index
+            for index, date in _dated(places).items()
+            if against_data(date, data)[1] and not stood_before(Path(places[index].file or ""), places[index].line or 0, data)
+        ]
         return listed([list(now)[index] for index in late]) if len(places) == len(now) else ""
 
     def _reading(self, run: str, metric: str, data: str) -> bool:

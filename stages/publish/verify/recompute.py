@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,8 @@ from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import ROOT
 from stages.contracts.verification import Difference
+from stages.publish.experiment import RECORDED, RULES
+from stages.publish.verify.dates import against_git
 from stages.publish.verify.parts import Part, parts
 
 STAGES = ("stages.analyse.screen", "stages.analyse.conclude", "stages.analyse.draw", "stages.publish.page")
@@ -45,6 +47,8 @@ class Recomputed:
     failed: Difference | None = None
     due: Set[str] = frozenset()
     """Names of stages that were left out."""
+    dated: bool = False
+    """The page was made with what its own `rules.json` says of git, which is held against git by itself."""
 
 
 def names() -> list[str]:
@@ -55,13 +59,14 @@ def names() -> list[str]:
 def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> Recomputed:
     """Run the stages after training again, beside the real files, but for those that are due and so all that follow them. Writes nothing
     into the project."""
-    made = Recomputed(due=due)
+    rules = (experiment.page / RULES).absolute()
+    made = Recomputed(due=due, dated=rules.is_file())
     with _scratch(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
         for module, name in zip(STAGES, names(), strict=True):
             if name in due:
                 continue
-            made.failed = _run(module, experiment, root)
+            made.failed = _run(module, experiment, root, {RECORDED: rules.as_posix()} if made.dated else {})
             if made.failed:
                 break
             for path in _outputs(folder, module):
@@ -84,6 +89,10 @@ def differences(experiment: ExperimentFolder, made: Recomputed) -> tuple[list[Di
                 notes.append(f"{name}:{part.line}: git dates a rule otherwise than when the page was built; dvc repro brings it up to date")
             else:
                 found.append(_differs(experiment, name, part))
+    if made.dated and not made.failed:
+        changed, dates = against_git(experiment, _again(experiment, "page"))
+        found += changed
+        notes += dates
     found = list(dict.fromkeys(found))  # a folder that is missing is one thing, not as many as it held files
     found.sort(key=lambda one: one.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
     if made.failed:
@@ -110,10 +119,10 @@ def _is_unknown(experiment: ExperimentFolder, path: Path, made: Recomputed) -> b
     return name not in made.files and _stage(experiment, name) not in made.due
 
 
-def _run(module: str, experiment: ExperimentFolder, root: Path) -> Difference | None:
+def _run(module: str, experiment: ExperimentFolder, root: Path, more: Mapping[str, str]) -> Difference | None:
     command = [sys.executable, "-m", module, f"{RUNS}/{experiment.name}"]
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **_trusted(root)}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **_trusted(root), **more}
     ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, errors="replace", check=False)
     if ran.returncode == 0:
         return None

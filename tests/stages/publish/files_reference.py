@@ -53,7 +53,7 @@ the command that repairs it. All paths in files are relative to the project root
 | `analysis/findings.json` | conclude | DVC | every number that a page may show, and the verdicts |
 | `analysis/figures/` | draw | DVC | each picture as SVG, the numbers behind it as CSV, its words as JSON |
 | `page.card.json`, `origins.json` | compiler | git | the words of the page; where in the spec each value was written |
-| `page/` | page | DVC | `index.md`, `leaves/*.html`, `numbers.js`, `*.json` (summary, passports, lineage, prov), citations, figures |
+| `page/` | page | DVC | `index.md`, `leaves/*.html`, `numbers.js`, `*.json` (summary, passports, rules, lineage), citations, figures |
 
 Checkpoints lie outside, in `.cache/checkpoints/<card id>/`: DVC empties a stage's outputs before it runs, and a killed run must find them.
 """

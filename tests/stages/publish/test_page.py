@@ -205,7 +205,7 @@ def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -
     folder = build(project)
     page(folder)
     names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
-    text = {"index.md", "leaves/numbers.html", "numbers.js", "summary.json", "passports.json", "lineage.json", "prov.json"}
+    text = {"index.md", "leaves/numbers.html", "numbers.js", "summary.json", "passports.json", "rules.json", "lineage.json", "prov.json"}
     text |= {"citation.bib", "CITATION.cff", "verdicts.json", "figures.json"}
     assert names == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
     summary = read(PageSummary, folder / "page" / "summary.json")

@@ -8,13 +8,16 @@ from test_committed import committed_experiment, git
 
 from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
 from stages.contracts.artifact import read, write
+from stages.contracts.dated import Changed
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.rule_card import ExpectCard
 from stages.publish.banners import banners
-from stages.publish.experiment import load
-from stages.publish.since_data import Changed, changed_since
+from stages.publish.committed import stood_before, whole_history
+from stages.publish.experiment import RECORDED, load
+from stages.publish.since_data import changed_since
+from stages.publish.verify.dates import against_git
 
 BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-12-24T10:00:00Z"
 """The example's first data are of 2026-11-27."""
@@ -89,6 +92,32 @@ def test_gates_are_dated_by_their_lines_where_no_older_card_differs(project: Pat
     Path(SPEC).write_text("\n".join(lines))
     commit(Path(SPEC), AFTER)
     assert all("gates edited after them: truncated" in rule.written for rule in load(root).changed.rules.values())
+    lines[189] = "# line 190"
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), "2026-11-01T10:00:00Z")  # before the data no such line stood there
+    lines[189] = "    truncated: {below: 0.5}"
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), AFTER)
+    assert all(rule.late for rule in load(root).changed.rules.values())
+
+
+def test_an_edit_that_was_taken_back_is_none(project: Path) -> None:
+    """Without cards in git: the lines are younger than the data, and stood there word for word before them."""
+    root = committed_experiment(project, BEFORE)
+    git("rm", "-q", "--cached", load(root).folder.conclude_card.as_posix())
+    git("commit", "-qm", "no cards", at=BEFORE)
+    git("commit", "-q", "--amend", "-m", "no cards", at=BEFORE)
+    was = Path(SPEC).read_text()
+    Path(SPEC).write_text(was.replace("- id: a-claim", "- id: a-claim, above: 0.1"))
+    commit(Path(SPEC), "2026-11-28T10:00:00Z")
+    Path(SPEC).write_text(was)
+    commit(Path(SPEC), AFTER)
+    git("rm", "-q", "--cached", SPEC)
+    git("commit", "-qm", "moved", at=AFTER)
+    commit(Path(SPEC), AFTER)
+    found = load(root).changed.rules.values()
+    assert all(rule.written.startswith("2026-12-24") and rule.written.endswith("as it was committed before them") for rule in found)
+    assert not any(rule.late for rule in found)
 
 
 def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
@@ -132,6 +161,58 @@ def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
     assert "Expectations changed after the data: 1" in [banner.title for banner in banners(load(root))]
     commit(card, "2026-11-01T10:00:00Z")  # as old as the data allow, and the same
     assert load(root).changed.expectations["learns"].late == ""
+
+
+def test_the_sentence_of_a_claim_is_no_part_of_its_rule_where_no_card_was_committed(project: Path) -> None:
+    rule = ["  - id: one", "    says: >", "      It rises.", "    metric: reward", "    above: 0.1", ""]
+    spec = Path("specs/a.yaml")
+    spec.parent.mkdir()
+    spec.write_text("\n".join(["claims:", *rule]))
+    git("init", "-q", "-b", "main")
+    commit(spec, BEFORE)
+    spec.write_text("\n".join(["claims:", *rule]).replace("It rises.", "It rises\n      in the end."))
+    commit(spec, AFTER)
+    assert stood_before(spec, 2, "2026-11-27T00:00:00Z")
+    spec.write_text(spec.read_text().replace("above: 0.1", "above: 0.2"))
+    assert not stood_before(spec, 2, "2026-11-27T00:00:00Z")
+    assert not stood_before(spec, 2, "2025-01-01T00:00:00Z"), "nothing was committed then"
+
+
+def test_verify_takes_the_dates_of_the_page_where_git_has_no_history(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = committed_experiment(project, AFTER)
+    assert whole_history() and all(rule.late for rule in load(root).changed.rules.values())
+    kept = project / "rules.json"
+    write(kept, load(root).changed)
+    git("rm", "-rq", "--cached", ".")
+    git("commit", "-qm", "gone", at=AFTER)
+    assert not any(rule.late for rule in load(root).changed.rules.values())
+    monkeypatch.setenv(RECORDED, str(kept))
+    assert all(rule.late for rule in load(root).changed.rules.values())
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert not whole_history()
+
+
+def test_one_late_rule_is_one_difference_and_another_date_a_note(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    experiment = ExperimentFolder(root)
+    commit(screened(root, CUT), BEFORE)
+    write(experiment.page / "rules.json", load(root).changed)
+    assert against_git(experiment, "again") == ([], [])
+    spec = Path(SPEC)
+    spec.write_text(spec.read_text().replace("- id: a-claim", "- id: a-claim  # in other words"))
+    commit(spec, AFTER)  # the cards are as they were
+    found, notes = against_git(experiment, "again")
+    assert found == [] and len(notes) == len(load(root).changed.rules) and "otherwise than when the page was built" in notes[0]
+    screened(root, LONG)
+    (root / "shaped-s8").mkdir()
+    (root / "shaped-s8/attempts.jsonl").write_text("")
+    found, notes = against_git(experiment, "again")
+    assert {one.cell for one in found} == {*(f"claim {claim}" for claim in load(root).changed.rules), "dropped"}
+    assert "health gates edited after them" in str(found[0].expected) and (found[-1].expected, found[-1].found) == ("shaped-s8", "none")
+    (experiment.page / "rules.json").write_text("{}")
+    assert [one.found for one in against_git(experiment, "again")[0]] == ["a broken one"]
 
 
 def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
