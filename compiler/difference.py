@@ -15,6 +15,7 @@ from compiler.experiment import Experiment
 from compiler.family import at, changes
 from compiler.gates import gate_use
 from compiler.nodes import Node
+from compiler.spec_imports import OutsideSpec
 from compiler.spec_rewards import Reward
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.train_settings import TrainSettings
@@ -37,8 +38,9 @@ class Difference:
 
 def differences(before: Experiment, after: Experiment) -> list[Difference]:
     """All settings that differ, in the order of the keys."""
-    trains = [train_settings(of.node("train"))[0] for of in (before, after)]
-    filled_in = None not in trains  # keys that only conditions give have no default: then the two are compared as written
+    trains = [of.root.get("train") for of in (before, after)]
+    # keys that only conditions give have no default: then the two are compared as written
+    filled_in = all(node is not None and train_settings(node)[0] is not None for node in trains)
     one, other = (dict(leaves("", settings(of, filled_in))) for of in (before, after))
     return [
         Difference(key, one.get(key, ABSENT), other.get(key, ABSENT), at(before.root, key), at(after.root, key))
@@ -49,9 +51,12 @@ def differences(before: Experiment, after: Experiment) -> list[Difference]:
 
 def settings(of: Experiment, filled_in: bool = True) -> dict[str, Any]:
     """Everything that can change a result. Gates are maps by name, beside their order. `filled_in`: `train` with its defaults."""
-    found: dict[str, Any] = {key: _dumped(getattr(of.spec, key)) for key in SECTIONS}
-    value = train_settings(of.node("train"))[0] if filled_in else None
-    found["train"] = plain_train(of.node("train")) if value is None else _train(value)
+    outside = isinstance(of.spec, OutsideSpec)  # sections that octavo has no use for are not of such a spec
+    found: dict[str, Any] = {key: _dumped(getattr(of.spec, key)) for key in SECTIONS if not outside or of.root.get(key)}
+    node = of.root.get("train")
+    value = train_settings(node)[0] if filled_in and node else None
+    found["train"] = _train(value) if value else plain_train(node) if node else None
+    found["runs"] = _dumped(getattr(of.spec, "runs", None))  # of runs that octavo does not train
     found["stop"] = _dumped(of.spec.stop)
     found["seeds"] = list(of.spec.seeds)
     found["rewards"] = {name: _reward(of, name, reward) for name, reward in of.spec.rewards.items()}

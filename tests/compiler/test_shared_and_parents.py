@@ -201,6 +201,28 @@ def test_explain_diff(child, work, capsys):
     assert capsys.readouterr().out == "no difference\n"
 
 
+IMPORTED = """title: Runs that exist already
+question: Did it teach?
+runs: {import: {format: csv, path: 'logs/{condition}-{seed}.csv', steps: 20, metrics: {reward: %s}, unavailable: [truncated]}}
+seeds: [1, 2, 3]
+conditions:
+  shaped: {reward: by tests, role: treatment}
+"""
+
+
+def test_explain_diff_of_imported_runs(work, capsys):
+    (work / "logs").mkdir()
+    for seed in (1, 2, 3):
+        (work / f"logs/shaped-{seed}.csv").write_text("step,reward,score\n1,0.1,0.2\n")
+    (work / "specs/one.yaml").write_text(IMPORTED % "reward")
+    (work / "specs/two.yaml").write_text(IMPORTED % "score")
+    assert main(["explain", "two", "--diff", "one"]) == 0
+    assert [line.split()[:4] for line in capsys.readouterr().out.splitlines()] == [["runs.import.metrics.reward", "reward", "->", "score"]]
+    assert main(["explain", "one", "--diff", "example"]) == 0
+    keys = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert "runs.import.path" in keys and "train.learning_rate" in keys and "conditions.zero.role" in keys
+
+
 def test_what_a_child_replaced_is_explained(child, work, capsys):
     child("train.learning_rate: 1.0e-4")
     assert main(["explain", "child/zero-s1", "train.learning_rate"]) == 0
