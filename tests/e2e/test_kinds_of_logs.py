@@ -69,14 +69,17 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 
 def parts(rng: random.Random, target: int) -> Iterator[list[int]]:
-    """Steps of one to three attempts written one below the other, with strides, gaps, ends anywhere, also beyond the target."""
-    begin = rng.choice([1, 1, 1, 2, 5])
+    """Steps of one to three attempts written one below the other, with strides, gaps, ends anywhere, also beyond the target. A later
+    one begins at a step that was logged before: steps that only pass others by are in no order, and no resume."""
+    begin, before = rng.choice([1, 1, 1, 2, 5]), set()
     for number in range(rng.choice([1, 1, 2, 3])):
         if number:
-            begin = rng.choice([1, rng.randint(1, target)])
+            begin = rng.choice([min(before), rng.choice(sorted(before))])
         end = rng.choice([target, target - 1, target, rng.randint(begin, max(begin, target)), target + rng.choice([1, 1, 40])])
         steps = list(range(begin, max(begin, end) + 1, rng.choice([1, 1, 2, 3, 10])))
-        yield [step for step in steps if rng.random() < 0.9 or step == steps[-1]]
+        kept = [step for step in steps if rng.random() < 0.9 or step in (steps[0], steps[-1])]
+        before |= set(kept)
+        yield kept
 
 
 def trajectory(rows: Log) -> dict[int, float]:
