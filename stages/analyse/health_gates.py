@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from stages.analyse import summaries
 from stages.analyse.tables import History
 from stages.analyse.windows import Window, final_window
+from stages.contracts.amounts import above, below
 from stages.contracts.analysis_card import HealthGate, RunRef, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult
@@ -87,7 +88,7 @@ def _bound(
         why = f": the gradient is not finite from step {since} on, so nothing after counts" if since and since <= window.last else ""
         return rule, None, f"{gate.metric} has no values in {window}{why}"
     found = float(values.mean())
-    passed = found < gate.bound if gate.rule == "below" else found > gate.bound
+    passed = below(found, gate.bound) if gate.rule == "below" else above(found, gate.bound)  # a mean has the rounding of its sum
     return rule, passed, f"{gate.metric} is {found:.4g} in {window}" + ("" if passed else f", not {gate.rule} {gate.bound:g}")
 
 

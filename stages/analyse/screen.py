@@ -79,6 +79,8 @@ class _Known:
         self._sizes = Counter(run.condition for run in card.runs)
         self._seen: dict[str, dict[str, str]] = {}
         """Fingerprint of series -> condition -> the first included run that has them."""
+        self._left_out: dict[tuple[str, str], str] = {}
+        """Condition and fingerprint -> the first run that has them and does not count."""
         self.null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
     def condition(self, run: RunRef) -> ConditionCard:
@@ -86,12 +88,19 @@ class _Known:
 
     def around(self, run: RunRef, print_: str | None) -> dict[str, Any]:
         null, same = self.condition(run).role == "null_control", self._seen.get(print_ or "", {})
+        counted = same.get(run.condition)
         return {
-            "twin": same.get(run.condition),
+            "twin": counted or self._left_out.get((run.condition, print_ or "")),
+            "twin_counts": counted is not None,
             "elsewhere": next((name for condition, name in same.items() if condition != run.condition), None),
             "siblings": self._sizes[run.condition] - 1,
             "null_finals": {} if null else self.null_finals,
         }
+
+    def left_out(self, run: RunRef, print_: str | None) -> None:
+        """Remember a run that is not."""
+        if print_:
+            self._left_out.setdefault((run.condition, print_), run.name)
 
     def counts(self, run: RunRef, history: History, print_: str | None) -> None:
         """Remember a run that is included."""
@@ -142,10 +151,12 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
     reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged)
     found = [signal for one in detections if one.detector == duplicates.NAME for signal in one.signals]
     twins = tuple(signal.says for signal in found if signal.severity == "severe")
-    if failed and not reasons and not twins:
+    if failed and not reasons and measured.twin is None:
         gates = _alone(outcome, judged)
     reasons = (*reasons, *failed) or twins
-    if not reasons:
+    if reasons:
+        known.left_out(run, print_)
+    else:
         known.counts(run, history, print_)
     return Health(
         run=run.name,

@@ -84,6 +84,8 @@ class Observed(Series):
     """An earlier run of the same condition with the same sampled series."""
     elsewhere: str | None = None
     """A run of another condition with the same sampled series."""
+    twin_counts: bool = True
+    """Whether that run counts; of two that are both left out, each is left out for its own reasons."""
     siblings: int = 0
     """Other runs of the same condition."""
     imported: bool = False

@@ -127,7 +127,7 @@ CAUSES: dict[tuple[str, str], Cause] = {
         _metric,
     ),
     ("atoms", ""): Cause(
-        "one reward, {measured}, neither 0 nor the highest, is earned by very many completions: a cheap way to it may have been found; "
+        "one reward, {measured}, neither 0 nor the highest, was earned by very many completions: a cheap way to it may have been found; "
         "read those texts",
         "texts of that score have the same form and do not try the task; honest partial answers differ from each other",
         _scores,
@@ -231,13 +231,17 @@ CAUSES: dict[tuple[str, str], Cause] = {
         _metric,
     ),
     ("duplicates", ""): Cause(
-        "two seeds hold the same numbers, so they are one run: the number of seeds is one lower; give each run its own seed and folder",
+        "two seeds hold the same numbers, so they are one run and count once at most; give each run its own seed and folder",
         "their completions are the same text by text",
     ),
     ("duplicates", "elsewhere"): Cause(
         "two conditions hold the same numbers, so one of the logs is not its run's, and what is said of either condition may be wrong; "
         "look at the paths of both",
         "the sources are the same file under two names, or were exported from one run",
+    ),
+    ("duplicates", "elsewhere"): Cause(
+        "two runs of different conditions hold the same numbers, so one of the two logs is not its own; map each run to its own log",
+        "the files that the two were read from are the same, or one was copied",
     ),
     ("throughput", ""): Cause(
         "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",

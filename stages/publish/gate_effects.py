@@ -82,9 +82,9 @@ def _says(lines: tuple[GateLine, ...], out: list[RunFiles]) -> str:
         return "The spec declares no health gate, or no run was screened."
     if not out:
         return "No gate keeps a run out, so every number is the same without them."
-    gated = [run for run in out if (reasons := gates_of(run)) and None not in reasons]
-    both = [run.ref.name for run in gated if len(gates_of(run)) > 1]
-    other = [run.ref.name for run in out if run not in gated]
+    alone = [run for run in out if run.health and any(gate.alone for gate in run.health.gates)]
+    both = [run.ref.name for run in out if run not in alone and None not in gates_of(run) and len(gates_of(run)) > 1]
+    other = [run.ref.name for run in out if run not in alone and run.ref.name not in both]
     parts = []
     if both:
         them = "it still does" if len(both) == 1 else "they still do"

@@ -25,7 +25,10 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="not_observable", reason="nothing that sampling changes was logged")
     if series.twin is not None:
         says = f"DUPLICATE: its series are identical to those of {series.twin}, so it is no run of its own and n drops by one"
-        signal = Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=1, evidence={"of": series.twin})
+        if not series.twin_counts:
+            says = f"DUPLICATE: its series are identical to those of {series.twin}, which is left out: at most one of the two is a run of its own"
+        severity = "severe" if series.twin_counts else "warning"
+        signal = Signal(detector=NAME, metric="reward", severity=severity, says=says, onset=1, evidence={"of": series.twin})
         return Detection(detector=NAME, state="looked", signals=(signal,))
     if series.elsewhere is not None and series.imported:
         says = f"its series are identical to those of {series.elsewhere}, a run of another condition: one of the two logs is not its own"

@@ -198,3 +198,15 @@ def test_a_healthy_log_raises_no_warning(tmp_path: Path) -> None:
 def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
     found = gradient.detect(gradient.Settings(), as_series(fixture(tmp_path, "healthy.jsonl")))
     assert (found.state, found.signals) == ("looked", ())
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9, 0.95])
+@pytest.mark.parametrize("target", [30, 60, 70, 100, 120, 300])
+def test_a_gate_is_not_passed_by_the_rounding_of_a_sum(tmp_path: Path, bound: float, target: int) -> None:
+    """Every row is exactly at the bound, which is neither below nor above it."""
+    write_history(tmp_path / "history.parquet", [_cell(step, "truncated", bound) for step in range(1, target + 1)])
+    history, run = read_history(tmp_path / "history.parquet"), RunRef(name="r-s1", condition="r", seed=1, target_steps=target)
+    for rule in ("below", "above"):
+        gate = HealthGate(name="truncated", rule=rule, metric="truncated", bound=bound)  # type: ignore[arg-type]
+        found = judge(gate, run=run, null_control=False, history=history, outcome=None, detections=[], windows=Windows())
+        assert (found.passed, found.says.split(", not ")[1]) == (False, f"{rule} {bound:g}")

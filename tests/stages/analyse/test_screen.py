@@ -173,12 +173,18 @@ def test_fingerprints_need_a_series_that_varies() -> None:
     assert _print(reward=[0.1, float("nan")]) == _print(reward=[0.1, float("nan")]) != _print(reward=[float("nan"), 0.1])
 
 
-def test_a_run_that_is_left_out_has_no_duplicate(folder: ExperimentFolder) -> None:
+def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: ExperimentFolder) -> None:
+    """Each for its own reasons; and no gate alone keeps the second one out, because without the gate it would be the first one again."""
     for seed in (1, 3):  # seed 3 repeats what seed 1 does, and seed 1 is truncated all the way
         write_run(folder.run(f"shaped-s{seed}"), replace(runs()[seed - 1], seed=1, truncated_from=1, attempt=f"a{seed}"))
     screen(folder.root)
     for seed in (1, 3):
-        assert health(folder, f"shaped-s{seed}").reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+        found = health(folder, f"shaped-s{seed}")
+        assert found.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+        assert [gate.gate for gate in found.gates if gate.alone] == (["truncated"] if seed == 1 else [])
+        said = [signal.says for detection in found.detections if detection.detector == "duplicates" for signal in detection.signals]
+        twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of the two is a run of its own"
+        assert said == ([] if seed == 1 else [twin])
 
 
 def test_the_null_controls_are_what_others_are_held_against(folder: ExperimentFolder) -> None:
