@@ -239,10 +239,6 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "look at the paths of both",
         "the sources are the same file under two names, or were exported from one run",
     ),
-    ("duplicates", "elsewhere"): Cause(
-        "two runs of different conditions hold the same numbers, so one of the two logs is not its own; map each run to its own log",
-        "the files that the two were read from are the same, or one was copied",
-    ),
     ("throughput", ""): Cause(
         "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",
         "the gates' unknown shares name the gate, its reasons say time-out or crash",

@@ -67,8 +67,6 @@ def _kind(signal: Signal) -> tuple[str, str] | None:
         sort = "fallen" if value < 1 else "risen"
     elif detector == "duplicates" and "elsewhere" in signal.evidence:
         sort = "elsewhere"
-    elif detector == "duplicates" and "elsewhere" in signal.evidence:
-        sort = "elsewhere"
     elif detector == "gradient" and "streak" in signal.evidence:
         sort = "lost"
     elif detector == "update_size" and ("clipfrac" in sort or "clip_ratio" in sort):

@@ -26,7 +26,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if series.twin is not None:
         says = f"DUPLICATE: its series are identical to those of {series.twin}, so it is no run of its own and n drops by one"
         if not series.twin_counts:
-            says = f"DUPLICATE: its series are identical to those of {series.twin}, which is left out: at most one of the two is a run of its own"
+            says = (
+                f"DUPLICATE: its series are identical to those of {series.twin}, which is left out: at most one of them is a run of its own"
+            )
         severity = "severe" if series.twin_counts else "warning"
         signal = Signal(detector=NAME, metric="reward", severity=severity, says=says, onset=1, evidence={"of": series.twin})
         return Detection(detector=NAME, state="looked", signals=(signal,))

@@ -183,7 +183,7 @@ def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: Expe
         assert found.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
         assert [gate.gate for gate in found.gates if gate.alone] == (["truncated"] if seed == 1 else [])
         said = [signal.says for detection in found.detections if detection.detector == "duplicates" for signal in detection.signals]
-        twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of the two is a run of its own"
+        twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of them is a run of its own"
         assert said == ([] if seed == 1 else [twin])
 
 
