@@ -180,7 +180,8 @@ _LIES = {
 def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
     """Where the interval lies, in one sentence; of a void claim the analysis's words, briefly where the runs' reasons are `listed`."""
     if verdict.verdict == "void" or finding is None:
-        return f"Not decided: {_cause(verdict)}" if listed else verdict.why.removeprefix("Void: ")
+        said = verdict.why.removeprefix("Void: ")
+        return f"Not decided: {_cause(verdict)}" if listed else f"{said[:1].upper()}{said[1:]}"
     margin = f"the margin {numbers.setting(verdict.margin).replace('-', numbers.MINUS)}"
     if finding.low is None:
         return f"There is no interval ({finding.method}), so the value alone does not say on which side of {margin} the truth lies."

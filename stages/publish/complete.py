@@ -30,22 +30,25 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
     experiment = ExperimentFolder(folder)
     card = read(PageCard, experiment.page_card)
     lines: list[str] = []
-    finished = broke_off = 0
+    finished = ended = 0
     for ref in card.runs:
         path = experiment.run(ref.name).outcome
         outcome = read(Outcome, path) if path.exists() else None
-        if outcome and (outcome.finished or outcome.unknown):
+        if outcome and outcome.unknown:
+            ended += 1
+            lines.append(f"  unknown  {ref.name}: {outcome.unknown}; its log was read, and does not say whether the run finished")
+        elif outcome and outcome.finished:
             finished += 1
             if outcome.stopped:
                 by, steps = outcome.stopped, f"at step {outcome.stopped.step} of {outcome.target_steps}"
                 lines.append(f"  stopped  {ref.name}: by {by.rule} {steps}, as the spec declares")
         elif outcome and outcome.failure is None and experiment.run(ref.name).imported.exists() and not _ours(experiment.run(ref.name)):
-            broke_off += 1
+            ended += 1
             lines.append(f"  ended    {ref.name}: {_said(outcome)}; its log was read, and no dvc repro changes how it ended")
         else:
             lines.extend(_run(ref.name, outcome))
     head = f"{experiment.name}: {finished} of {len(card.runs)} runs finished"
-    missing = len(card.runs) - finished - broke_off
+    missing = len(card.runs) - finished - ended
     if missing:
         lines.append(f"  next: dvc repro {experiment.pipeline.as_posix()}   (finished runs are not trained again)")
     return [head, *lines], missing

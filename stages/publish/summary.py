@@ -90,7 +90,7 @@ def badges(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
         ("seeds", str(len(seeds))),
         ("runs included", f"{included} of {len(experiment.runs)}"),
         ("health profile", experiment.card.health_profile),
-        ("data until", until[:10] if until else "no attempt has ended"),
+        ("logs read" if experiment.imported else "data until", until[:10] if until else "no attempt has ended"),
         ("owner", experiment.card.owner),
     )
 

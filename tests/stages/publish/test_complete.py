@@ -48,6 +48,13 @@ def test_an_imported_run_that_broke_off_is_read_and_not_missing(project: Path, c
         "quickstart: 11 of 12 runs finished",
         f"  ended    {FAILED}: {words}; its log was read, and no dvc repro changes how it ended",
     ]
+    write(run.outcome, read(Outcome, run.outcome).model_copy(update={"error": None, "unknown": "log ends at 31"}))
+    assert complete([folder]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "quickstart: 11 of 12 runs finished",
+        f"  unknown  {FAILED}: log ends at 31; its log was read, and does not say whether the run finished",
+    ]
+    write(run.outcome, read(Outcome, run.outcome).model_copy(update={"error": words, "unknown": ""}))
     run.imported.unlink()
     assert complete([folder]) == 1, "its log could not be read"
 
