@@ -17,6 +17,7 @@ from compiler.nodes import Node
 from compiler.parse import key_place
 from compiler.revisions import LOCK, UPDATE
 from compiler.rewards import RewardUse
+from compiler.snapshots import snapshot_of
 from compiler.spec import Adapter
 from compiler.spec_command import CommandSpec
 from compiler.spec_data import TrainData
@@ -172,6 +173,10 @@ def _sources(
                 digests[path] = disk.content_digest(Path(path))
             if use.format == "wandb" and locked.get(path, digests[path]) != digests[path]:
                 problems.append(_not_as_locked(path, run.name, of.name, node))
+            elif use.format == "wandb" and use.entity and use.project and run.name in use.ids:
+                of_run, named = snapshot_of(path), wandb_run(use, run.name)
+                if of_run is not None and of_run.name != named:
+                    problems.append(_of_another_run(path, of_run.name, named, of.name, node))
             yield run.name, SourceCard(path=path, sha256=digests[path])
 
 
@@ -249,6 +254,16 @@ def _renamed(run: str, node: Node) -> str:
     """Logs keep their names when a condition gets another."""
     condition = run.rpartition("-s")[0]
     return f"; or, of a renamed condition: names: {{{condition}: <its name in the paths>}}" if "{condition}" in str(node.value) else ""
+
+
+def _of_another_run(path: str, found: str, named: str, experiment: str, node: Node) -> Diagnostic:
+    return Diagnostic(
+        "E493",
+        f"`{path}` is a snapshot of {found[:120]}, and the spec names {named}",
+        why="the numbers of another run would stand under this one's name",
+        fix=f"correct the id, or fetch the run that is meant: {UPDATE} {experiment}",
+        place=node.place,
+    )
 
 
 def _not_as_locked(path: str, run: str, experiment: str, node: Node) -> Diagnostic:

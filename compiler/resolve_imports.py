@@ -89,6 +89,7 @@ class _Imports(AnalysisCards):
             columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryUse)),
             summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryUse)),
             steps_done=use.steps_done,
+            config=use.config,
         )
 
     def conclude(self) -> ConcludeCard:
@@ -113,7 +114,10 @@ class _Imports(AnalysisCards):
             "/target_steps": places.origin(root.get("steps") or self.of.root.get("train", "max_steps")),
             "/command": places.origin(self.of.root.get("train", "command")),
         }
-        found |= {f"/read/{key}": places.origin(root.get(key)) for key in ("format", "step", "epoch", "pattern", "where", "steps_done")}
+        found |= {
+            f"/read/{key}": places.origin(root.get(key))
+            for key in ("format", "step", "epoch", "pattern", "where", "steps_done", *(["config"] if self.use.config else []))
+        }
         kind = "summary" if self.use.format == "summary" else "columns"
         return found | {f"/read/{kind}/{index}": places.origin(root.get("metrics", name)) for index, name in enumerate(self.use.metrics)}
 

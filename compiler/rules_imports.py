@@ -83,7 +83,15 @@ def _unknown(name: str, node: Node) -> Diagnostic:
 def formats_have_their_keys(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """What a format needs, and nothing that it ignores."""
     use, block = section(of), block_of(of)
-    only = {"pattern": "text", "where": "summary", "steps_done": "summary", "entity": "wandb", "project": "wandb", "ids": "wandb"}
+    only = {
+        "pattern": "text",
+        "where": "summary",
+        "steps_done": "summary",
+        "entity": "wandb",
+        "project": "wandb",
+        "ids": "wandb",
+        "config": "wandb",
+    }
     for key, form in only.items():
         if block.get(key) is not None and use.format != form:
             yield _key(

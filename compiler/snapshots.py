@@ -22,6 +22,8 @@ class Snapshot:
     rows: int
     state: str
     digest: str
+    name: str = ""
+    """`entity/project/id`."""
 
     @property
     def running(self) -> bool:
@@ -43,6 +45,7 @@ def snapshot_of(path: str) -> Snapshot | None:
         head = json.loads(disk.read(Path(path), _MOST).partition(b"\n")[0])
         if head["schema"] != SNAPSHOT:
             return None
-        return Snapshot(int(head["rows"]), str(head["state"]), disk.content_digest(Path(path)))
+        name = "/".join(str(head.get(key)) for key in ("entity", "project", "id"))
+        return Snapshot(int(head["rows"]), str(head["state"]), disk.content_digest(Path(path)), name)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -107,6 +107,12 @@ class Import(Part):
     ids: dict[str, str] = Field(
         {}, max_length=20_000, description="Of `wandb`: run -> id of the W&B run. Names are not unique there, ids are."
     )
+    config: dict[str, bool | int | float] = Field(
+        {},
+        max_length=100,
+        description="Of `wandb`: numbers and switches that the config of every run must have, such as `learning_rate: 1.0e-6`; a run whose "
+        "config differs is not imported.",
+    )
 
 
 class Runs(Part):

@@ -72,6 +72,8 @@ class ReadCard(Frozen):
     summary: tuple[SummaryCard, ...] = ()
     steps_done: str | None = None
     """Of summaries: key of the number of steps."""
+    config: dict[str, bool | int | float] = Field({}, exclude_if=lambda value: not value)
+    """Of W&B: what the config of the run must have."""
 
 
 class CommandCard(Frozen):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stages.contracts.attempt import Started
 from stages.contracts.import_card import ImportCard, Imported
+from stages.train.imports.declared import declared
 from stages.train.imports.files import Found, imported
 from stages.train.imports.log import Log, Unreadable
 from stages.train.imports.mapping import Mapped, mapped
@@ -20,6 +21,7 @@ def found_in(card: ImportCard, started: Started) -> Found:
     if card.read.format == "summary":
         return _summary(card, started, path)
     log = read_log(path, card.read)
+    log.notes += declared(log, card)
     history = mapped(log, card.read, card.target_steps, started.attempt)
     if not history.rows:
         raise Unreadable(f"{path} holds no row of any metric that the spec maps")

@@ -37,6 +37,8 @@ class Log:
     """What the trainer itself says of its last step; None when the log merely ends."""
     planned: int | None = None
     """How many steps the trainer was told to make; None when the log does not say."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Numbers and switches of the run's config; empty when the log has none."""
     failed: str = ""
     """What the source says of a run that did not end well, such as `exit code 1`."""
     running: str = ""

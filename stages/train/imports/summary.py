@@ -18,13 +18,18 @@ def read(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
         content = loads(contents(path))
     except ValueError as error:
         raise Unreadable(f"{path} is not JSON: {error}") from None
-    found = [one for one in _objects(content) if all(key in one and one[key] == value for key, value in where.items())]
+    found = [one for one in _objects(content) if all(key in one and _is(one[key], value) for key, value in where.items())]
     asked = json.dumps(dict(where), ensure_ascii=False)
     if not found:
         raise Unreadable(f"no object of {path} holds {asked}")
     if len(found) > 1:
         raise Unreadable(f"{len(found)} objects of {path} hold {asked}, so which one is the run is open")
     return found[0]
+
+
+def _is(found: Any, wanted: str | int) -> bool:
+    """A seed may be written as a number or as a text."""
+    return bool(found == wanted) or (isinstance(found, str) and found == str(wanted))
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:

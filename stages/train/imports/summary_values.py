@@ -9,6 +9,7 @@ from stages.contracts.history import metric
 from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
 from stages.train.imports.cells import NoNumber, number, scaled, whole
 from stages.train.imports.log import Unreadable
+from stages.train.imports.odd_numbers import hint
 
 _WORDS = {
     "last": "last logged value in the source's summary",
@@ -50,7 +51,7 @@ def _of(summary: Mapping[str, Any], card: SummaryCard) -> Iterator[SummaryValue]
         try:
             found = number(_get(summary, key))
         except NoNumber as text:
-            raise Unreadable(f"`{key}` is no number: {text}") from None
+            raise Unreadable(f"`{key}` is no number: {text}{hint(_get(summary, key))}") from None
         value = None if found is None else scaled(found, card.factor)
         meaning = metric(card.metric)
         if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:

@@ -19,7 +19,10 @@ FEW = 5
 
 def read(path: Path, index: str = WANDB_STEP) -> Log:
     """Raises Unreadable for a file that is none, or that holds fewer rows than it says."""
-    first = path.open("rb").readline()
+    if path.is_dir():
+        raise Unreadable(f"{path} is a folder, and a snapshot is a file")
+    with path.open("rb") as stream:
+        first = stream.readline()
     try:
         head: Any = loads(first)
     except ValueError:
@@ -27,12 +30,17 @@ def read(path: Path, index: str = WANDB_STEP) -> Log:
     if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
         raise Unreadable(f"{path} is no snapshot of a W&B run; octavo compile --update makes them, from a full scan of the history")
     log = jsonl.read(path, index, first=2)
-    if len(log.index) != head["rows"]:
-        raise Unreadable(f"{path} says {head['rows']} rows and holds {len(log.index)}: it was cut or edited")
-    if head["state"] in ENDED_BADLY:
-        log.failed = f"W&B says `{head['state']}`"
-    elif head["state"] in RUNNING:
-        log.running = f"W&B said `{head['state']}` when the snapshot was made"
+    if len(log.index) != head.get("rows"):
+        raise Unreadable(f"{path} says {head.get('rows')!r} rows and holds {len(log.index)}: it was cut or edited")
+    state = head.get("state")
+    if state in ENDED_BADLY:
+        log.failed = f"W&B says `{state}`"
+    elif state in RUNNING:
+        log.running = f"W&B said `{state}` when the snapshot was made"
+    config = head.get("config")
+    log.settings = config if isinstance(config, dict) else {}
+    planned = log.settings.get("max_steps")
+    log.planned = planned if isinstance(planned, int) and planned > 0 else None
     log.notes += _notes(head, log)
     return log
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from stages.contracts.attempt import Started
+from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.train.imports import csv_columns, csv_table, jsonl, summary, tensorboard, text_lines, trainer_state, wandb_file, wandb_snapshot
 from stages.train.imports.cells import NoNumber, number, whole
+from stages.train.imports.found import found_in
 from stages.train.imports.json_text import loads
 from stages.train.imports.log import Log, Unreadable, by_column
 
@@ -286,6 +289,9 @@ def test_summary_finds_the_one_object(tmp_path):
     assert summary.read(path, {"name": "a", "seed": 1})["x"] == 2
     with pytest.raises(Unreadable, match="no object"):
         summary.read(path, {"name": "c"})
+    path.write_text(json.dumps({"runs": [{"name": "a", "seed": "1", "x": 2}, {"name": "a", "seed": "11", "x": 3}]}))
+    assert summary.read(path, {"name": "a", "seed": 1})["x"] == 2, "a seed may be written as a text"
+    path.write_text(json.dumps({"runs": [{"name": "a", "seed": 1}, {"name": "a", "seed": 2}]}))
     with pytest.raises(Unreadable, match="2 objects"):
         summary.read(path, {"name": "a"})
 
@@ -321,6 +327,55 @@ def read_by_rows(text: str, delimiter: str = ",") -> Log:
 def shown(column) -> str:
     """Rows and cells; NaN is no equal of itself, and numbers may be a list or an array."""
     return repr((column.rows, list(column.cells)))
+
+
+def test_a_snapshot_that_somebody_wrote_by_hand_is_refused_with_a_sentence(tmp_path):
+    path = tmp_path / "run.jsonl"
+    row = json.dumps({"train/global_step": 1, "r": 1})
+    for head, says in (({}, "says None rows and holds 1"), ({"rows": "1"}, "says '1' rows and holds 1")):
+        path.write_text(json.dumps({"schema": wandb_snapshot.SNAPSHOT, **head}) + "\n" + row + "\n")
+        with pytest.raises(Unreadable, match=says):
+            wandb_snapshot.read(path)
+    with pytest.raises(Unreadable, match="is a folder"):
+        wandb_snapshot.read(tmp_path)
+
+
+def card_of_wandb(seed: int = 3, **config) -> ImportCard:
+    columns = (ColumnCard(metric="reward", column="r", unit="reward"),)
+    return ImportCard(
+        experiment="e", condition="a", seed=seed, null_control=False, source=SourceCard(path="run.jsonl", sha256=""), code_hash="",
+        read=ReadCard(format="wandb", columns=columns, config=config), target_steps=2,
+    )  # fmt: skip
+
+
+def test_the_config_of_a_wandb_run_is_held_against_the_spec(tmp_path, monkeypatch):
+    """What the spec declares must be there; the seed and the number of steps are held against it by themselves."""
+    monkeypatch.chdir(tmp_path)
+    config = {"learning_rate": 1e-06, "beta": 0, "bf16": True, "seed": 3, "max_steps": 2, "num_generations": 8}
+    head = {"schema": wandb_snapshot.SNAPSHOT, "state": "finished", "rows": 2, "config": config}
+    rows = [{"train/global_step": step, "r": step / 2} for step in (1, 2)]
+    Path("run.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [head, *rows]))
+    started = Started(
+        attempt="a", number=1, at="2026-01-01T00:00:00Z", card_id="c", commit=None, host="h", devices=(), versions={}, sandbox="",
+        resumed_from=None,
+    )  # fmt: skip
+
+    def notes(card):
+        return found_in(card, started).imported.notes
+
+    assert notes(card_of_wandb()) == ()
+    agrees = "the run's config at W&B has what the spec declares: learning_rate 1e-06, beta 0, bf16 true"
+    assert notes(card_of_wandb(learning_rate=1.0e-6, beta=0.0, bf16=True)) == (agrees,)
+    assert notes(card_of_wandb(seed=4)) == ("the run's config at W&B says `seed` 3, and the spec says 4",)
+    assert notes(card_of_wandb().model_copy(update={"target_steps": 1}))[0] == "the trainer was told to make 2 steps, and the spec says 1"
+    for wrong, says in (
+        ({"learning_rate": 2e-6}, "says `learning_rate` 1e-06, and the spec says 2e-06: it was trained otherwise"),
+        ({"bf16": 1}, "says `bf16` true, and the spec says 1"),
+        ({"learning_rates": 1e-6}, "has no number `learning_rates`; did you mean `learning_rate`"),
+    ):
+        with pytest.raises(Unreadable, match=says):
+            found_in(card_of_wandb(**wrong), started)
+    assert "config" not in json.loads(card_of_wandb().read.model_dump_json()), "old cards keep their bytes"
 
 
 CELLS = ["1", "2.5e-6", "-0.0", "", " ", "NaN", "nan", "-nan(ind)", "nan(ind)", "inf", "-Infinity", "1e400", "1e-400", "+3", "1_000", " 7 "]
