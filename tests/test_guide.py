@@ -86,7 +86,7 @@ def merged(below, above):
 
 PLACES = {
     "site/docs/guide/hub-and-gpu.md": {"examples": ("rewards", "shaped")},
-    "site/docs/guide/import-runs.md": {"format": ("runs", "import")},
+    "site/docs/guide/import-runs.md": {"format": ("runs", "import"), "config": ("runs", "import")},
 }
 """Blocks that begin further down in a spec: page -> first key of the block -> where it stands."""
 BASES = {"site/docs/guide/lean.md": "deceptive-proofs"}
