@@ -45,15 +45,15 @@ def detect(settings: Settings, series: Series) -> Detection:
     summary = series.completions
     if summary is None or not summary.rewards:
         return Detection(detector=NAME, state="not_observable", reason="no completions with a known reward were recorded")
-    if not any(series.valid(count.step) for count in summary.rewards):
-        return Detection(detector=NAME, state="not_observable", reason="no step counts: the gradient is not finite in any with completions")
-    maximum = max(settings.maximum, max(count.reward for count in summary.rewards if series.valid(count.step)))
     known: dict[int, int] = defaultdict(int)
     held: dict[float, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for count in summary.rewards:
         if series.valid(count.step):
             known[count.step] += count.completions
             held[count.reward][count.step] += count.completions
+    if not known:
+        return Detection(detector=NAME, state="not_observable", reason="no step counts: the gradient is not finite in any with completions")
+    maximum = max(settings.maximum, *held)
     signals = []
     least = settings.share * min(known.values(), default=0)  # fewer in all can be no atom: graded rewards have thousands of values
     for value in sorted(held):

@@ -65,6 +65,8 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not series.same_text and not any(series.logs(name) for name in ("completion_tokens", "entropy")):
         return Detection(detector=NAME, state="not_observable", reason="neither length, texts nor entropy were logged")
     mean = sum(rewards) / len(rewards)
+    if below(mean, settings.near * settings.maximum):
+        return Detection(detector=NAME, state="looked")
     maximum = _maximum(settings, series)
     if below(mean, settings.near * maximum):
         return Detection(detector=NAME, state="looked")

@@ -19,7 +19,7 @@ A detector measures a run and never judges it silently. It answers in one of thr
 
 - **looked**: its signals are listed; no signals means that it looked and found none;
 - **not applicable**, with the reason: its rule says nothing about this series;
-- **not observable**, with the reason: what it needs was not logged, or not often enough.
+- **not observable**, with the reason: what it needs was not logged, or not often enough, or has no number at a step that counts.
 
 A signal has a severity (information, warning, severe), the step of its **onset**, the step at which a live detector could first have known
 (**detected**), a value and its evidence. Whether a run counts is decided by the spec's `health: gates`, not by severities.
