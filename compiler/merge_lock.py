@@ -97,6 +97,9 @@ def main(base: Path, ours: Path, theirs: Path, name: str) -> int:
     """Merge into `ours`, as git asks of a driver: 0 clean, 1 conflicts. What is no lock is left to git's merge of lines."""
     try:
         merged = merge(*(path.read_text(encoding="utf-8") for path in (base, ours, theirs)))
+    except OSError as error:  # somebody called it by hand; git's own files are there
+        print(f"{error.filename}: {error.strerror}\n  fix: git calls this, once it is set: octavo doctor says how", file=sys.stderr)
+        return 1
     except (NotALock, UnicodeDecodeError):
         print(f"{name}: not as DVC writes it, so its lines are merged", file=sys.stderr)
         command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs", str(ours), str(base), str(theirs)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from compiler.diagnostics import sentence
-from compiler.plan_text import PAGE, STATES, called, cost, groups, headline, names, said, waived
+from compiler.plan_text import IMPORTED, PAGE, STATES, called, cost, groups, headline, names, said, waived
 from stages.contracts.plan import ExperimentPlan, Plan, StagePlan
 
 MARKER = "<!-- octavo-plan -->"
@@ -47,12 +47,12 @@ def markdown(of: Plan) -> str:
 
 
 def _table(experiments: Sequence[ExperimentPlan]) -> list[str]:
-    lines = ["| experiment | train again | new | may train | put back | stay | removed | cost | claims at risk | page |"]
+    lines = ["| experiment | runs made again | new | may be made | put back | stay | removed | cost | claims at risk | page |"]
     lines.append("|---|---:|---:|---:|---:|---:|---:|---|---:|---|")
     for one in experiments[:ROWS]:
-        runs = [stage for stage in one.stages if stage.run]
+        runs = [stage for stage in one.stages if stage.run or stage.stage.startswith(IMPORTED)]
         trained = [stage for stage in runs if stage.state == "runs"]
-        new = sum(stage.run in one.new_runs for stage in trained)
+        new = sum((stage.run or stage.stage.removeprefix(IMPORTED)) in one.new_runs for stage in trained)
         count = {state: sum(stage.state == state for stage in runs) for state in ("may_run", "restored", "stays")}
         hours = _safe(cost(one.cost)) if one.cost.runs else "none"
         numbers = (len(trained) - new, new, count["may_run"], count["restored"], count["stays"], len(one.removed_runs))

@@ -58,12 +58,18 @@ def _revision(base: str, name: str) -> str:
     return base[:12] if base.startswith(name) else f"{name} ({base[:12]})"
 
 
+def _gone(of: ExperimentPlan) -> list[str]:
+    return [f"no longer in the spec: {names(of.removed_runs)} (nothing runs it and nothing deletes it)"] if of.removed_runs else []
+
+
 def counts(of: ExperimentPlan) -> list[str]:
     """Runs and stages by what happens to them, and the cost."""
     imports = [stage for stage in of.stages if stage.stage.startswith(IMPORTED)]
     if imports:
         anew, stay = (sum(stage.state == state for stage in imports) for state in ("runs", "stays"))
-        return [f"{anew} of {plural(len(imports), 'run is', 'runs are')} imported, {stay} {'stays' if stay == 1 else 'stay'}"]
+        first = sum(stage.stage.removeprefix(IMPORTED) in of.new_runs for stage in imports if stage.state == "runs")
+        said = f"{anew} of {plural(len(imports), 'run is', 'runs are')} imported{f' ({first} new)' if first else ''}"
+        return [f"{said}, {stay} {'stays' if stay == 1 else 'stay'}", *_gone(of)]
     trained = [stage for stage in of.stages if stage.run and stage.state == "runs"]
     new = [stage for stage in trained if stage.run in of.new_runs]
     back = sum(1 for stage in of.stages if stage.run and stage.state == "restored")
@@ -76,8 +82,7 @@ def counts(of: ExperimentPlan) -> list[str]:
         + (f", {back} {'is' if back == 1 else 'are'} put back" if back else "")
         + f", {stay} {'stays' if stay == 1 else 'stay'}"
     ]
-    if of.removed_runs:
-        found.append(f"no longer in the spec: {names(of.removed_runs)} (nothing runs it and nothing deletes it)")
+    found += _gone(of)
     if of.cost.runs:
         found.append(f"cost: {cost(of.cost)}")
     return found

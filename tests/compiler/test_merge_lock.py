@@ -175,3 +175,9 @@ def test_a_thousand_stages_merge_in_order():
     merged = merge(lock(*old.values()), lock(*mine.values()), lock(*other.values()))
     expected = [mine[name] if mine[name] != old[name] else other[name] for name in names]
     assert merged.text == lock(*expected)
+
+
+def test_called_by_hand_with_files_that_are_not_there_it_says_who_calls_it(tmp_path, capsys):
+    assert main(["merge-lock", *(str(tmp_path / name) for name in ("base", "ours", "theirs"))]) == 1
+    said = capsys.readouterr().err
+    assert "base: No such file or directory" in said and "octavo doctor says how" in said

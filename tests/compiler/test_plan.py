@@ -302,6 +302,11 @@ def test_text_tells_base_models_apart_and_counts_imports():
     plan = Plan(base=None, experiments=(logs,), shared=models)
     said = [line.strip() for line in text(plan).splitlines()]
     assert "2 of 3 runs are imported, 1 stays" in said and not any("train again" in line for line in said)
+    row = next(line for line in markdown(plan).splitlines() if line.startswith("| <code>logs</code>"))
+    assert [cell.strip() for cell in row.split("|")[2:8]] == ["2", "0", "0", "0", "1", "0"]
+    gone = plan.model_copy(update={"experiments": (logs.model_copy(update={"new_runs": ("a-s3",), "removed_runs": ("a-s9",)}),)})
+    said_of = text(gone)
+    assert "2 of 3 runs are imported (1 new), 1 stays" in said_of and "no longer in the spec: a-s9 (nothing runs it" in said_of
     assert "pretrain octavo/tiny, pretrain octavo/ocaml, site" in said
     assert "- pretrain octavo/tiny, pretrain octavo/ocaml, site" in markdown(plan)
 
