@@ -55,8 +55,9 @@ _Find = Callable[[Completions], "Count | None"]
 def _finder(name: str) -> _Find | None:
     if name in _PLAIN:
         return _PLAIN[name]
-    _, gate, measure = name.split(".") if name.startswith("gate.") else ("", "", "")
-    if measure not in _GATES:
+    kind, _, rest = name.partition(".")
+    gate, _, measure = rest.rpartition(".")
+    if kind != "gate" or measure not in _GATES:
         return None
     holds, among = _GATES[measure]
     return lambda completions: _count(completions, _said(completions, gate, holds), _said(completions, gate, among))

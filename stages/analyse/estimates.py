@@ -72,7 +72,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
     """Mean over a condition's runs with a t interval over seeds; of equal shares of completions, with the completions' own error."""
     runs = group(evidence, condition, name, statistic, everyone=everyone)
     values = runs.values
-    interval = mean(values, level) if values else None
+    interval = mean(values, level, runs.scale) if values else None
     interval = _or_of_completions(interval, runs, None, level)
     share, suffix = meaning(name).share and statistic != "change", WITH_EXCLUDED if everyone else ""
     if interval and interval.low is not None and interval.high is not None and share and (interval.low < 0 or interval.high > 1):
@@ -104,7 +104,8 @@ def contrast_finding(
     """Difference between two conditions with Welch's t interval. Its id ends with the statistic that is compared."""
     left = group(evidence, treated, name, statistic, everyone=everyone)
     right = group(evidence, against, name, statistic, everyone=everyone)
-    interval = difference(left.values, right.values, level) if left.values and right.values else None
+    scale = max(left.scale, right.scale)
+    interval = difference(left.values, right.values, level, scale) if left.values and right.values else None
     reason = (right if left.values else left).nothing
     if interval is not None and not math.isfinite(interval.value):
         interval, reason = None, "the difference is larger than any number that a computer holds"

@@ -73,6 +73,8 @@ class Measured:
     """What the value is a share of, where that is known; of a change, its later part."""
     start: Count | None = None
     """Of a change: the same of its earlier part."""
+    scale: float = 0.0
+    """Of a change: the larger of the numbers it is the difference of, without sign."""
     part: str = ""
     """Of a mean over less than its window, because the run ended inside it: over what."""
 
@@ -146,7 +148,9 @@ class Evidence:
             return Measured(None, final.why or start.why)
         if not math.isfinite(final.value - start.value):
             return Measured(None, "the change is larger than any number that a computer holds")
-        return Measured(final.value - start.value, part=final.part, count=final.count, start=start.count)
+        return Measured(
+            final.value - start.value, part=final.part, count=final.count, start=start.count, scale=max(abs(final.value), abs(start.value))
+        )
 
     def evaluated(self, found: Evaluation, name: str) -> Measured:
         """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""

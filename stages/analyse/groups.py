@@ -27,6 +27,11 @@ class Group:
         return [m.value for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
 
     @property
+    def scale(self) -> float:
+        """Size of the largest number that these values were computed from."""
+        return max((m.scale for m in self._used), default=0.0)
+
+    @property
     def all_values(self) -> list[float]:
         return [m.value for m in self.measured if m.value is not None]
 

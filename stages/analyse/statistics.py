@@ -47,20 +47,21 @@ class Interval:
     """The seeds do not differ, so their spread gives no interval."""
 
 
-def mean(values: Sequence[float], level: float) -> Interval:
-    """Mean over seeds with a t interval, none where the seeds do not differ. Raises ValueError without values."""
+def mean(values: Sequence[float], level: float, scale: float = 0.0) -> Interval:
+    """Mean over seeds with a t interval, none where the seeds do not differ but for rounding. `scale`: size of the largest number that
+    the values were computed from, where that is not they (a change of 0 is 0.7 - 0.7). Raises ValueError without values."""
     if not values:
         raise ValueError("a mean of nothing")
     n = len(values)
     centre = exact_mean(values)
     if n == 1:
         return Interval(centre, None, None, n, "one seed: a value without an interval")
-    return _around(centre, *_spread([values], [n]), n, level, "t interval over seeds", scale=centre)
+    return _around(centre, *_spread([values], [n]), n, level, "t interval over seeds", scale=max(abs(centre), scale))
 
 
-def difference(treated: Sequence[float], against: Sequence[float], level: float) -> Interval:
+def difference(treated: Sequence[float], against: Sequence[float], level: float, scale: float = 0.0) -> Interval:
     """Mean of `treated` minus mean of `against` with Welch's t interval, none where no group's seeds differ; n is the smaller group.
-    Raises ValueError without values."""
+    `scale` as for `mean`. Raises ValueError without values."""
     if not treated or not against:
         raise ValueError("a difference to nothing")
     sizes = [len(treated), len(against)]
@@ -68,7 +69,8 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float)
     gap = means[0] - means[1]
     if min(sizes) == 1:
         return Interval(gap, None, None, 1, "one seed in a group: a value without an interval")
-    return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds", scale=max(means, key=abs))
+    largest = max(scale, *(abs(one) for one in means))
+    return _around(gap, *_spread([treated, against], sizes), min(sizes), level, "Welch t interval over seeds", scale=largest)
 
 
 def trend(before: Rows, after: Rows, correlation: float | None, level: float, scatter: Wander | None = None) -> Interval:
@@ -85,7 +87,7 @@ def trend(before: Rows, after: Rows, correlation: float | None, level: float, sc
         return Interval(change, None, None, n, f"one run; fewer than {LEAST_ROWS} logged steps do not show how they are correlated")
     value = min(worth(rows.n, correlation) for rows in (before, after))
     known = f"neighbours correlate by up to {correlation:.2f}, so {n} steps count as {value:.1f}"
-    if before.deviation == after.deviation == 0:
+    if math.hypot(before.deviation, after.deviation) <= _CONSTANT * max(abs(before.exact), abs(after.exact)):
         return Interval(change, None, None, n, "one run; no spread between steps: the interval would have no width")
     if value < LEAST_WORTH:
         return Interval(change, None, None, n, f"one run; too strongly correlated for an interval: {known}")
@@ -133,7 +135,7 @@ def of_completions(plus: Sequence[Count], minus: Sequence[Count], level: float) 
 
 def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str, scale: float = 0.0) -> Interval:
     """`scale`: the largest number whose rounding may be taken for spread."""
-    if error <= _CONSTANT * abs(scale):
+    if error <= _CONSTANT * scale:
         return Interval(centre, None, None, n, NO_SPREAD, equal=True)
     half = error * _quantile(freedom, level)
     if not math.isfinite(centre - half) or not math.isfinite(centre + half):

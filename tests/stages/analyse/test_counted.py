@@ -49,7 +49,7 @@ def test_what_each_share_counts() -> None:
             (2, 1, 0.5, False, "not_reached"),
         ]
     )
-    found = counted(made, ("reward", *SHARES, "gate.tests.score", "penalty.long.share"))
+    found = counted(made, ("reward", *SHARES, "gate.tests.score", "penalty.long.share", "gate.pass_share.other", "gates.tests.pass_share"))
     assert list(found) == list(SHARES)  # the others are no shares of completions
     assert {name: (c.k, c.n, c.worth, c.what) for name, c in found.items() if c is not None} == {
         "truncated": (2, 7, 2, "completions"),

@@ -270,6 +270,9 @@ def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
     flat = trend(Rows.of([1.0] * 4), Rows.of([2.0] * 4), 0.999, 0.95)
     assert (flat.value, flat.low, flat.high, flat.detectable) == (1.0, None, None, None)
     assert flat.method == "one run; no spread between steps: the interval would have no width"
+    dust = trend(Rows.of([0.3, 0.1 + 0.2] * 3), Rows.of([0.7] * 6), 0.0, 0.95)  # rounding is no spread
+    assert (dust.low, dust.method) == (None, flat.method)
+    assert mean([0.0, -5.6e-17, 0.0], 0.95).low is not None and mean([0.0, -5.6e-17, 0.0], 0.95, 0.2).equal
     with pytest.raises(ValueError, match="nothing"):
         Rows.of([])
 

@@ -160,6 +160,32 @@ def test_an_end_just_inside_the_margin_is_printed_so(tmp_path: Path, monkeypatch
     assert "interval -0.484 to 4.4841, 3 seeds): the interval contains 4.484." in verdict[1].why
 
 
+def test_changes_that_differ_by_rounding_alone_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(0.1 + 0.2 + 0.3) / 3 and (0.3 + 0.2 + 0.1) / 3 are two doubles: a change of -6e-17 beside two of 0 is no spread of seeds."""
+    monkeypatch.chdir(tmp_path)
+    up, down = [0.1, 0.2, 0.3], [0.3, 0.2, 0.1]
+    ends = {("shaped", 1): (up, down), ("zero", 2): (down, up)}
+    made = []
+    for condition in ("shaped", "zero"):
+        for seed in (1, 2, 3):
+            first, last = ends.get((condition, seed), (up, up))
+            run = Run(condition, seed, target=30, steps=30, passed=10)
+            run.cells = {METRIC: {**dict.fromkeys(range(1, 31), 9.0), **dict(zip((1, 2, 3, 28, 29, 30), first + last, strict=True))}}
+            made.append(run)
+    folder = complete(tmp_path, made=made)
+    pair = {"condition": None, "contrast": Contrast(condition="shaped", against="zero")}
+    claims = [_claim("one", "below", 0.05, statistic="change"), _claim("two", "below", 0.05, statistic="change", **pair)]
+    write_cards(folder, made, claims=tuple(claims))
+    screen(folder.root)
+    conclude(folder.root)
+    found = read(Findings, folder.findings)
+    changes = {finding.id: finding for finding in found.findings}
+    assert len({seed.value for seed in changes[f"shaped/{METRIC}/change"].seeds}) == 2
+    for verdict in found.verdicts:
+        assert (verdict.verdict, changes[verdict.finding or ""].equal_seeds) == ("inconclusive", True)
+        assert changes[verdict.finding or ""].low is None and changes[verdict.finding or ""].detectable is None
+
+
 def test_no_verdict_rests_on_a_loss_that_is_no_progress() -> None:
     """A policy's loss; not the loss of gold answers, not an imported one, not a value loss."""
 
