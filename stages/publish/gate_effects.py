@@ -14,6 +14,7 @@ from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 
 SAME = "the same"
+MOST_NAMES = 20
 MOST = 60
 """Numbers in the table; the passports hold the same of every number."""
 
@@ -74,7 +75,14 @@ def _lines(experiment: ExperimentFiles) -> Iterator[GateLine]:
                 if gate.alone:
                     alone.setdefault(gate.gate, []).append(run.ref.name)
     for name, rule in rules.items():
-        yield GateLine(name, rule, numbers.listed(fails.get(name, [])) or "none", numbers.listed(alone.get(name, [])) or "none")
+        yield GateLine(name, rule, _few(fails.get(name, [])), _few(alone.get(name, [])))
+
+
+def _few(names: list[str]) -> str:
+    """All of them, or of many the first and how many more."""
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
+    return numbers.listed(names) or "none"
 
 
 def _says(lines: tuple[GateLine, ...], out: list[RunFiles]) -> str:
@@ -88,9 +96,9 @@ def _says(lines: tuple[GateLine, ...], out: list[RunFiles]) -> str:
     parts = []
     if both:
         them = "it still does" if len(both) == 1 else "they still do"
-        parts.append(f"{numbers.listed(both)}: kept out by several gates, so without one of these gates {them} not count")
+        parts.append(f"{_few(both)}: kept out by several gates, so without one of these gates {them} not count")
     if other:
-        parts.append(f"{numbers.listed(other)}: out for other reasons than a gate, or for one besides it")
+        parts.append(f"{_few(other)}: out for other reasons than a gate, or for one besides it")
     return f"{'. '.join(parts)}." if parts else "Each run that is left out is kept out by one gate alone."
 
 

@@ -48,6 +48,9 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not series.resumes:
         if signals:
             return Detection(detector=NAME, state="looked", signals=tuple(signals))
+        if series.imported:
+            reason = "the steps of the log never go back, so it does not show whether the run was resumed"
+            return Detection(detector=NAME, state="not_observable", reason=reason)
         return Detection(detector=NAME, state="not_applicable", reason="the run was not resumed: all its steps are of one attempt")
     blind: dict[str, list[str]] = {}
     for resume in series.resumes:

@@ -311,6 +311,8 @@ def test_missing_overlapping_and_repeated_steps() -> None:
 
 def test_a_run_without_resumes_or_with_a_short_rest() -> None:
     assert resumed(reward=WAVE).state == "not_applicable"
+    elsewhere = resume_faults.detect(resume_faults.Settings(), seen(around={"imported": True}, reward=WAVE))
+    assert elsewhere.state == "not_observable" and "does not show whether the run was resumed" in elsewhere.reason
     late = resumed(Resume(58, 57), reward=WAVE)
     assert looked(late) and late.reason == "too few rows beside a boundary to see a jump: reward"
 

@@ -19,7 +19,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.publish import numbers
 from stages.publish.experiment import load
 from stages.publish.facts import Facts
-from stages.publish.gate_effects import SAME, GateEffects, gate_effects
+from stages.publish.gate_effects import SAME, GateEffects, _few, gate_effects
 from stages.publish.page import page
 
 TRUNCATED = HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5)
@@ -126,3 +126,9 @@ def test_a_claim_says_what_each_of_several_gates_does_to_it(project: Path) -> No
         "With them the number is \u22120.48. Without the gate entropy it is \u22120.50. Without the gate truncated it is \u22120.50."
         in text
     )
+
+
+def test_of_many_runs_the_first_are_named() -> None:
+    assert _few([]) == "none" and _few(["a", "b"]) == "a and b"
+    many = _few([f"r{number}" for number in range(40)])
+    assert many.startswith("r0, r1") and many.endswith("r18 and 21 more")
