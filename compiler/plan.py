@@ -15,16 +15,17 @@ from typing import Any
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.diagnostics import Rejected, errors, sentence
 from compiler.inputs import Inputs
-from compiler.pipeline import LIVE, Reference, live, named
+from compiler.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
 from compiler.plan_code import OldCode
 from compiler.plan_cost import attempts_of, cost
 from compiler.plan_decide import Decider, Decision, State, command
 from compiler.plan_files import Cache, Files
-from compiler.plan_git import commit, extract
+from compiler.plan_git import commit, extract, git
 from compiler.plan_lock import Entry, Lock, Locked, read_lock
 from compiler.plan_past import AtRevision, OnDisk
 from compiler.plan_why import Past, Why
+from compiler.revisions import LOCK
 from compiler.waivers import expiry, said
 from stages.contracts.attempt import Attempt
 from stages.contracts.code_hash import Code
@@ -63,7 +64,17 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         return found.model_copy(update={"notes": tuple(undated(compiled, found.experiments))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         older = _older(Path(folder), revision, names)
-        return _compared(compiled, made, older, inputs, revision, base)
+        found = _compared(compiled, made, older, inputs, revision, base)
+    return found if names else found.model_copy(update={"notes": (*found.notes, *_not_live(revision, references, base or ""))})
+
+
+def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iterator[str]:
+    """Specs that differ and are in no plan: a reviewer would take silence for no change."""
+    names = git("diff", "--name-only", "--relative", "--no-renames", "-z", revision, "--", SPECS.as_posix()) or b""
+    planned = {*(reference.path for reference in references), LIVE, LOCK}
+    for path in map(Path, filter(None, names.decode("utf-8", "replace").split("\0"))):
+        if path.parent == SPECS and path.suffix == ".yaml" and path not in planned and path.exists():
+            yield f"{path.as_posix()} differs and is not live, so nothing of it is here: octavo plan {path.stem} --base {base}"
 
 
 def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: Inputs, base: str | None, base_name: str | None) -> Plan:

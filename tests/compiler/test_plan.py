@@ -214,6 +214,17 @@ def test_another_revision_without_the_spec(work):
     assert [one.name for one in planned("second", base="main").experiments] == ["second"]
 
 
+def test_a_spec_that_differs_and_is_not_live_is_no_silence(work):
+    shutil.copy(SPEC, "specs/second.yaml")
+    commit(Path(), "another, not live")
+    edit("specs/second.yaml", "max_steps: 12", "max_steps: 24")
+    (note,) = planned(base="HEAD").notes
+    assert note == "specs/second.yaml differs and is not live, so nothing of it is here: octavo plan second --base HEAD"
+    assert planned("second", base="HEAD").notes == ()
+    edit(SPEC, "max_steps: 12", "max_steps: 24")
+    assert len(planned(base="HEAD").notes) == 1, "what is live is in the plan"
+
+
 def test_another_revision_that_does_not_compile_is_noted(work):
     edit(SPEC, "max_steps: 12", "max_stepz: 12")
     commit(Path(), "broken")
