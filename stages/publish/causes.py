@@ -58,6 +58,10 @@ def _metric(signals: Sequence[Signal]) -> str:
     return "the gradient" if metric == "gradient" else f"the {words(metric)}"
 
 
+def _onsets(signals: Sequence[Signal]) -> str:
+    return _span((signal.onset for signal in signals if signal.onset is not None), ".0f")
+
+
 def _steps(signals: Sequence[Signal]) -> str:
     found = _span((signal.value or 0.0 for signal in signals), ".0f")
     return f"{found} step{'s' * (found != '1')}"
@@ -125,6 +129,11 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "{measured} left its usual range for single steps; read what those steps were trained on before changing anything",
         "a spike without an effect in the steps after it is noise of one batch; one that shifts reward or entropy is not",
         _metric,
+    ),
+    ("spikes", "level"): Cause(
+        "{measured}, so these rows are the way to another level and no single steps; look at what changed there before anything else",
+        "the series stays at the new level; a resume, a phase of a curriculum or another learning rate at that step would do it",
+        lambda signals: f"{_metric(signals)} left its usual range for many rows in a row from step {_onsets(signals)} on",
     ),
     ("atoms", ""): Cause(
         "one reward, {measured}, neither 0 nor the highest, was earned by very many completions: a cheap way to it may have been found; "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
 from stages.publish.causes import CAUSES
 
+_MANY = 5
 _NO_SIGNAL = "zero_signal_share at least 1"
 """The rule of `collapse` that says that no group had unequal rewards; another one says only what it says."""
 _SUMMARY = {"truncated": ("truncation", ""), "zero_signal_share": ("zero_signal", "zero_signal_share")}
@@ -67,8 +69,16 @@ def _kind(signal: Signal) -> tuple[str, str] | None:
         sort = "fallen" if value < 1 else "risen"
     elif detector == "duplicates" and "elsewhere" in signal.evidence:
         sort = "elsewhere"
+    elif detector == "spikes" and _in_a_row(signal.evidence.get("steps", ())):
+        sort = "level"
     elif detector == "gradient" and "streak" in signal.evidence:
         sort = "lost"
     elif detector == "update_size" and ("clipfrac" in sort or "clip_ratio" in sort):
         sort = "clipped"
     return next((key for key in ((detector, sort), (detector, "")) if key in CAUSES), None)
+
+
+def _in_a_row(steps: Sequence[int]) -> bool:
+    """Whether five rows or more follow each other: a spike is one row, or a few."""
+    gaps = {after - before for before, after in pairwise(steps)}
+    return len(steps) >= _MANY and len(gaps) == 1

@@ -159,3 +159,11 @@ def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> N
     blind = Detection(detector="nonfinite", state="not_observable", reason="only a summary was imported")
     assert _nonfinite((blind, looked("summary", ("persistent", 21)))) == "persistent from 21"
     assert _nonfinite((blind, looked("summary"))) == "not observable"
+
+
+def test_rows_far_off_that_follow_each_other_are_no_single_steps() -> None:
+    level = with_evidence("spikes", "entropy", 0.05, steps=list(range(60, 70)), rows=120).model_copy(update={"onset": 60})
+    single = with_evidence("spikes", "entropy", 0.05, steps=[7, 60, 61, 90, 91], rows=120)
+    found, spikes = explain([level]), explain([single])
+    assert found and found.says.startswith("The entropy left its usual range for many rows in a row from step 60 on")
+    assert spikes and "for single steps" in spikes.says
