@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stages.contracts.observed import Observed
 from stages.contracts.plugin import Answer
-from stages.contracts.series import Series
 
 GUIDE = Path(__file__).parents[1] / "site/docs/guide"
 
@@ -34,7 +34,7 @@ def test_the_detector_warns_below_its_threshold_only() -> None:
 
     def of(*lengths: float) -> object:
         cells = [(step, value, "value") for step, value in enumerate(lengths, 1)]
-        series = Series("a-s1", "a", "treatment", 40, 1, {"completion_tokens": cells} if cells else {})
+        series = Observed("a-s1", "a", "treatment", 40, 1, {"completion_tokens": cells} if cells else {})
         return detector.detect(detector.Settings(), series)
 
     quiet, loud, blind = of(*[2.0] * 10, *[3.0] * 10), of(*[9.0] * 10, *[2.9] * 10), of()
