@@ -25,6 +25,8 @@ from stages.train.imports import csv_table, jsonl, summary, tensorboard, text_li
 
 COLUMNS = 40
 OLD_DATASTORE = 3_700
+SHARES = (0.01, 0.1, 0.5)
+"""Of values that are NaN."""
 PATTERN = "step {step}  " + "  ".join(f"m{n}={{m{n}}}" for n in range(8))
 
 
@@ -49,6 +51,9 @@ def write(folder: Path, count: int) -> None:
     (folder / "trainer_state.json").write_text(json.dumps(state, indent=2))
     rows[count // 2]["train/m3"] = float("nan")
     (folder / "with_nan.json").write_text(json.dumps(state, indent=2))
+    for share in SHARES:
+        many = [{name: float("nan") if name != "step" and random.random() < share else cell for name, cell in row.items()} for row in rows]
+        (folder / f"nan_{share:.0%}.json").write_text(json.dumps({**state, "log_history": many}, indent=2))
     (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     header = list(rows[0])
     (folder / "log.csv").write_text("\n".join([",".join(header), *(",".join(str(row[name]) for name in header) for row in rows)]) + "\n")
@@ -119,6 +124,17 @@ def main() -> None:
                 frame(with_nan),
                 count,
             ),
+            *(
+                (
+                    f"trainer_state, {share:.0%} NaN",
+                    "rows",
+                    lambda path=folder / f"nan_{share:.0%}.json": trainer_state.read(path),
+                    "json + pandas",
+                    frame(folder / f"nan_{share:.0%}.json"),
+                    count,
+                )
+                for share in SHARES
+            ),
             ("tensorboard", "events", lambda: tensorboard.read(folder / "tb"), "EventAccumulator", accumulated, count * (COLUMNS + 1)),
             ("wandb_file", "rows", lambda: wandb_file.read(Path(offline), "step"), "old DataStore (design time)", None, count),
             ("jsonl", "rows", lambda: jsonl.read(folder / "log.jsonl"), "json + pandas", lines("log.jsonl"), count),
@@ -127,12 +143,12 @@ def main() -> None:
             ("text", "rows", lambda: text_lines.read(folder / "log.txt", PATTERN, "step"), "re + pandas", matched, count),
             ("summary", "runs", lambda: summary.read(runs, {"seed": 3}), "json", lambda: json.loads(runs.read_text()), count),
         ]
-        print(f"{count} rows of {COLUMNS} columns\n{'format':20} {'octavo':>16} {'ratio':>7}  against")
+        print(f"{count} rows of {COLUMNS} columns\n{'format':23} {'octavo':>16} {'ratio':>7}  against")
         for name, unit, ours, other, theirs, total in table:
             mine = total / best(ours)
             anchor = total / best(theirs) if theirs else OLD_DATASTORE if other else None
             ratio = f"{mine / anchor:6.1f}x" if anchor else " " * 7
-            print(f"{name:20} {mine:9,.0f} {unit}/s {ratio}  " + (f"{other}: {anchor:,.0f} {unit}/s" if anchor else "nothing comparable"))
+            print(f"{name:23} {mine:9,.0f} {unit}/s {ratio}  " + (f"{other}: {anchor:,.0f} {unit}/s" if anchor else "nothing comparable"))
 
 
 if __name__ == "__main__":

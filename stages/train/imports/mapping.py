@@ -73,7 +73,7 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
         held += _held(metric, [cell["value"] for cell in found.values() if cell["value"] is not None])
         again[card.column] = sum(row in steps for row in column.rows) - len(found)
         if again[card.column]:
-            one_value_a_step(card.column, column, {row: (parts[row], step) for row, step in steps.items()})
+            one_value_a_step(card.column, column, parts, steps)
         odd += shares(card, list(found.values()))
     order = {name: place for place, name in enumerate(names)}
     rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))

@@ -74,14 +74,13 @@ def _out_of_order(row: int, steps: Mapping[int, int]) -> str:
     )
 
 
-def one_value_a_step(column: str, cells: Column, places: Mapping[int, tuple[int, int]]) -> None:
-    """Raises Unreadable when most steps have several values that differ: which of them is the run's, nobody knows.
-    `places`: row -> what tells its step from others."""
+def one_value_a_step(column: str, cells: Column, parts: Mapping[int, int], steps: Mapping[int, int]) -> None:
+    """Raises Unreadable when most steps have several values that differ: which of them is the run's, nobody knows."""
     found: dict[tuple[int, int], list[float | None]] = {}
     for row, cell in zip(cells.rows, cells.cells, strict=True):
-        if row in places:
+        if row in steps:
             try:
-                found.setdefault(places[row], []).append(number(cell))
+                found.setdefault((parts[row], steps[row]), []).append(number(cell))
             except NoNumber:
                 return  # told of where it is mapped
     several = {place: values for place, values in found.items() if len(set(map(repr, values))) > 1}

@@ -58,7 +58,10 @@ def read(path: Path, pattern: str, index: str) -> Log:
         if not found:
             other += bool(line.strip())
         for numbers in found if len(groups) > 1 else ((number,) for number in found):
-            rows.append({name: None if number in _NULL else float(number) for name, number in zip(groups, numbers, strict=True)})
+            try:
+                rows.append(dict(zip(groups, map(float, numbers), strict=True)))
+            except ValueError:
+                rows.append({name: None if number in _NULL else float(number) for name, number in zip(groups, numbers, strict=True)})
     if not rows:
         first = next((line.strip()[:80] for line in lines if line.strip()), "")
         raise Unreadable(f"no line of {path} follows the pattern `{pattern}`; its first line is {first!r}")
