@@ -32,12 +32,14 @@ _PHRASES = {
     ("update_size", "policy.ratio"): "{} is far from 1",
     ("update_size", "policy.first_ratio"): "{} is not 1",
     ("gradient", ""): "the gradient is 0 although rewards differ",
+    ("gradient", "gradient"): "the gradient is 0 throughout",
     ("gradient", "adapter"): "the adapter adds nothing to the model",
     ("true_objective", ""): "the objective falls while the score does not",
     ("resume_faults", ""): "{} jumps at a resume",
     ("resume_faults", "step"): "steps are missing at a resume",
     ("resume_faults", "rows"): "steps were written more than once",
     ("duplicates", ""): "a seed repeats another",
+    ("duplicates", "series"): "a run repeats one of another condition",
     ("throughput", ""): "{} stands out",
 }
 _MARKS = {"severe": "▲", "warning": "△", "info": "○"}

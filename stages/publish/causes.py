@@ -208,6 +208,11 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "no parameter of the adapter requires a gradient, or its weights are the same at the end; masked completions would also give 0",
         _values(".0%"),
     ),
+    ("gradient", "gradient"): Cause(
+        "the gradient is 0 in every logged step, so nothing was learnt from the loss: either no group had unequal rewards, or no trained "
+        "weight is connected with it",
+        "the share of groups without signal tells the two apart; import it, or look at the rewards within groups",
+    ),
     ("gradient", "lost"): Cause(
         "for {measured} in a row the gradient is exactly 0 although rewards differ within groups, so they taught nothing: the adapter was "
         "disconnected then, not the reward",
@@ -243,7 +248,7 @@ CAUSES: dict[tuple[str, str], Cause] = {
         "two seeds hold the same numbers, so they are one run and count once at most; give each run its own seed and folder",
         "their completions are the same text by text",
     ),
-    ("duplicates", "elsewhere"): Cause(
+    ("duplicates", "series"): Cause(
         "two conditions hold the same numbers, so one of the logs is not its run's, and what is said of either condition may be wrong; "
         "look at the paths of both",
         "the sources are the same file under two names, or were exported from one run",

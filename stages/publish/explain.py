@@ -67,8 +67,6 @@ def _kind(signal: Signal) -> tuple[str, str] | None:
         sort = "declared"
     elif detector == "entropy_change" and signal.value is not None and "outside" not in signal.evidence:
         sort = "fallen" if value < 1 else "risen"
-    elif detector == "duplicates" and "elsewhere" in signal.evidence:
-        sort = "elsewhere"
     elif detector == "spikes" and _in_a_row(signal.evidence.get("steps", ())):
         sort = "level"
     elif detector == "gradient" and "streak" in signal.evidence:

@@ -196,6 +196,24 @@ def test_cases_5_and_24_a_gradient_of_zero_is_disconnected_or_without_signal_and
         assert bool(signals["zero_signal"]) == silent, (seed, signals["zero_signal"])
 
 
+@pytest.mark.parametrize("role", ["treatment", "null_control"])
+def test_case_24_where_no_spread_was_logged_a_gradient_of_zero_is_told_and_its_reason_left_open(role):
+    """Zero throughout, zero but for one step, zero in too few steps to tell; then with the spread, which decides."""
+    rng = random.Random(2424)
+    zeros = [
+        [row(rng, step, grad=float(step == lively) * 0.3) for step in range(1, last + 1)] for lively, last in ((0, 60), (30, 60), (0, 2))
+    ]
+    folder = imported(zeros, 60, "reward: reward, grad_norm: grad", role)
+    every = [next(one for one in health(folder, f"only-s{seed}")["detections"] if one["detector"] == "gradient") for seed in (1, 2, 3)]
+    assert [one["state"] for one in every] == ["looked", "not_observable", "not_observable"]
+    (still,) = every[0]["signals"]
+    assert still["severity"] == ("info" if role == "null_control" else "warning") and (still["onset"], still["last"]) == (1, 60)
+    assert "exactly 0 in all 60 logged steps" in still["says"] and "it is open whether" in still["says"]
+    folder = imported(zeros[:1], 60, METRICS, role)
+    (signal,) = told(folder, 1, "gradient")["gradient"]
+    assert "exactly 0 in 60 of the 60 steps whose rewards differ within groups" in signal["says"]
+
+
 def test_case_5_without_rewards_no_number_says_that_groups_differ():
     rng = random.Random(5)
     logs = [[row(rng, step, **(UNSCORED if step > since else {"frac": 0.1})) for step in range(1, 61)] for since in (0, 30, 60)]

@@ -34,7 +34,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
         return Detection(detector=NAME, state="looked", signals=(signal,))
     if series.elsewhere is not None and series.imported:
         says = f"its series are identical to those of {series.elsewhere}, a run of another condition: one of the two logs is not its own"
-        signal = Signal(detector=NAME, metric="reward", severity="warning", says=says, onset=1, evidence={"elsewhere": series.elsewhere})
+        signal = Signal(detector=NAME, metric="series", severity="warning", says=says, onset=1, evidence={"elsewhere": series.elsewhere})
         return Detection(detector=NAME, state="looked", signals=(signal,))
     if not series.siblings:
         return Detection(detector=NAME, state="not_applicable", reason="the condition has one seed: there is nothing to be identical to")

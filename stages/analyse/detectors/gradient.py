@@ -3,7 +3,8 @@
 Rewards that differ give advantages, and advantages give a gradient; where it is exactly 0, no trained weight is connected with the loss
 (or every completion of the step was masked, so steps in which all were cut are left out). That is not collapse: the rewards are fine. An
 adapter may also be lost on the way, such as at a resume: zero gradients that follow each other over a tenth of the target steps are told
-whatever their share. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a run the adapter
+whatever their share. Where no spread within groups was logged, a gradient of 0 from first to last is told all the same, and that its reason
+is open. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a run the adapter
 itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
 """
 
@@ -42,6 +43,8 @@ def detect(settings: Settings, series: Observed) -> Detection:
     taught = _taught(series, norms)
     if not norms.n or taught is None:
         missing = "no spread of rewards within groups was logged" if norms.n else series.why_none("grad_norm")
+        if norms.n >= settings.steps and not norms.values.any() and not series.unscored:
+            return Detection(detector=NAME, state="looked", reason=missing, signals=(_still(series, norms), *unchanged))
         if series.adapter != "unknown":
             return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {missing}", signals=unchanged)
         return Detection(detector=NAME, state="not_observable", reason=missing)
@@ -131,6 +134,28 @@ def _lost(settings: Settings, series: Observed, lost: list[int], dead: list[int]
         last=lost[-1],
         value=len(dead) / taught.n,
         evidence={"k": len(dead), "n": taught.n, "streak": len(lost)},
+    )
+
+
+def _still(series: Observed, norms: Rows) -> Signal:
+    """No gradient at all, and nothing that says whether there should have been one."""
+    says = f"the gradient is exactly 0 in all {norms.n} logged steps, so nothing was learnt from the loss"
+    if series.logs("reward"):
+        says += (
+            "; without a logged spread of rewards within groups it is open whether no group had a signal or no trained weight is connected"
+        )
+    if series.null_control:
+        says += "; expected for a null control"
+    return Signal(
+        detector=NAME,
+        metric="gradient",
+        severity="info" if series.null_control else "warning",
+        says=says,
+        onset=int(norms.steps[0]),
+        detected=int(norms.steps[0]),
+        last=int(norms.steps[-1]),
+        value=1.0,
+        evidence={"k": norms.n, "n": norms.n},
     )
 
 
