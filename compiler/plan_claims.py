@@ -16,7 +16,7 @@ from compiler.plan_git import git, show
 from compiler.source import parse
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, read
-from stages.contracts.attempt import read_attempts
+from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.plan import ClaimAtRisk, ExperimentPlan, StagePlan
@@ -94,11 +94,12 @@ def _by_name(gates: list[Any]) -> dict[str, Any]:
 
 
 def _first_data(experiment: str, runs: Iterable[str]) -> str | None:
-    """When the first attempt of any of these runs began, as the ledgers that lie here say."""
+    """When the first attempt of any of these runs began that could show anything, as the ledgers that lie here say."""
     found: list[str] = []
     for run in runs:
         with suppress(ArtifactError, OSError):
-            found += [attempt.started.at for attempt in read_attempts(ExperimentFolder(RUNS / experiment).run(run).attempts)]
+            began = first_data(read_attempts(ExperimentFolder(RUNS / experiment).run(run).attempts))
+            found += [began] if began else []
     return min(found, default=None)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -110,6 +111,17 @@ class Attempt(Frozen):
     def state(self) -> str:
         """`finished`, `failed`, `unknown` or `killed`. Of a run that is being trained right now, the live attempt reads `killed`."""
         return self.ended.outcome if self.ended else "killed"
+
+
+def first_data(attempts: Iterable[Attempt]) -> str | None:
+    """When the first attempt began that anything could be known from (UTC, ISO 8601): one that failed before its first step, for a wrong
+    column or no memory, showed no result to anybody. One without an end may have."""
+    return min((attempt.started.at for attempt in attempts if not _showed_nothing(attempt)), default=None)
+
+
+def _showed_nothing(attempt: Attempt) -> bool:
+    end = attempt.ended
+    return end is not None and end.outcome == "failed" and end.failure is not None and end.last_step == 0
 
 
 def tries(attempts: tuple[Attempt, ...], *, only_read: bool) -> tuple[Attempt, ...]:

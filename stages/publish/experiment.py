@@ -12,7 +12,7 @@ from typing import TypeVar
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
-from stages.contracts.attempt import Attempt, Outcome, read_attempts
+from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
 from stages.contracts.dated import Changed
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, Verdict
@@ -112,7 +112,7 @@ class ExperimentFiles:
             Path(self.card.spec),
             self.conclude,
             self.origins,
-            {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in self.runs},
+            {run.ref.name: first_data(run.attempts) for run in self.runs},
             claims=[claim.id for claim in self.card.claims],
             imported=self.imported,
         )

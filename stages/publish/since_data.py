@@ -12,6 +12,7 @@ from typing import Any
 
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, load_json, read
+from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.dated import Changed, Written
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin, Origins
@@ -78,7 +79,7 @@ def _came_and_went(
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """(claims and expectations withdrawn, runs dropped, runs added) since the card of `then`; ledgers that lie there tell of runs too."""
     declared = {run.name: None for run in now.runs}
-    ledgers = sorted(path.parent.name for path in folder.root.glob("*/attempts.jsonl"))
+    ledgers = sorted(path.parent.name for path in folder.root.glob("*/attempts.jsonl") if _had_data(path))
     before = [run["name"] for run in then["runs"]] if then else []
     gone = tuple(dict.fromkeys(name for name in (*before, *ledgers) if name not in declared))
     if then is None:
@@ -87,6 +88,13 @@ def _came_and_went(
     withdrawn = [f"claim {claim['id']}" for claim in then["claims"] if claim["id"] not in ids[0]]
     withdrawn += [f"expectation {card['id']}" for card in then.get("expectations", ()) if card["id"] not in ids[1]]
     return tuple(withdrawn), gone, tuple(name for name in declared if name not in set(before))
+
+
+def _had_data(ledger: Path) -> bool:
+    try:
+        return first_data(read_attempts(ledger)) is not None
+    except (ArtifactError, OSError, ValueError):
+        return True
 
 
 class _Git:

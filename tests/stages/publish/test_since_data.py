@@ -8,6 +8,7 @@ from test_committed import committed_experiment, git
 
 from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
 from stages.contracts.artifact import read, write
+from stages.contracts.attempt import Attempt, first_data
 from stages.contracts.dated import Changed
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
@@ -141,6 +142,8 @@ def test_a_ledger_that_no_run_has_tells_of_a_run_without_git(project: Path) -> N
     root = build(project)
     (root / "shaped-s8").mkdir()
     (root / "shaped-s8/attempts.jsonl").write_text("")
+    assert load(root).changed.dropped == (), "nothing was ever known of it"
+    (root / "shaped-s8/attempts.jsonl").write_text((root / "shaped-s1/attempts.jsonl").read_text())
     assert load(root).changed.dropped == ("shaped-s8",)
 
 
@@ -207,12 +210,26 @@ def test_one_late_rule_is_one_difference_and_another_date_a_note(project: Path) 
     assert found == [] and len(notes) == len(load(root).changed.rules) and "otherwise than when the page was built" in notes[0]
     screened(root, LONG)
     (root / "shaped-s8").mkdir()
-    (root / "shaped-s8/attempts.jsonl").write_text("")
+    (root / "shaped-s8/attempts.jsonl").write_text((root / "shaped-s1/attempts.jsonl").read_text())
     found, notes = against_git(experiment, "again")
     assert {one.cell for one in found} == {*(f"claim {claim}" for claim in load(root).changed.rules), "dropped"}
     assert "health gates edited after them" in str(found[0].expected) and (found[-1].expected, found[-1].found) == ("shaped-s8", "none")
     (experiment.page / "rules.json").write_text("{}")
     assert [one.found for one in against_git(experiment, "again")[0]] == ["a broken one"]
+
+
+def test_an_attempt_that_failed_before_its_first_step_showed_nothing(project: Path) -> None:
+    """A wrong column, a bug at the start: what is repaired then is repaired before there are data."""
+    root = committed_experiment(project, BEFORE)
+    attempts = next(run.attempts for run in load(root).runs if run.ref.name == "shaped-s1")
+    started, ended = attempts[0].started, attempts[0].ended
+    assert ended is not None
+    early = started.model_copy(update={"at": "2025-06-01T00:00:00Z"})
+    failed = ended.model_copy(update={"outcome": "failed", "failure": "data", "last_step": 0})
+    assert first_data([Attempt(started=early, ended=failed), attempts[0]]) == started.at
+    for end in (failed.model_copy(update={"last_step": 3}), failed.model_copy(update={"failure": None}), None):
+        assert first_data([Attempt(started=early, ended=end), attempts[0]]) == early.at
+    assert first_data([Attempt(started=early, ended=failed)]) is None
 
 
 def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
