@@ -31,7 +31,17 @@ def bounded(
     """`id_` is `<subject>/<metric>/<statistic>`; `kind` replaces the statistic that the finding names. The reason is kept only where there
     is no value, the level only where the interval has ends."""
     subject, metric, statistic = id_.split("/")
-    ends = interval is not None and interval.low is not None
+    told = {
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "level": level if interval is not None and interval.low is not None else None,
+        "n": n,
+        "k": k,
+        "equal_seeds": True if interval is not None and interval.equal else None,
+        "detectable": smallest,
+        "with_all": with_all,
+        "without_gate": dict(without_gate) if without_gate else None,
+    }
     return Finding(
         id=id_,
         says=says,
@@ -41,17 +51,9 @@ def bounded(
         unit=unit,
         value=value,
         reason=reason if value is None else "",
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        level=level if ends else None,
         method=method,
-        n=n,
-        k=k,
         window=window,
         seeds=seeds,
         sources=sources,
-        equal_seeds=interval is not None and interval.equal,
-        detectable=smallest,
-        with_all=with_all,
-        without_gate=dict(without_gate or {}),
+        **{name: found for name, found in told.items() if found is not None},  # a model remembers what it was given: 2 KB for twenty
     )

@@ -151,6 +151,7 @@ class Ruled(Frozen):
 
 class Findings(Artifact):
     SCHEMA: ClassVar[str] = "octavo.findings/1"
+    MANY: ClassVar[str] = "findings"
 
     card_id: str
     experiment: str
