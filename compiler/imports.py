@@ -173,10 +173,10 @@ def _sources(
                 digests[path] = disk.content_digest(Path(path))
             if use.format == "wandb" and locked.get(path, digests[path]) != digests[path]:
                 problems.append(_not_as_locked(path, run.name, of.name, node))
-            elif use.format == "wandb" and use.entity and use.project and run.name in use.ids:
-                of_run, named = snapshot_of(path), wandb_run(use, run.name)
-                if of_run is not None and of_run.name != named:
-                    problems.append(_of_another_run(path, of_run.name, named, of.name, node))
+            elif use.format == "wandb" and run.name in use.ids:
+                found = snapshot_of(path)
+                if found is not None and found.name.rpartition("/")[2] != use.ids[run.name]:  # W&B may write other names of a team
+                    problems.append(_of_another_run(path, found.name, wandb_run(use, run.name), of.name, node))
             yield run.name, SourceCard(path=path, sha256=digests[path])
 
 

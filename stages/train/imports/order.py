@@ -53,16 +53,16 @@ def _are_resumes(logged: Sequence[Mapping[str, Sequence[int]]], begins: Sequence
     only out of order; so are many that go back when nothing at all is logged twice."""
     before: dict[str, set[int]] = {}
     again = False
-    for number_, part in enumerate(logged):
+    for place, part in enumerate(logged):
         repeated = any(before.get(metric, set()).intersection(mine) for metric, mine in part.items())
-        passed = any(mine[0] <= step <= mine[-1] for metric, mine in part.items() for step in before.get(metric, ()))
         again |= repeated
-        if passed and not repeated:
-            raise Unreadable(_out_of_order(begins[number_], steps))
+        passed = not repeated and any(mine[0] <= step <= mine[-1] for metric, mine in part.items() for step in before.get(metric, ()))
+        if passed:
+            raise Unreadable(_out_of_order(begins[place], steps))
+        if place >= FEW and not again:
+            raise Unreadable(_out_of_order(begins[1], steps))
         for metric, mine in part.items():
             before.setdefault(metric, set()).update(mine)
-    if len(logged) > FEW and not again:
-        raise Unreadable(_out_of_order(begins[1], steps))
 
 
 def _out_of_order(row: int, steps: Mapping[int, int]) -> str:
