@@ -33,6 +33,10 @@ class Token(NamedTuple):
     finding: str
 
 
+_MARK = re.compile(r"^#+(?=[ \t])", re.MULTILINE)
+"""A heading's mark in Markdown; a # within a line is a comment in a command."""
+
+
 class _Reader(HTMLParser):
     """Tokens of a page, or of what lies in MkDocs' article of a built one."""
 
@@ -74,9 +78,7 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._inside and not self._skip:
-            for word in data.split():
-                if self._whole and set(word) == {"#"}:
-                    continue  # a heading's mark in Markdown
+            for word in (_MARK.sub("", data) if self._whole else data).split():
                 self._add(word)
 
     def _add(self, text: str) -> None:
