@@ -14,7 +14,10 @@ from stages.contracts.line_pattern import PART, names
 from stages.train.imports.content import content
 from stages.train.imports.log import Log, Unreadable, by_column
 
-_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?|None|null)"
+_NUMBER = (
+    r"(?:[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+    r"|(?<![A-Za-z])(?:None|null))"
+)
 _BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
 """Where a number may begin that nothing of the pattern stands before: not inside of another one."""
 _ENDS = r"(?!,[0-9]{3})"

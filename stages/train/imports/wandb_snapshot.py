@@ -15,6 +15,8 @@ from stages.train.imports.json_text import loads
 from stages.train.imports.log import WANDB_STEP, Log, Unreadable
 
 FEW = 5
+_PARTS: dict[str, Any] = {"config": {}, "summary": {}, "left_out": []}
+"""What the first line has besides, in snapshots that are not older."""
 
 
 def read(path: Path, index: str = WANDB_STEP) -> Log:
@@ -27,7 +29,11 @@ def read(path: Path, index: str = WANDB_STEP) -> Log:
         head: Any = loads(first)
     except ValueError:
         head = None
-    if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
+    if (
+        not isinstance(head, dict)
+        or head.get("schema") != SNAPSHOT
+        or not all(isinstance(head.get(k, d), type(d)) for k, d in _PARTS.items())
+    ):
         raise Unreadable(f"{path} is no snapshot of a W&B run; octavo compile --update makes them, from a full scan of the history")
     log = jsonl.read(path, index, first=2)
     if len(log.index) != head.get("rows"):
@@ -37,8 +43,7 @@ def read(path: Path, index: str = WANDB_STEP) -> Log:
         log.failed = f"W&B says `{state}`"
     elif state in RUNNING:
         log.running = f"W&B said `{state}` when the snapshot was made"
-    config = head.get("config")
-    log.settings = config if isinstance(config, dict) else {}
+    log.settings = head.get("config", {})
     planned = log.settings.get("max_steps")
     log.planned = planned if isinstance(planned, int) and planned > 0 else None
     log.notes += _notes(head, log)

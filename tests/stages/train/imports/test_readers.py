@@ -336,6 +336,10 @@ def test_a_snapshot_that_somebody_wrote_by_hand_is_refused_with_a_sentence(tmp_p
         path.write_text(json.dumps({"schema": wandb_snapshot.SNAPSHOT, **head}) + "\n" + row + "\n")
         with pytest.raises(Unreadable, match=says):
             wandb_snapshot.read(path)
+    for part in ({"config": None}, {"summary": []}, {"left_out": "x"}):
+        path.write_text(json.dumps({"schema": wandb_snapshot.SNAPSHOT, "rows": 1, **part}) + "\n" + row + "\n")
+        with pytest.raises(Unreadable, match="is no snapshot"):
+            wandb_snapshot.read(path)
     with pytest.raises(Unreadable, match="is a folder"):
         wandb_snapshot.read(tmp_path)
 

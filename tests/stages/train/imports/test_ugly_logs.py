@@ -197,6 +197,9 @@ def test_two_rows_on_one_line_of_text_are_two(tmp_path):
 def test_what_a_terminal_shows_is_read_and_what_it_hid_is_told(tmp_path):
     found = history(tmp_path, "text", "\x1b[1mstep\x1b[0m 1 r \x1b[32m1.5\x1b[0m\nstep 2 r None\n")
     assert values(found) == [(1, 1.5), (2, "null")]
+    assert values(history(tmp_path, "text", "step 1 r 1.5\nstep 2 r -None\nstep 3 r -nan\nstep 4 r -.5\n")) == [
+        (1, 1.5), (3, "nonfinite"), (4, -0.5),
+    ]  # fmt: skip
     found = history(tmp_path, "text", "step 1 r 7\rstep 1 r 8\rstep 1 r 1.5\r\n10%\rstep 2 r 2.5\n")
     assert values(found) == BOTH
     assert found.notes == ("places that follow the pattern and were written over in their line, as by a progress bar, left out: 2",)
