@@ -131,12 +131,26 @@ def _plain(lines: list[str]) -> list[str]:
 
 def card_before(card: Path, data: str) -> dict[str, Any] | None:
     """A card in its newest commit from before `data` (UTC, ISO 8601); None when git has none."""
-    return _card_in(["-1", f"--before={data}"], card)
+    return _card_in(["-1", f"--before={data}", "HEAD", "--", card.as_posix()], card)
 
 
-def first_card(card: Path) -> dict[str, Any] | None:
-    """A card as it was first committed: what differs from it was changed later. None when git has none, or not its whole history."""
-    return _card_in(["--reverse"], card) if whole_history() else None
+def card_after(card: Path, data: str) -> dict[str, Any] | None:
+    """A card as the oldest commit since `data` has it, whatever that commit was about: what differs from it now was edited once there were
+    data. None when nothing was committed since."""
+    return _card_in(["--reverse", f"--since={data}", "HEAD"], card)
+
+
+def entry_start(spec: Path, line: int) -> int:
+    """The line that opens the block which a line of the spec is in: itself when it holds the block's name and all of it."""
+    lines = spec.read_text(encoding="utf-8").splitlines() if spec.is_file() else []
+    if not 0 < line <= len(lines):
+        return line
+    indent = len(lines[line - 1]) - len(lines[line - 1].lstrip())
+    for number in range(line - 1, 0, -1):
+        text = lines[number - 1]
+        if text.strip() and not text.lstrip().startswith("#") and len(text) - len(text.lstrip()) < indent:
+            return number
+    return line
 
 
 def whole_history() -> bool:
@@ -148,9 +162,9 @@ def whole_history() -> bool:
 
 
 def _card_in(which: list[str], card: Path) -> dict[str, Any] | None:
-    """The first card that git lists."""
+    """The card in the first commit that git lists."""
     try:
-        commit = _git("rev-list", *which, "HEAD", "--", card.as_posix()).partition("\n")[0]
+        commit = _git("rev-list", *which).partition("\n")[0]
         found = json.loads(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
     except (subprocess.SubprocessError, OSError, ValueError):
         return None

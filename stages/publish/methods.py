@@ -47,11 +47,7 @@ def methods(experiment: ExperimentFiles) -> Methods:
     }
     known = commits(experiment.runs)
     pipeline = experiment.folder.pipeline.as_posix()
-    checkout = (
-        [f"git checkout {known[0].removesuffix('+')}    # where the runs were made; claims and gates may be younger"]
-        if len(known) == 1
-        else []
-    )
+    checkout = [f"git checkout {known[0].removesuffix('+')}"] if len(known) == 1 else []
     return Methods(
         pinned=_pinned(experiment),
         machines=tuple((name, text) for name, text in machines.items() if text),

@@ -1,7 +1,7 @@
 """What was changed once there were data: rules of claims, the gates that decide which runs count, how logs are read, expectations, runs.
 
 A rule is not only its own lines: whoever may choose which runs count, or which column is the reward, after the data, has chosen the
-result. Git tells, by the cards that were committed before the data, or first after them, and by the lines of the spec.
+result. Git tells, by the cards in commits from before and since the data, and by the lines of the spec.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.dated import Changed, Written
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin, Origins
-from stages.publish.committed import RuleDate, against_data, card_before, first_card, rule_dates, stood_before
+from stages.publish.committed import RuleDate, against_data, card_after, card_before, entry_start, rule_dates, stood_before
 from stages.publish.numbers import listed
 
 _SCREEN = "analysis/screen.card.json"
@@ -56,7 +56,7 @@ def changed_since(
         data = _first(began, (name for name, condition in runs.items() if condition in card.conditions))
         scored[card.id] = git.expectation(index, card.model_dump(mode="json"), data, what)
     data = _first(began, began)
-    then = git.then(folder.conclude_card, data) if data else None
+    then = git.after(folder.conclude_card, data) if data else None
     withdrawn, dropped, added = _came_and_went(folder, then, conclude)
     return Changed(rules=found, expectations=scored, withdrawn=withdrawn, dropped=dropped, added=added)
 
@@ -103,7 +103,7 @@ class _Git:
     def __init__(self, folder: ExperimentFolder, spec: Path, origins: Origins) -> None:
         self._folder, self._spec, self._origins = folder, spec, origins
         self._before: dict[tuple[Path, str], dict[str, Any] | None] = {}
-        self._ever: dict[Path, dict[str, Any] | None] = {}
+        self._after: dict[tuple[Path, str], dict[str, Any] | None] = {}
         claims = {id_: place for id_, place in origins.claims.items() if place.line}
         self._claims = rule_dates(spec, {id_: place.line or 0 for id_, place in claims.items()})
 
@@ -112,14 +112,10 @@ class _Git:
             self._before[card, data] = card_before(card, data)
         return self._before[card, data]
 
-    def then(self, card: Path, data: str) -> dict[str, Any] | None:
-        """As it was before the data; else as it was first committed, because what differs from that was edited later still."""
-        found = self.before(card, data)
-        if found is None:
-            if card not in self._ever:
-                self._ever[card] = first_card(card)
-            found = self._ever[card]
-        return found
+    def after(self, card: Path, data: str) -> dict[str, Any] | None:
+        if (card, data) not in self._after:
+            self._after[card, data] = card_after(card, data)
+        return self._after[card, data]
 
     def rule(self, claim: str, rule: ClaimCard | None, data: str | None, what: str, read_by: str | None) -> Written:
         written, late = against_data(self._claims.get(claim), data, what)
@@ -155,25 +151,39 @@ class _Git:
             now = {gate.name: gate.model_dump(mode="json") for gate in read(ScreenCard, self._folder.screen_card).gates}
         except ArtifactError:
             return ""
-        then = self.then(self._folder.screen_card, data)
-        if then is not None:
-            old = {gate["name"]: gate for gate in then["gates"]}
-            differ = [name for name in (*now, *(name for name in old if name not in now)) if now.get(name) != old.get(name)]
-            if differ or self.before(self._folder.screen_card, data) is not None:
-                return listed(differ)
         places = [place for index in range(len(now)) if (place := self._origins.cards.get(_SCREEN, {}).get(f"/gates/{index}"))]
+        if len(places) == len(now) > 0 and all(_block_stood(place, data) for place in places):
+            return ""
+        before = self.before(self._folder.screen_card, data)
+        if before is not None and _by_name(before) == now:
+            return ""
+        after = self.after(self._folder.screen_card, data)
+        old = now if after is None else _by_name(after)
+        differ = [name for name in (*now, *(name for name in old if name not in now)) if now.get(name) != old.get(name)]
+        if differ or len(places) < len(now):
+            return listed(differ)
         late = [
             index
             for index, date in _dated(places).items()
             if against_data(date, data)[1] and not stood_before(Path(places[index].file or ""), places[index].line or 0, data)
         ]
-        return listed([list(now)[index] for index in late]) if len(places) == len(now) else ""
+        return listed([list(now)[index] for index in late])
 
     def _reading(self, run: str, metric: str, data: str) -> bool:
         """Whether the steps, or the column of a metric, were read otherwise when octavo first read the log."""
         path = self._folder.run(run).import_card
-        then = self.then(path, data)
+        then = self.after(path, data)
         return then is not None and _reading(then, metric) != _reading(load_json(path), metric)
+
+
+def _by_name(screen: Mapping[str, Any]) -> dict[str, Any]:
+    return {gate["name"]: gate for gate in screen["gates"]}
+
+
+def _block_stood(place: Origin, data: str) -> bool:
+    """Whether the block that a gate is in stood in its file word for word before the data."""
+    spec = Path(place.file or "")
+    return bool(place.file and place.line) and stood_before(spec, entry_start(spec, place.line or 0), data)
 
 
 def _reading(card: Mapping[str, Any], metric: str) -> tuple[Any, ...]:

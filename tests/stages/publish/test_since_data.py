@@ -49,11 +49,17 @@ def commit(path: Path, at: str) -> None:
     git("commit", "-qm", "more", at=at)
 
 
+def results(at: str = "2026-11-28T10:00:00Z") -> None:
+    """The commit of what the runs gave."""
+    git("commit", "-q", "--allow-empty", "-m", "results", at=at)
+
+
 @pytest.mark.parametrize("at", [BEFORE, "2026-11-28T10:00:00Z"])
 def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Path, at: str) -> None:
-    """Against the card from before the data, and where there is none, against the first one that was committed."""
+    """Against the first commit since the data, whether it is that of the card or of something else."""
     root = committed_experiment(project, BEFORE)
     commit(screened(root, CUT), at)
+    results()
     assert not any(rule.late for rule in load(root).changed.rules.values())
     was = {claim: verdict.verdict for claim, verdict in load(root).verdicts.items()}
     assert "supported" in was.values()
@@ -77,8 +83,46 @@ def test_a_claim_about_all_runs_does_not_rest_on_gates(project: Path) -> None:
     concluded = read(ConcludeCard, card)
     write(card, concluded.model_copy(update={"claims": tuple(c.model_copy(update={"included_only": False}) for c in concluded.claims)}))
     commit(screened(root, CUT), BEFORE)
+    results()
     screened(root, LONG)
     assert not any(rule.late for rule in load(root).changed.rules.values())
+
+
+def test_what_was_edited_before_the_data_and_committed_with_them_is_no_late_rule(project: Path) -> None:
+    """The cards in git may be older than those that ran: people commit the spec, compile, run, and commit the rest."""
+    root = committed_experiment(project, BEFORE)
+    commit(screened(root, LONG), BEFORE)
+    card = load(root).folder.conclude_card
+    then = read(ConcludeCard, card)
+    write(card, then.model_copy(update={"runs": then.runs[:-1]}))
+    commit(card, BEFORE)
+    screened(root, CUT)
+    write(card, then)
+    for kept in (load(root).changed, committed_with_results(root)):
+        assert not any(rule.late for rule in kept.rules.values())
+        assert kept.added == kept.dropped == kept.withdrawn == ()
+
+
+def committed_with_results(root: Path) -> Changed:
+    git("add", "-f", root.as_posix())
+    git("commit", "-qm", "cards and results", at="2026-11-28T10:00:00Z")
+    return load(root).changed
+
+
+def test_a_block_of_gates_that_stood_before_the_data_is_older_than_them(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    lines = Path(SPEC).read_text().splitlines()
+    lines[187:191] = ["health:", "  gates:", "    truncated: {below: 0.5}", "  # the end"]
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), BEFORE)
+    place = Origin(file=SPEC, line=190, column=5, layer="experiment")
+    write(load(root).folder.origins, load(root).origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/0": place}}}))
+    commit(screened(root, LONG), "2026-11-28T10:00:00Z")  # a card of something else
+    screened(root, CUT)
+    assert not any(rule.late for rule in load(root).changed.rules.values())
+    lines[189] = "    truncated: {below: 0.6}"
+    Path(SPEC).write_text("\n".join(lines))
+    assert all(rule.late for rule in load(root).changed.rules.values())
 
 
 def test_gates_are_dated_by_their_lines_where_no_older_card_differs(project: Path) -> None:
@@ -124,6 +168,7 @@ def test_an_edit_that_was_taken_back_is_none(project: Path) -> None:
 def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
     card = load(root).folder.conclude_card
+    results()
     then = read(ConcludeCard, card)
     new = then.runs[0].model_copy(update={"name": "shaped-s9", "seed": 9})
     write(card, then.model_copy(update={"runs": (*then.runs[1:], new), "claims": then.claims[1:]}))
@@ -201,6 +246,7 @@ def test_one_late_rule_is_one_difference_and_another_date_a_note(project: Path) 
     root = committed_experiment(project, BEFORE)
     experiment = ExperimentFolder(root)
     commit(screened(root, CUT), BEFORE)
+    results()
     write(experiment.page / "rules.json", load(root).changed)
     assert against_git(experiment, "again") == ([], [])
     spec = Path(SPEC)
@@ -239,6 +285,7 @@ def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
         write(found.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/mean_length"))
     git("add", "-f", root.as_posix())
     git("commit", "-qm", "cards", at=BEFORE)
+    results()
     assert {rule.late for rule in changed(root).rules.values()} == {""}
     assert all(", before octavo first read its logs on 2026-11-27" in rule.written for rule in changed(root).rules.values())
     for run in found.conclude.runs:  # type: ignore[union-attr]
