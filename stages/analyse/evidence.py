@@ -76,7 +76,7 @@ class Measured:
     scale: float = 0.0
     """Of a change: the larger of the numbers it is the difference of, without sign."""
     part: str = ""
-    """Of a mean over less than its window, because the run ended inside it: over what."""
+    """Of a mean over less than its window, because the run ended inside it or logged one step of it: over what."""
 
 
 @dataclass
@@ -130,7 +130,8 @@ class Evidence:
         window, trace = self.window(run.ref, statistic), run.trace
         rows = trace.rows[name, statistic]
         if rows is not None:
-            return Measured(rows.mean, part=_part(trace, window), count=_same(trace.counts.get((name, statistic)), rows))
+            part = _part(trace, window) or (f"one logged step of {window}" if rows.n == 1 < window.length else "")
+            return Measured(rows.mean, part=part, count=_same(trace.counts.get((name, statistic)), rows))
         if trace.since is not None and trace.since <= window.last:
             return Measured(None, f"the valid range ends at step {trace.since - 1}")
         if not trace.logged:

@@ -29,14 +29,16 @@ def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
 
 
 def initial_window(target_steps: int, share: float) -> Window:
-    """The first share of the target steps, at least one step."""
+    """The first share of the target steps; see `_length`."""
     return Window(1, _length(target_steps, share))
 
 
 def final_window(target_steps: int, share: float) -> Window:
-    """The last share of the target steps, at least one step. A run that stopped early has no values in it."""
+    """The last share of the target steps; see `_length`. A run that stopped early has no values in it."""
     return Window(target_steps - _length(target_steps, share) + 1, target_steps)
 
 
 def _length(target_steps: int, share: float) -> int:
-    return min(target_steps, max(1, math.floor(target_steps * share + 0.5)))
+    """At least two steps, of runs of four steps or more: in shorter ones the first and the last two would share a step."""
+    least = 2 if target_steps >= 4 else 1
+    return min(target_steps, max(least, math.floor(target_steps * share + 0.5)))

@@ -102,7 +102,7 @@ def test_cases_11_12_and_20_no_log_is_more_or_less_complete_than_its_last_trajec
         steps = [step for part in parts(rng, target) for step in part]
         logs.append([{"step": step, "reward": rng.random(), "grad_norm": 0.1} for step in steps])
     folder = imported(logs, target, "reward: reward, grad_norm: grad_norm")
-    found, states, width = findings(folder), [], max(1, round(target / 10))
+    found, states, width = findings(folder), [], max(2, round(target / 10))
     for seed, rows in enumerate(logs, start=1):
         kept, highest, name = trajectory(rows), max(row["step"] for row in rows), f"only-s{seed}"
         said, end = health(folder, name), max(trajectory(rows))

@@ -15,9 +15,19 @@ from stages.contracts.batch_means import batches
 
 
 @pytest.mark.parametrize(
-    ("steps", "initial", "final"), [(300, (1, 30), (271, 300)), (60, (1, 6), (55, 60)), (4, (1, 1), (4, 4)), (1, (1, 1), (1, 1))]
+    ("steps", "initial", "final"),
+    [
+        (300, (1, 30), (271, 300)),
+        (60, (1, 6), (55, 60)),
+        (14, (1, 2), (13, 14)),
+        (4, (1, 2), (3, 4)),
+        (3, (1, 1), (3, 3)),
+        (1, (1, 1), (1, 1)),
+    ],
 )
-def test_windows_are_a_tenth_of_the_target_and_at_least_a_step(steps: int, initial: tuple[int, int], final: tuple[int, int]) -> None:
+def test_windows_are_a_tenth_of_the_target_and_no_single_step_where_there_are_four(
+    steps: int, initial: tuple[int, int], final: tuple[int, int]
+) -> None:
     assert initial_window(steps, 0.1) == Window(*initial)
     assert final_window(steps, 0.1) == Window(*final)
 
