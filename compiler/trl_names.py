@@ -28,6 +28,7 @@ def meant_by(name: str) -> str | None:
     plain = name.removeprefix("train/")
     found = TRL_NAMES.get(plain)
     if found is None and plain.startswith("rewards/") and plain.endswith("/mean"):
-        gate = "".join(letter if letter.isalnum() else "_" for letter in plain.removeprefix("rewards/").removesuffix("/mean").lower())
-        return f"gate.{gate}.score"
+        function = plain.removeprefix("rewards").removesuffix("/mean").removeprefix("/").lower()
+        gate = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in function)
+        return f"gate.{gate}.score" if gate else None
     return found

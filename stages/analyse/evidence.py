@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from stages.analyse.completions import Evaluation, read_completions, read_evaluation
@@ -98,10 +99,10 @@ class Evidence:
         """Runs of a condition, in the card's order."""
         return [run for run in self.runs if run.ref.condition == condition]
 
-    @property
+    @cached_property
     def imported(self) -> frozenset[str]:
-        """Conditions of which a run was imported."""
-        return frozenset(run.ref.condition for run in self.runs if run.imported is not None)
+        """Conditions of which a run is imported, read or not."""
+        return frozenset(run.ref.condition for run in self.runs if run.place.import_card.exists())
 
     def source(self, path: Path, attempt: str | None = None) -> Source:
         """Raises OSError when the file is missing: ask only for files that were read."""
@@ -149,8 +150,9 @@ class Evidence:
             return Measured(None, final.why or start.why)
         if not math.isfinite(final.value - start.value):
             return Measured(None, "the change is larger than any number that a computer holds")
+        part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
         return Measured(
-            final.value - start.value, part=final.part, count=final.count, start=start.count, scale=max(abs(final.value), abs(start.value))
+            final.value - start.value, part=part, count=final.count, start=start.count, scale=max(abs(final.value), abs(start.value))
         )
 
     def evaluated(self, found: Evaluation, name: str) -> Measured:

@@ -13,6 +13,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, GateResult
 from stages.contracts.history import of_completions
 from stages.contracts.import_card import Imported
+from stages.contracts.magnitude import mean
 
 
 def judge(
@@ -87,7 +88,7 @@ def _bound(
         since = history.gradient.since
         why = f": the gradient is not finite from step {since} on, so nothing after counts" if since and since <= window.last else ""
         return rule, None, f"{gate.metric} has no values in {window}{why}"
-    found = float(values.mean())
+    found = mean(values.tolist())
     passed = below(found, gate.bound) if gate.rule == "below" else above(found, gate.bound)  # a mean has the rounding of its sum
     return rule, passed, f"{gate.metric} is {found:.4g} in {window}" + ("" if passed else f", not {gate.rule} {gate.bound:g}")
 

@@ -25,7 +25,9 @@ class IndexedColumns(Columns):
         """`kinds` as in Column. `wanted`: there are only these columns; None: all."""
         super().__init__((name for name, _ in index.metrics), wanted)
         self._values, self._kinds = values, kinds
-        self._steps = [np.concatenate([np.arange(a, b + 1, by, dtype=np.int64) for a, b, by in steps]) for steps in index.steps]
+        self._steps = [
+            np.concatenate([a + by * np.arange((b - a) // by + 1, dtype=np.int64) for a, b, by in steps]) for steps in index.steps
+        ]
         self._places: dict[str, tuple[int, slice]] = {}
         begin = 0
         for name, at in index.metrics:

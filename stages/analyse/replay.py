@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stages.analyse.tables import History
+from stages.contracts.observed import SILENT
 from stages.contracts.rule_card import ExpectCard, StopCard
 from stages.rules.places import Answer, answer
 from stages.rules.watch import Firing, Row, Seen, Watch, leaves
@@ -72,4 +73,7 @@ def rows(history: History) -> list[tuple[int, Row]]:
     for name, column in history.columns.items():
         for step, value, state in column.cells():
             found[step][name] = {"nonfinite": "nan"} if state == "nonfinite" else value
+    for step in history.unscored.tolist() if SILENT in history.columns else ():
+        if isinstance(found[step].get(SILENT), float):
+            found[step][SILENT] = 1.0
     return list(found.items())

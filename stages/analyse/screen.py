@@ -147,12 +147,12 @@ def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
         )
         for gate in card.gates
     )
-    judged = list(zip(card.gates, gates, strict=True))
-    reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged)
+    judged, lost = list(zip(card.gates, gates, strict=True)), history.gradient.since is not None
+    reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged, lost)
     found = [signal for one in detections if one.detector == duplicates.NAME for signal in one.signals]
     twins = tuple(signal.says for signal in found if signal.severity == "severe")
     if failed and not reasons and measured.twin is None:
-        gates = _alone(outcome, judged)
+        gates = _alone(outcome, judged, lost)
     reasons = (*reasons, *failed) or twins
     if reasons:
         known.left_out(run, print_)
@@ -207,12 +207,12 @@ def _detect(kind: str, settings: dict[str, object], measured: Observed, *, super
     return found if all(map(math.isfinite, numbers)) else Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
 
 
-def _gate_reasons(outcome: Outcome | None, judged: Sequence[_Judged]) -> tuple[str, ...]:
+def _gate_reasons(outcome: Outcome | None, judged: Sequence[_Judged], lost: bool) -> tuple[str, ...]:
     """Gates for which the run is left out; what merely follows from an unfinished run, from a rule that stopped it, or from values that
     stay non-finite is not repeated."""
     finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
     told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate, _ in judged)
-    told = told or any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in judged)
+    told = told or (lost and any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in judged))
     reasons = []
     for gate, answer in judged:
         follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
@@ -221,11 +221,11 @@ def _gate_reasons(outcome: Outcome | None, judged: Sequence[_Judged]) -> tuple[s
     return tuple(reasons)
 
 
-def _alone(outcome: Outcome | None, judged: Sequence[_Judged]) -> tuple[GateResult, ...]:
+def _alone(outcome: Outcome | None, judged: Sequence[_Judged], lost: bool) -> tuple[GateResult, ...]:
     """The gates of a run that is left out for nothing else, marked where the run would count if this one had not been declared."""
     rest = [[other for other in judged if other[0].name != gate.name] for gate, _ in judged]
     return tuple(
-        answer.model_copy(update={"alone": not answer.passed and not _gate_reasons(outcome, others)})
+        answer.model_copy(update={"alone": not answer.passed and not _gate_reasons(outcome, others, lost)})
         for (_, answer), others in zip(judged, rest, strict=True)
     )
 

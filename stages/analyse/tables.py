@@ -80,14 +80,15 @@ class History:
         unscored = self.unscored if metric == SILENT else ()
         if column.kinds is None and not self.bad_steps and not len(unscored):
             return Rows(column.steps, column.values)
-        kept = ~np.isnan(column.values)
-        if len(unscored):  # where no completion was scored, a share below 1 is no measurement (TRL logs 0.0)
-            kept &= ~(np.isin(column.steps, unscored) & (column.values < 1.0))
+        values = column.values
+        if len(unscored):  # where no completion was scored, no group has a signal, whatever was logged (TRL logs 0.0)
+            values = np.where(np.isin(column.steps, unscored) & (values < 1.0), 1.0, values)
+        kept = ~np.isnan(values)
         if self.gradient.since is not None:
             kept &= column.steps < self.gradient.since
         if self.bad_steps:
             kept &= ~np.isin(column.steps, sorted(self.bad_steps))
-        return Rows(column.steps[kept], column.values[kept])
+        return Rows(column.steps[kept], values[kept])
 
     def values(self, metric: str, first: int, last: int) -> NDArray[np.float64]:
         """Finite values of the steps first..last that may enter statistics, in order."""

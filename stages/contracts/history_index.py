@@ -20,6 +20,9 @@ SORTED_BY = ("metric", "step")
 MOST = 256
 """Stretches in an index: of steps that keep no distance there are as many as steps, and an index as long as its table helps nobody."""
 
+LARGEST = 2**53
+"""Steps beyond it have no index: numpy counts the length of a range with floats."""
+
 Stretch = tuple[int, int, int]
 """First step, last step (both included) and the distance of neighbours, 1 or more; a single step is its own first and last."""
 
@@ -38,7 +41,7 @@ class HistoryIndex(Frozen):
         metrics = []
         for name, steps in logged.items():
             stretches = tuple(_stretches(steps))
-            if len(stretches) > MOST:
+            if len(stretches) > MOST or not _rise(stretches):
                 return None
             metrics.append((name, places.setdefault(stretches, len(places))))
         return cls(metrics=tuple(metrics), steps=tuple(places)) if sum(map(len, places)) <= MOST else None
@@ -78,9 +81,9 @@ def arranged(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]]
 
 
 def _rise(stretches: Sequence[Stretch]) -> bool:
-    before = -(2**63) - 1
+    before = -LARGEST
     for first, last, distance in stretches:
-        if not before < first <= last < 2**63 or distance < 1 or (last - first) % distance:
+        if not before < first <= last < LARGEST or distance < 1 or (last - first) % distance:
             return False
         before = last
     return True

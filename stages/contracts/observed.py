@@ -105,10 +105,10 @@ class Observed(Series):
         return self.nulls("reward" if self.logs("reward") else "reward_std")
 
     def values(self, metric: str) -> list[tuple[int, float]]:
-        """As Series has it; but a share of groups without signal below 1 is no measurement where no completion was scored: TRL logs 0.0."""
+        """As Series has it; but where no completion was scored no group has a signal, whatever was logged as their share (TRL logs 0.0)."""
         found = super().values(metric)
         unscored = self.unscored if metric == SILENT else ()
-        return [(step, value) for step, value in found if step not in unscored or value >= 1.0] if unscored else found
+        return [(step, max(value, 1.0) if step in unscored else value) for step, value in found] if unscored else found
 
     def rows(self, metric: str) -> Rows:
         """`values` as arrays."""
@@ -142,7 +142,7 @@ class Observed(Series):
     def no_share(self, metric: str) -> str:
         """Why a metric that is a share cannot be taken for one; empty when all of its values lie from 0 to 1."""
         rows = self.rows(metric)
-        odd = rows.kept((rows.values < 0) | (rows.values > 1 + 1e-6)).pairs()
+        odd = rows.kept((rows.values < -1e-6) | (rows.values > 1 + 1e-6)).pairs()
         return f"{metric} is {odd[0][1]:.4g} at step {odd[0][0]}, and a share lies from 0 to 1: look at its unit" if odd else ""
 
     def shares(self, counted: Sequence[Share]) -> list[Share]:
@@ -166,12 +166,12 @@ class Observed(Series):
         return classify((step for step, _, _ in cells), (step for step, _, state in cells if state == "nonfinite"))
 
     def window(self, share: float = 0.1) -> int:
-        """Steps of the first and last window: this share of the target, at least one."""
-        return max(1, min(self.target_steps, int(self.target_steps * share + 0.5)))
+        """Steps of the first and last window: this share of the target, at least two of targets of four or more."""
+        return min(self.target_steps, max(2 if self.target_steps >= 4 else 1, int(self.target_steps * share + 0.5)))
 
     def ends(self, metric: str, share: float = 0.1) -> tuple[list[float], list[float]]:
         """Finite values in the first and in the last window of the target steps; a run that stopped early has none in the last, and what
         was logged beyond the target is in neither."""
         length, rows = self.window(share), self.rows(metric)
         last: Any = rows.values[(rows.steps > self.target_steps - length) & (rows.steps <= self.target_steps)]
-        return rows.values[rows.steps <= length].tolist(), last.tolist()
+        return rows.values[(rows.steps >= 1) & (rows.steps <= length)].tolist(), last.tolist()

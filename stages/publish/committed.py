@@ -110,7 +110,9 @@ def stood_before(spec: Path, start: int, data: str) -> bool:
     except (subprocess.SubprocessError, OSError, ValueError):
         return False
     entry, before = _plain([now[number - 1] for number in _lines(now, start) if number <= len(now)]), _plain(older)
-    return bool(entry) and any(before[at : at + len(entry)] == entry for at in range(len(before) - len(entry) + 1))
+    size = len(entry)
+    places = (at for at in range(len(before) - size + 1) if before[at : at + size] == entry)
+    return bool(entry) and any(len(_lines(before, at + 1)) == size for at in places)  # not the beginning of a longer one
 
 
 def _plain(lines: list[str]) -> list[str]:
@@ -137,7 +139,15 @@ def card_before(card: Path, data: str) -> dict[str, Any] | None:
 def card_after(card: Path, data: str) -> dict[str, Any] | None:
     """A card as the oldest commit since `data` has it, whatever that commit was about: what differs from it now was edited once there were
     data. None when nothing was committed since."""
-    return _card_in(["--reverse", f"--since={data}", "HEAD"], card)
+    try:  # commits of other branches, merged later, do not know what ran here; --since would cut --ancestry-path short
+        base = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", card.as_posix()).strip()
+        which = ["--ancestry-path", f"{base}..HEAD"] if base else ["HEAD"]
+        dated = [line.split() for line in _git("rev-list", "--reverse", "--timestamp", *which).splitlines()]
+    except (subprocess.SubprocessError, OSError):
+        return None
+    began = datetime.fromisoformat(data).timestamp()
+    first = next((commit for seconds, commit in dated if int(seconds) >= began), None)
+    return _card_in(["-1", first], card) if first else None
 
 
 def entry_start(spec: Path, line: int) -> int:

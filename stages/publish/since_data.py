@@ -24,6 +24,8 @@ _CONCLUDE = "analysis/conclude.card.json"
 _OWN = "the rule was written or edited"
 _GATES = "the health gates that decide which runs count were edited"
 _READ = "the steps or columns that its runs are read by were edited"
+_MEASURE = "the shared evaluation that it rests on was edited"
+_SAMPLED = ("samples", "temperature", "top_p", "max_completion_length")
 READ = "octavo first read its logs on"
 """In place of the first data, of runs that existed before octavo saw them."""
 
@@ -121,6 +123,9 @@ class _Git:
         written, late = against_data(self._claims.get(claim), data, what)
         if rule is None or data is None:
             return Written(written=written, late=_OWN if late else "")
+        then, now = _entry(self.after(self._folder.conclude_card, data), "claims", claim), rule.model_dump(mode="json")
+        if then is not None and any(now.get(key) != value for key, value in then.items()):
+            written, late = f"{written}; the rule was another in the first commit since", True
         if late and _entry(self.before(self._folder.conclude_card, data), "claims", claim) == rule.model_dump(mode="json"):
             written, late = f"{written}; the rule itself is as it was committed before them", False
         place = self._origins.claims.get(claim)
@@ -131,6 +136,8 @@ class _Git:
         edited = self._gates(data) if rule.included_only else ""
         if edited:
             return Written(written=f"{written}; health gates edited after them: {edited}", late=_GATES)
+        if rule.metric.startswith("evaluation.") and self._measured(rule.metric.split(".")[1], data):
+            return Written(written=f"{written}; the shared evaluation was edited after them", late=_MEASURE)
         if read_by and self._reading(read_by, rule.metric, data):
             return Written(written=f"{written}; how its logs are read was edited after that", late=_READ)
         return Written(written=written)
@@ -175,6 +182,18 @@ class _Git:
         then = self.after(path, data)
         return then is not None and _reading(then, metric) != _reading(load_json(path), metric)
 
+    def _measured(self, score: str, data: str) -> bool:
+        """Whether a score of the shared evaluation, or how its completions are sampled, was another in the oldest commit since the data."""
+        path = self._folder.evaluate_card
+        then = self.after(path, data)
+        return then is not None and path.is_file() and _measure(then, score) != _measure(load_json(path), score)
+
+
+def _measure(card: Mapping[str, Any], score: str) -> tuple[Any, ...]:
+    combined = [one for one in card.get("combined", ()) if one["name"] == score]
+    scores = [one for one in card["scores"] if combined or one["name"] == score]  # a combined one may rest on any
+    return [card[key] for key in _SAMPLED], scores, combined
+
 
 def _by_name(screen: Mapping[str, Any]) -> dict[str, Any]:
     return {gate["name"]: gate for gate in screen["gates"]}
@@ -187,7 +206,7 @@ def _block_stood(place: Origin, data: str) -> bool:
 
 
 def _reading(card: Mapping[str, Any], metric: str) -> tuple[Any, ...]:
-    rest = {key: value for key, value in card["read"].items() if key not in ("columns", "summary")}
+    rest = {key: value for key, value in card["read"].items() if key not in ("columns", "summary", "config")}
     columns = [one for kind in ("columns", "summary") for one in card["read"].get(kind, ()) if one["metric"] == metric]
     return card["target_steps"], rest, columns
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from stages.contracts.amounts import above, below
 from stages.contracts.beside import beside, written
 from stages.contracts.rule_card import ExpectCard
 from stages.rules.watch import Row, numbers, stretch
@@ -36,7 +37,7 @@ def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_step
     not_reached: the run ends before the place, or the metric has no number in the window.
     """
     at = place(expected, target_steps)
-    wide = width(target_steps, share)
+    wide = max(width(target_steps, share), 2 if target_steps >= 4 else 1)  # as the final window of analysis: no single step
     window = stretch(max(1, at - wide + 1), at)
     if done < at:
         return Answer("not_reached", None, window, f"the run ends at step {done}" if done else "nothing was logged")
@@ -49,6 +50,8 @@ def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_step
     value = trail.mean
     if value is None:
         return Answer("not_reached", None, window, f"{expected.metric} has no value in {window}")
-    met = value > expected.bound if expected.direction == "above" else value < expected.bound
-    why = f"{beside(value, expected.bound, digits=4)} is {'' if met else 'not '}{expected.direction} {written(expected.bound)}"
+    over, under = above(value, expected.bound), below(value, expected.bound)
+    met = over if expected.direction == "above" else under
+    shown = beside(value, expected.bound, digits=4) if over or under else written(expected.bound)
+    why = f"{shown} is {'' if met else 'not '}{expected.direction} {written(expected.bound)}"
     return Answer("met" if met else "missed", value, window, why)

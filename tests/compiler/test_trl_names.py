@@ -19,5 +19,6 @@ def test_each_name_of_trl_is_a_metric_of_octavo_and_in_the_guide() -> None:
 def test_a_name_of_trl_is_told_from_any_other() -> None:
     assert meant_by("train/frac_reward_zero_std") == "zero_signal_share"
     assert meant_by("rewards/Unit-Tests/mean") == "gate.unit_tests.score"
-    assert metric("gate.unit_tests.score") is not None
+    assert meant_by("rewards/Ä b/mean") == "gate.__b.score" and meant_by("rewards//mean") is None
+    assert all(metric(name) is not None for name in ("gate.unit_tests.score", "gate.__b.score"))
     assert meant_by("num_tokens") is None and meant_by("rewards/tests/std") is None

@@ -44,7 +44,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
     if not norms.n or taught is None:
         missing = "no spread of rewards within groups was logged" if norms.n else series.why_none("grad_norm")
         if norms.n >= settings.steps and not norms.values.any() and not series.unscored:
-            return Detection(detector=NAME, state="looked", reason=missing, signals=(_still(series, norms), *unchanged))
+            return Detection(detector=NAME, state="looked", reason=missing, signals=(_still(settings, series, norms), *unchanged))
         if series.adapter != "unknown":
             return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {missing}", signals=unchanged)
         return Detection(detector=NAME, state="not_observable", reason=missing)
@@ -59,7 +59,7 @@ def detect(settings: Settings, series: Observed) -> Detection:
     lost = _longest(taught)
     if len(dead) / taught.n > settings.share:
         signals = (_dead(settings, series, dead, taught), *signals)
-    elif len(lost) >= settings.steps and lost[-1] - lost[0] + 1 >= series.window():
+    elif len(lost) >= settings.steps and lost[-1] - lost[0] + 1 >= series.window() and _dead_between(norms, lost):
         signals = (_lost(settings, series, lost, dead, taught), *signals)
     return Detection(detector=NAME, state="looked", signals=signals)
 
@@ -76,6 +76,11 @@ def _longest(taught: Rows) -> list[int]:
             best = slice(first, place + 1)
     found: list[int] = taught.steps[best].tolist()
     return found
+
+
+def _dead_between(norms: Rows, lost: list[int]) -> bool:
+    """Whether no logged step of the streak has a gradient: weights that get one elsewhere in it are connected."""
+    return not norms.values[(norms.steps >= lost[0]) & (norms.steps <= lost[-1])].any()
 
 
 def _taught(series: Observed, norms: Rows) -> Rows | None:
@@ -137,7 +142,7 @@ def _lost(settings: Settings, series: Observed, lost: list[int], dead: list[int]
     )
 
 
-def _still(series: Observed, norms: Rows) -> Signal:
+def _still(settings: Settings, series: Observed, norms: Rows) -> Signal:
     """No gradient at all, and nothing that says whether there should have been one."""
     says = f"the gradient is exactly 0 in all {norms.n} logged steps, so nothing was learnt from the loss"
     if series.logs("reward"):
@@ -152,7 +157,7 @@ def _still(series: Observed, norms: Rows) -> Signal:
         severity="info" if series.null_control else "warning",
         says=says,
         onset=int(norms.steps[0]),
-        detected=int(norms.steps[0]),
+        detected=int(norms.steps[settings.steps - 1]),
         last=int(norms.steps[-1]),
         value=1.0,
         evidence={"k": norms.n, "n": norms.n},

@@ -7,6 +7,7 @@ median is 0 although the series moves at times, there is nothing to measure the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from statistics import median
 
@@ -77,12 +78,14 @@ def _jump(settings: Settings, rows: list[tuple[int, float]], first: int, boundar
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)
+    if not math.isfinite(max(map(abs, sums))):
+        raise OverflowError("a sum of the series has no number")
     starts = [index for index, (step, _) in enumerate(rows) if step >= first][:1]
     edges = [next((i for i, (step, _) in enumerate(rows) if step >= boundary), len(rows)) for boundary in boundaries]
     if not starts or starts[0] < w or len(rows) - starts[0] < w:
         return "too few rows beside a boundary to see a jump"
 
-    rounding = 1e-12 * max(map(abs, sums))  # differences of long sums are not exact, and a constant series has no jumps
+    rounding = 1e-15 * max(map(abs, sums))  # of 2w additions, for a mean of w rows: a constant series has no jumps
 
     def jump(at: int) -> float:
         found = abs(sums[at + w] - 2 * sums[at] + sums[at - w]) / w

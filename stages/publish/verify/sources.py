@@ -77,7 +77,11 @@ def _again(folder: Path, runs: Sequence[RunFolder], made: Sources) -> dict[str, 
     if ran.returncode:
         words = " ".join(ran.stderr.split())[-300:] or f"exit code {ran.returncode}"
         what = f"sources could not be read again: {words}"
-        made.differences.append(Difference(code="S496", path=runs[0].root.parent.as_posix(), what=what, fix=" ".join(command[1:3])))
+        made.differences.append(
+            Difference(
+                code="S496", path=runs[0].root.parent.as_posix(), what=what, fix=f"python -m {MODULE} $(mktemp -d) {' '.join(command[4:])}"
+            )
+        )
     return {run: state for state, _, run in (line.partition(" ") for line in ran.stdout.splitlines())}
 
 

@@ -100,7 +100,7 @@ def _has_line(data: bytes, line: bytes) -> bool:
     """Whether a line stands again further down."""
     at = data.find(b"\n" + line)
     while at >= 0:
-        if data[at + 1 + len(line) :][:1] in (b"", b"\r", b"\n"):
+        if data[at + 1 + len(line) : at + 2 + len(line)] in (b"", b"\r", b"\n"):
             return True
         at = data.find(b"\n" + line, at + 1)
     return False

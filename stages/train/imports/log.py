@@ -45,6 +45,10 @@ class Log:
     """What the source says of a run that may go on, such as `W&B said running`."""
     no_numbers: set[str] = field(default_factory=set)
     """Names of what the log has and that is no series of numbers, such as histograms."""
+    at_once: dict[str, str] = field(default_factory=dict)
+    """Column -> why it is no one series: two files hold it at the same time."""
+    starts: set[int] = field(default_factory=set)
+    """Rows at which a file begins, of logs of several: there a program began anew."""
     cut: str = ""
     """Where the file breaks off; everything before was read."""
     notes: list[str] = field(default_factory=list)

@@ -55,7 +55,7 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     used = sorted({row for _, column in columns.values() for row in column.rows})
     printed, unplaced = _steps(log, read, used)
     steps, within, tied = spread(printed, target) if read.epoch is not None else Spread(printed, 0, False)
-    parts = parts_of({metric: column for metric, (_, column) in columns.items()}, steps, read.epoch is None)
+    parts = parts_of({metric: column for metric, (_, column) in columns.items()}, steps, read.epoch is None, log.starts)
     names = [attempt] if max(parts.values(), default=0) == 0 else [f"{attempt}-part{n + 1}" for n in range(max(parts.values()) + 1)]
     rows: list[dict[str, Any]] = []
     again: dict[str, int] = {}
@@ -101,6 +101,8 @@ def _held(metric: str, values: list[float]) -> list[Held]:
 
 def _column(log: Log, card: ColumnCard) -> Column | None:
     found = log.columns.get(card.column)
+    if card.column in log.at_once:
+        raise Unreadable(log.at_once[card.column])
     if found is None and card.column in log.no_numbers:
         raise Unreadable(
             f"`{card.column}` is in the log and holds no numbers (histogram, table, text or medium), so it is no `{card.metric}`"
@@ -204,7 +206,10 @@ def _epochs(read: ReadCard, printed: dict[int, int], within: int, tied: bool) ->
     yield f"the log's index is the epoch, not the step: step = epoch x {read.steps_per_epoch:g}, rounded"
     many, few = len(printed), len(set(printed.values()))
     if tied:
-        yield f"{many} rows print {few} epochs, more than there are steps between them: rows of one step cannot be told apart"
+        yield (
+            f"of {many} rows that print {few} epochs some find no room up to the next one and share its step; "
+            f"the others are spread evenly up to it, within {within} steps"
+        )
     elif many > few:
         yield f"{many} rows print {few} epochs: those of one are spread evenly up to the next, so a step is known to within {within} steps"
 

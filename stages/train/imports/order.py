@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from stages.train.imports.cells import NoNumber, number
@@ -12,7 +12,7 @@ FEW = 5
 _AT_LEAST = 3
 
 
-def parts(columns: Mapping[str, Column], steps: Mapping[int, int], exact: bool = True) -> dict[int, int]:
+def parts(columns: Mapping[str, Column], steps: Mapping[int, int], exact: bool = True, starts: Collection[int] = ()) -> dict[int, int]:
     """Row -> number of its part. A part begins where a metric is logged at a step below its last one; rows of other metrics may come
     late. `exact`: whether steps tell rows apart, which printed epochs do not. Raises Unreadable for steps in no order."""
     if not _any_falls(columns, steps):
@@ -35,7 +35,7 @@ def parts(columns: Mapping[str, Column], steps: Mapping[int, int], exact: bool =
             mine.setdefault(metric, []).append(step)
         found[row] = len(logged) - 1
     if exact:
-        _are_resumes(logged, begins, steps)
+        _are_resumes(logged, begins, steps, starts)
     return found
 
 
@@ -48,13 +48,16 @@ def _any_falls(columns: Mapping[str, Column], steps: Mapping[int, int]) -> bool:
     return any(alike.values())
 
 
-def _are_resumes(logged: Sequence[Mapping[str, Sequence[int]]], begins: Sequence[int], steps: Mapping[int, int]) -> None:
+def _are_resumes(
+    logged: Sequence[Mapping[str, Sequence[int]]], begins: Sequence[int], steps: Mapping[int, int], starts: Collection[int]
+) -> None:
     """A resumed run trains steps again and logs them again. Rows that go back, pass over logged steps and log none of them again are
     only out of order; so are many that go back when nothing at all is logged twice."""
     before: dict[str, set[int]] = {}
     again = False
     for place, part in enumerate(logged):
         repeated = any(before.get(metric, set()).intersection(mine) for metric, mine in part.items())
+        repeated |= any(begins[place - 1] < start <= begins[place] for start in starts)  # a file of its own is a program begun anew
         again |= repeated
         passed = not repeated and any(mine[0] <= step <= mine[-1] for metric, mine in part.items() for step in before.get(metric, ()))
         if passed:
@@ -70,7 +73,8 @@ def _out_of_order(row: int, steps: Mapping[int, int]) -> str:
     back = f"row {row + 1} of the log goes back from step {steps[last]} to {steps[row]}"
     return (
         f"the steps are in no order: {back}, and the steps between are not logged again, so it is no resume: "
-        "sort the rows by step, or delete those that a resumed run has replaced"
+        "sort rows that are only out of order by step; of a run that was resumed there, "
+        f"delete the rows above that one from step {steps[row]} on"
     )
 
 
@@ -91,5 +95,6 @@ def one_value_a_step(column: str, cells: Column, parts: Mapping[int, int], steps
         where = f"{len(several)} of {len(found)} steps ({few} at step {step})"
         raise Unreadable(
             f"`{column}` has several values at {where}, so the log holds several runs or processes, or several rows a step: "
-            "give each run a log of its own with one row a step"
+            "give each run a log of its own with one row a step (of micro-batches their mean, as pandas' groupby('step').mean() makes it; "
+            "without the rows of an evaluation)"
         )

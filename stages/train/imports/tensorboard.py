@@ -33,11 +33,12 @@ def read(path: Path, index: str = "step") -> Log:
     ends: dict[bytes, tuple[float, Path]] = {}
     for file in files:
         before = {tag: len(column.rows) for tag, column in tags.items()}
-        cut, until = _file(file, log.index, tags, others)
+        log.starts.add(len(log.index))
+        cut, until = _file(file, log.index, tags, others, alone=len(files) == 1)
         cuts += [cut] if cut else []
         for tag in (tag for tag, column in tags.items() if len(column.rows) > before.get(tag, 0)):
             if tag in ends and _begins(file)[0] < ends[tag][0]:
-                raise Unreadable(_at_once(tag, ends[tag][1], file))
+                log.at_once.setdefault(tag.decode("utf-8", "replace"), _at_once(tag, ends[tag][1], file))
             ends[tag] = until, file
     for tag, column in tags.items():
         column.cells = _cells(column.cells)
@@ -68,7 +69,7 @@ def _at_once(tag: bytes, first: Path, second: Path) -> str:
     )
 
 
-def _file(path: Path, index: list[Any], columns: dict[bytes, Column], others: set[bytes]) -> tuple[str, float]:
+def _file(path: Path, index: list[Any], columns: dict[bytes, Column], others: set[bytes], *, alone: bool) -> tuple[str, float]:
     """Add one file's events; where it is cut, and the wall time of its last event. Cells of the fast way stay packed floats until all is
     read."""
     data = path.read_bytes()
@@ -92,7 +93,7 @@ def _file(path: Path, index: list[Any], columns: dict[bytes, Column], others: se
         if at >= size:
             break
         fault = wrong(data, at)
-        if fault and at == 0:
+        if fault and at == 0 and alone:
             raise Unreadable(f"{path} is no event file of TensorBoard: at its beginning {fault}")
         if fault:
             after = f" (after step {index[-1]})" if index else ""

@@ -173,6 +173,24 @@ def test_a_run_that_ends_inside_its_last_window_says_so(tmp_path: Path, monkeypa
     assert found["shaped-s2/completion_tokens/final"].method == own
 
 
+def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of 40 steps are 1-4 and 37-40."""
+    monkeypatch.chdir(tmp_path)
+    made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
+    for run in made:
+        run.cells = {"completion_tokens": {2: 8.0 + run.seed, 10: 5.0, 38: 3.0, 40: 5.0}}
+    folder = complete(tmp_path, made=made)
+    write_cards(folder, made, claims=())
+    screen(folder.root)
+    conclude(folder.root)
+    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    said = "one logged step of steps 1-4"
+    assert [seed.why for seed in found["shaped/completion_tokens/initial"].seeds] == [said] * 3
+    assert [seed.why for seed in found["shaped/completion_tokens/final"].seeds] == [""] * 3
+    assert [(seed.value, seed.why) for seed in found["shaped/completion_tokens/change"].seeds] == [(-5.0, said), (-6.0, said), (-7.0, said)]
+    assert found["shaped-s1/completion_tokens/change"].method.endswith(said)
+
+
 def test_the_effect_of_each_health_gate_on_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of shaped (0.9, 0.85, 0.8) the second fails one gate and comes back without it. The first fails one too, but without it the other
     could not be decided, because nothing after its gradient broke may be looked at: it comes back only with all."""

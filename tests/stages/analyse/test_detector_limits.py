@@ -29,6 +29,7 @@ from stages.analyse.detectors import (
     zero_signal,
 )
 from stages.analyse.screen import TOO_LARGE, _detect
+from stages.analyse.windows import final_window
 from stages.contracts.health import Detection
 from stages.contracts.observed import Observed, Resume
 from stages.contracts.plugin import DETECTORS, kinds, load
@@ -157,6 +158,34 @@ def test_a_dead_gradient_is_known_where_its_share_is_first_above_the_threshold()
     (signal,) = ask(gradient, seen(grad_norm=_few(10, 1.0, 0.0), group_range=0.5)).signals
     assert (signal.onset, signal.detected, signal.value) == (11, 21, pytest.approx(50 / 60))
     assert signal.says.startswith("the gradient is exactly 0 in 50 of the 60 steps whose rewards differ within groups")
+
+
+def test_a_gradient_of_zero_throughout_is_known_once_as_many_rows_show_it_as_are_asked_for() -> None:
+    (signal,) = ask(gradient, seen(grad_norm=0.0)).signals
+    assert (signal.onset, signal.detected) == (1, 3)
+
+
+def test_weights_that_have_a_gradient_between_two_dead_steps_are_connected() -> None:
+    """Rewards differ in few steps; in three of them the gradient is 0, and between these it is not."""
+    norms = {step: 0.0 if step in (10, 30, 50) else 1.0 for step in STEPS}
+    spread = {step: 0.5 if step in (5, 10, 30, 50, 55, 56, 57, 58) else 0.0 for step in STEPS}
+    assert ask(gradient, seen(grad_norm=norms, group_range=spread)).signals == ()
+    (lost,) = ask(gradient, seen(grad_norm={step: float(not 10 <= step <= 50) for step in STEPS}, group_range=spread)).signals
+    assert (lost.onset, lost.last) == (10, 50)
+
+
+@pytest.mark.parametrize(("target", "length"), [(1, 1), (3, 1), (4, 2), (14, 2), (15, 2), (25, 3), (60, 6)])
+def test_windows_of_detectors_are_those_of_the_findings(target: int, length: int) -> None:
+    run = replace(seen(kl={step: float(step) for step in range(target + 2)}), target_steps=target)
+    assert run.window() == length == final_window(target, 0.1).length
+    first, last = run.ends("kl")
+    assert first == [float(step) for step in range(1, length + 1)], "a step 0 lies in no window"
+    assert last == [float(step) for step in range(target - length + 1, target + 1)]
+
+
+def test_steps_without_a_scored_completion_are_steps_without_signal_to_every_detector() -> None:
+    run = seen(reward={step: None if 21 <= step <= 60 else 0.5 for step in STEPS}, zero_signal_share=0.0)
+    assert [signal.onset for signal in ask(collapse, run).signals] == [21]
 
 
 def test_an_early_row_far_off_is_not_the_onset_of_what_the_end_shows() -> None:

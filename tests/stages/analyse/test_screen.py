@@ -229,6 +229,17 @@ def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:
     assert answer.says == "not applied to null controls (zero_signal_share is 1 in steps 19-20, not below 0.9)"
 
 
+def test_a_metric_that_stays_nan_hides_no_gate_that_has_nothing_to_do_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [Run("shaped", 1, target=20, steps=20, passed=10)]
+    made[0].cells = {"kl": {step: 0.1 if step < 10 else float("nan") for step in range(1, 21)}}
+    folder = complete(tmp_path, made=made)
+    lasting = HealthGate(name="finite", rule="not_persistent")
+    write_cards(folder, made, gates=(lasting, HealthGate(name="fit", rule="above", metric="value.explained_variance", bound=0.0)))
+    screen(folder.root)
+    assert [reason.partition(":")[0] for reason in health(folder, "shaped-s1").reasons] == ["gate finite", "gate fit"]
+
+
 def test_a_bound_above_works_the_other_way_round(folder: ExperimentFolder) -> None:
     write_cards(folder, runs(), gates=(HealthGate(name="entropy", rule="above", metric="entropy", bound=0.8075),))
     screen(folder.root)

@@ -7,6 +7,7 @@ import pytest
 from synthetic import write_completions, write_evaluation, write_history
 
 from stages.analyse.completions import completions_summary, read_completions, read_evaluation
+from stages.analyse.replay import rows
 from stages.analyse.tables import Overlap, read_history
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.series import Share, classify, first_above, stride
@@ -176,12 +177,14 @@ def test_first_window_above_a_limit() -> None:
 
 
 @pytest.mark.parametrize("of", ["reward", "reward_std"])
-def test_a_share_of_groups_without_a_reward_is_no_value_also_when_nothing_else_is_read(tmp_path: Path, of: str) -> None:
-    """Steps 3 and 4 have no reward: of them 0.0 is left out and 1.0, which claims no spread, is kept."""
+def test_where_no_completion_was_scored_no_group_has_a_signal_also_when_nothing_else_is_read(tmp_path: Path, of: str) -> None:
+    """Steps 3 and 4 have no reward: TRL logs 0.0 of such a step, and octavo's own runs 1.0."""
     row = {"attempt": "a", "tokens": None, "seconds": 0.0, "state": "value"}
     shares = [{**row, "step": step, "metric": "zero_signal_share", "value": value} for step, value in enumerate((0.5, 0.0, 0.0, 1.0), 1)]
     rewards = [{**row, "step": step, "metric": of, "value": 0.3} for step in (1, 2)]
     rewards += [{**row, "step": step, "metric": of, "value": None, "state": "null"} for step in (3, 4)]
     write_history(tmp_path / "h.parquet", shares + rewards)
     for found in (read_history(tmp_path / "h.parquet", {"zero_signal_share"}), read_history(tmp_path / "h.parquet")):
-        assert found.rows("zero_signal_share").pairs() == [(1, 0.5), (2, 0.0), (4, 1.0)]
+        assert found.rows("zero_signal_share").pairs() == [(1, 0.5), (2, 0.0), (3, 1.0), (4, 1.0)]
+        assert found.values("zero_signal_share", 1, 4).mean() == 0.625
+        assert [row["zero_signal_share"] for _, row in rows(found)] == [0.5, 0.0, 1.0, 1.0]

@@ -47,6 +47,7 @@ def test_rows_are_sorted_by_metric_and_step_and_metrics_share_their_steps() -> N
 
 
 def test_tables_without_an_index() -> None:
+    assert arranged([row(0, "kl"), row(2**54, "kl"), row(1, "loss")]) is None  # numpy counts a range of such steps wrongly
     assert arranged([]) is None
     assert arranged([row(1, "kl"), row(2, "kl", attempt="b")]) is None
     assert arranged([row(1, "kl"), row(2, "kl"), row(1, "kl")]) is None

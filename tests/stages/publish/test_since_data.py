@@ -7,7 +7,7 @@ from example_experiment import SPEC, build
 from test_committed import committed_experiment, git
 
 from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
-from stages.contracts.artifact import read, write
+from stages.contracts.artifact import canonical_json, read, write
 from stages.contracts.attempt import Attempt, first_data
 from stages.contracts.dated import Changed
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
@@ -293,6 +293,67 @@ def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
     late = {claim for claim, rule in changed(root).rules.items() if rule.late}
     assert late == {"inverted-lengthens"}, "the others are about other metrics"
     assert all("how its logs are read was edited after that" in changed(root).rules[claim].written for claim in late)
+
+
+def test_the_shared_evaluation_belongs_to_the_claims_that_rest_on_it(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    found = load(root)
+    card = found.folder.evaluate_card
+    rests: dict[str, set[str]] = {"tests": set(), "format": set(), "": set()}
+    for claim in found.conclude.claims:  # type: ignore[union-attr]
+        rests[claim.metric.split(".")[1] if claim.metric.startswith("evaluation.") else ""].add(claim.id)
+    assert all(rests.values())
+    every = rests["tests"] | rests["format"]
+    then = {"scores": [{"name": "tests", "kind": "python"}, {"name": "format", "kind": "regex"}], "seed": 0}
+    then |= {"samples": 2, "temperature": 1.0, "top_p": 1.0, "max_completion_length": 24}
+    card.write_text(canonical_json(then))
+    commit(card, BEFORE)
+    results()
+    other = {**then, "seed": 1, "scores": [then["scores"][0], {"name": "format", "kind": "exact_match"}]}  # type: ignore[index]
+    for now, late in ((then, set()), (other, rests["format"]), ({**then, "temperature": 0.0}, every), ({**then, "scores": []}, every)):
+        card.write_text(canonical_json(now))
+        assert {claim for claim, rule in changed(root).rules.items() if rule.late} == late
+    assert changed(root).rules[min(every)].written.endswith("; the shared evaluation was edited after them")
+
+
+def test_a_line_that_was_deleted_after_the_data_is_an_edit(project: Path) -> None:
+    """Blame sees only the lines that are left."""
+    root = committed_experiment(project, BEFORE)
+    found = load(root)
+    claim, place = max(found.origins.claims.items(), key=lambda held: held[1].line or 0)
+    lines = Path(SPEC).read_text().splitlines()
+    lines[(place.line or 1) - 1] = f"  - id: {claim}"
+    lines.insert(place.line or 0, "    seeds: 3")
+    Path(SPEC).write_text("\n".join(lines))
+    commit(Path(SPEC), BEFORE)
+    results()
+    assert not any(rule.late for rule in changed(root).rules.values())
+    Path(SPEC).write_text("\n".join(line for line in lines if line != "    seeds: 3"))
+    then = read(ConcludeCard, found.folder.conclude_card)
+    looser = tuple(one.model_copy(update={"seeds": 1}) if one.id == claim else one for one in then.claims)
+    write(found.folder.conclude_card, then.model_copy(update={"claims": looser}))
+    assert {claim: rule.late for claim, rule in changed(root).rules.items() if rule.late} == {claim: "the rule was written or edited"}
+
+
+def test_a_branch_that_is_merged_later_says_nothing_of_what_ran_here(project: Path) -> None:
+    root = committed_experiment(project, BEFORE)
+    card = load(root).folder.conclude_card
+    then = read(ConcludeCard, card)
+    older = then.model_copy(update={"runs": then.runs[:-1], "claims": then.claims[:1]})
+    git("checkout", "-qb", "main-line")
+    write(card, older)
+    commit(card, "2026-01-02T10:00:00Z")
+    git("checkout", "-qb", "exp")
+    write(card, then)
+    commit(card, "2026-11-20T10:00:00Z")
+    git("checkout", "-q", "main-line")
+    git("commit", "-q", "--allow-empty", "-m", "of a colleague", at="2026-11-27T23:59:00Z")
+    git("checkout", "-q", "exp")
+    results("2026-11-28T12:00:00Z")
+    for _ in range(2):
+        kept = changed(root)
+        assert (kept.withdrawn, kept.added) == ((), ()) and not any(rule.late for rule in kept.rules.values())
+        git("merge", "-q", "--no-ff", "-m", "merge", "main-line", at="2026-11-29T10:00:00Z")
 
 
 def imported(condition: str, seed: int, column: str) -> ImportCard:

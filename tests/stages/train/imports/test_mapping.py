@@ -78,7 +78,7 @@ def test_case_35_an_epoch_is_no_step():
     found = epochs([0.28, 0.28, 0.29], 100, 100)
     assert rows(found) == [(28, 0.0, "value"), (28, 1.0, "value"), (29, 2.0, "value")]
     assert any("index is the epoch" in note for note in found.notes)
-    assert any("3 rows print 2 epochs, more than there are steps between them" in note for note in found.notes)
+    assert any("of 3 rows that print 2 epochs some find no room up to the next one" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

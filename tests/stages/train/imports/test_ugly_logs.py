@@ -272,12 +272,29 @@ def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
             writer.add_histogram("h", np.array([1.0, 2.0]), step)
     train.close(), other.close()
     with pytest.raises(Unreadable, match=r"`r` was written to \S+both/\w+ and to \S+both/\w+ at the same time, so they are two series"):
-        read_log(tmp_path / "both", read)
+        mapped(read_log(tmp_path / "both", read), read, 3, "a")
     log = read_log(tmp_path / "both" / "train", read)
     assert values(mapped(log, read, 3, "a")) == [(1, 1.0), (2, 2.0), (3, 3.0)]
     of_histogram = ReadCard(format="tensorboard", columns=(ColumnCard(metric="reward", column="h", unit="reward"),))
     with pytest.raises(Unreadable, match="`h` is in the log and holds no numbers"):
         mapped(log, of_histogram, 3, "a")
+
+
+def test_event_files_of_a_run_that_was_resumed_between_two_logged_steps(tmp_path):
+    """Logged every 20 steps, killed after 160, resumed from a checkpoint of step 100 that counts its 20 from there; a restart that died at
+    once left a file without an event."""
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    read = card("tensorboard")
+    for first in (20, 110):
+        with writers.SummaryWriter(tmp_path / "tb") as writer:
+            for step in range(first, first + 141, 20):
+                writer.add_scalar("r", float(first), step)
+    (tmp_path / "tb" / "events.out.tfevents.9").write_bytes(bytes(64))
+    found = mapped(read_log(tmp_path / "tb", read), read, 300, "a")
+    parts = dict.fromkeys(row["attempt"] for row in found.rows)
+    assert list(parts) == ["a-part1", "a-part2"] and found.end == 250
+    assert sum(row["attempt"] == "a-part1" for row in found.rows) == 8
+    assert any("events.out.tfevents.9" in note for note in found.notes)
 
 
 @pytest.fixture(scope="module")
