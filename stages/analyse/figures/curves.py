@@ -67,10 +67,12 @@ def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) 
     below = above + _PLOT
     picture.height = below + svg.FONT + 8
     low, high, clipped = _domain([value for points in lines.values() for _, value in points], share=bool(known and known.share))
-    across, down = svg.Scale(1, max(2, last_step), _LEFT, right), svg.Scale(low, high, below, above)
+    down = svg.Scale(low, high, below, above)
+    left = max(_LEFT, 8 + max(svg.text_width(svg.shown(tick), 12) for tick in svg.ticks(low, high, 5)))
+    across = svg.Scale(1, max(2, last_step), left, right)
     _axes(picture, across, down, last_step)
     if not any(lines.values()):
-        picture.text((_LEFT + right) / 2, (above + below) / 2, "not logged", "mid soft")
+        picture.text((left + right) / 2, (above + below) / 2, "not logged", "mid soft")
         return rows, marks
     for run in material.card.runs:
         for mark in marks:
@@ -98,11 +100,13 @@ def _panel(picture: svg.Picture, material: Material, name: str, last_step: int) 
 def _title(picture: svg.Picture, name: str, unit: str) -> None:
     said = _titled(words(name))
     picture.text(0, svg.FONT, said, "strong")
-    rest = " \u00b7 ".join(
-        part for part in (name if name != words(name) else "", unit if unit not in (name, "share", "norm") else "") if part
-    )
-    if rest:
-        picture.text(svg.text_width(said) * 1.06 + 10, svg.FONT, rest, "soft", 11)
+    parts = [part for part in (name if name != words(name) else "", unit if unit not in (name, "share", "norm") else "") if part]
+    begin = svg.text_width(said) * 1.06 + 10
+    room = svg.WIDTH - begin
+    if len(parts) > 1 and svg.text_width(" \u00b7 ".join(parts), 11) > room:
+        parts = parts[:1]  # the numbers beside it name the unit too
+    if parts:
+        picture.text(begin, svg.FONT, svg.shorten(" \u00b7 ".join(parts), room, 11), "soft", 11)
 
 
 def _axes(picture: svg.Picture, across: svg.Scale, down: svg.Scale, last_step: int) -> None:

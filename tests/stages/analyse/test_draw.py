@@ -313,6 +313,22 @@ def test_a_title_is_words_with_the_key_beside(folder: ExperimentFolder) -> None:
     assert read(Figure, folder.figures / "curves-zero_signal_share.json").title == "Zero-signal share"
 
 
+def test_long_labels_and_titles_stay_inside_the_picture(folder: ExperimentFolder) -> None:
+    """A coefficient that moves in its fourth digit, and a title with a long key and a unit beside it."""
+    write_cards(folder, runs(), curves=("kl_coef", "value.explained_variance"))
+    for run in runs():
+        run.cells = {name: {step: 0.05 - step * 5e-5 for step in range(1, 21)} for name in ("kl_coef", "value.explained_variance")}
+        write_run(folder.run(run.name), run)
+    drawn(folder)
+    for name in ("kl_coef", "value.explained_variance"):
+        for element in picture(folder, f"curves-{name}").iter(f"{SVG}text"):
+            size = float(re.sub(r"\D", "", element.get("style") or "13"))
+            wide, x, kind = svg.text_width(element.text or "", size), float(element.get("x") or 0), element.get("class") or ""
+            left = x - wide if "end" in kind else x - wide / 2 if "mid" in kind else x
+            assert left >= 0 and left + wide <= svg.WIDTH + 1, element.text
+    assert "value.explained_variance" in texts(picture(folder, "curves-value.explained_variance"))
+
+
 def _colours() -> Iterator[str]:
     yield from (f"c{index}" for index in range(1, 9))
 
