@@ -219,7 +219,8 @@ def test_case_5_without_rewards_no_number_says_that_groups_differ():
     logs = [[row(rng, step, **(UNSCORED if step > since else {"frac": 0.1})) for step in range(1, 61)] for since in (0, 30, 60)]
     folder = imported(logs, 60, METRICS)
     found = findings(folder)
-    assert [found[f"only-s{seed}/zero_signal_share/final"]["value"] is None for seed in (1, 2, 3)] == [True, True, False]
+    finals = [found[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
+    assert finals == [1.0, 1.0, pytest.approx(0.1)], "what was not scored has no signal, though the log says 0.0"
     assert found["only-s2/zero_signal_share/initial"]["value"] == pytest.approx(statistics.fmean(line["frac"] for line in logs[1][:6]))
     (whole,), (half,) = (told(folder, seed, "zero_signal")["zero_signal"] for seed in (1, 2))
     assert whole["says"] == "no reward: all 60 logged rewards are null, so no completion was ever scored"
@@ -231,9 +232,7 @@ def test_case_5_without_rewards_no_number_says_that_groups_differ():
     assert [len(told(folder, seed, "zero_signal")["zero_signal"]) for seed in (1, 2, 3)] == [1, 1, 0]
     assert [told(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3)] == [[], [], []]
     finals = [findings(folder)[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
-    assert finals == [None, None, pytest.approx(0.1)]
-    finals = [findings(folder)[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
-    assert finals == [None, None, pytest.approx(0.1)]
+    assert finals == [1.0, 1.0, pytest.approx(0.1)]
 
 
 def test_case_6_of_a_spread_that_may_be_the_batch_s_it_is_said():
