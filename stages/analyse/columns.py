@@ -55,6 +55,16 @@ class Column:
         return not bool(same.all()) or (self.kinds is not None and bool((self.kinds != self.kinds[0]).any()))
 
 
+def told(values: NDArray[np.float64], kinds: NDArray[np.int8] | None) -> tuple[NDArray[np.float64], NDArray[np.int8] | None]:
+    """Values and kinds as a column has them, from those of a file: others write NaN under the state `value`, and numbers under `null`."""
+    finite = np.isfinite(values)
+    if finite.all() and (kinds is None or not kinds.any()):
+        return values, None
+    known = np.zeros(len(values), dtype=np.int8) if kinds is None else kinds
+    known = np.where((known == 0) & ~finite, np.int8(1), known)
+    return np.where(known == 0, values, np.nan), known
+
+
 class Columns(Mapping[str, Column]):
     """The columns of a table of (metric, step, value) rows, by name; each is made when it is first asked for: of forty logged metrics, ten
     are."""

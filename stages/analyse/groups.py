@@ -24,7 +24,7 @@ class Group:
     @property
     def values(self) -> list[float]:
         """Values of the runs that count."""
-        return [m.value for run, m in self._pairs() if m.value is not None and (run.included or self.everyone)]
+        return [m.value for m in self._used if m.value is not None]
 
     @property
     def scale(self) -> float:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.analyse.columns import Column, Columns
+from stages.analyse.columns import Column, Columns, told
 from stages.contracts.history_index import HistoryIndex
 
 
@@ -37,7 +37,7 @@ class IndexedColumns(Columns):
 
     def _make(self, name: str) -> Column:
         at, rows = self._places[name]
-        return _told(self._steps[at], self._values[rows], None if self._kinds is None else self._kinds[rows])
+        return Column(self._steps[at], *told(self._values[rows], None if self._kinds is None else self._kinds[rows]))
 
     @cached_property
     def odd(self) -> frozenset[str]:
@@ -50,13 +50,3 @@ class IndexedColumns(Columns):
     @cached_property
     def every_step(self) -> NDArray[np.int64]:
         return self._steps[0] if len(self._steps) == 1 else np.unique(np.concatenate([*self._steps, np.empty(0, dtype=np.int64)]))
-
-
-def _told(steps: NDArray[np.int64], values: NDArray[np.float64], kinds: NDArray[np.int8] | None) -> Column:
-    """A column whose kinds say of each value that is not finite what it is: others write NaN under the state `value`."""
-    finite = np.isfinite(values)
-    if finite.all() and (kinds is None or not kinds.any()):
-        return Column(steps, values, None)
-    known = np.zeros(len(values), dtype=np.int8) if kinds is None else kinds
-    known = np.where((known == 0) & ~finite, np.int8(1), known)
-    return Column(steps, np.where(known == 0, values, np.nan), known)

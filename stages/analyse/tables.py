@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.analyse.arrays import Table, Words, read_table
-from stages.analyse.columns import KINDS, Columns, ScatteredColumns
+from stages.analyse.columns import KINDS, Columns, ScatteredColumns, told
 from stages.analyse.indexed_columns import IndexedColumns
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.history import HISTORY_COLUMNS, HISTORY_SCHEMA
@@ -187,13 +187,7 @@ def merge_attempts(table: Table) -> tuple[Table, tuple[Overlap, ...], tuple[int,
 
 def _scattered(table: Table, wanted: set[str] | None) -> Columns:
     metric, steps, values = table.text("metric"), table.numbers["step"], table.numbers["value"]
-    kinds = _kinds(table)
-    finite = np.isfinite(values)
-    if kinds is None and not finite.all():
-        kinds = np.zeros(len(values), dtype=np.int8)
-    if kinds is not None:
-        kinds = np.where((kinds == 0) & ~finite, np.int8(1), kinds)  # written by others: NaN under the state `value`
-        values = np.where(kinds == 0, values, np.nan)
+    values, kinds = told(values, _kinds(table))
     codes, names = metric.codes, list(metric.names)
     held = np.zeros(len(names) + 1, dtype=bool)  # the last one: null
     held[codes[: len(names)]] = True

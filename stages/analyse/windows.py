@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from stages.contracts.analysis_card import Windows
+from stages.contracts.window_length import window_length
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,10 @@ def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
 
 
 def initial_window(target_steps: int, share: float) -> Window:
-    """The first share of the target steps; see `_length`."""
-    return Window(1, _length(target_steps, share))
+    """The first share of the target steps; see window_length."""
+    return Window(1, window_length(target_steps, share))
 
 
 def final_window(target_steps: int, share: float) -> Window:
-    """The last share of the target steps; see `_length`. A run that stopped early has no values in it."""
-    return Window(target_steps - _length(target_steps, share) + 1, target_steps)
-
-
-def _length(target_steps: int, share: float) -> int:
-    """At least two steps, of runs of four steps or more: in shorter ones the first and the last two would share a step."""
-    least = 2 if target_steps >= 4 else 1
-    return min(target_steps, max(least, math.floor(target_steps * share + 0.5)))
+    """The last share of the target steps; see window_length. A run that stopped early has no values in it."""
+    return Window(target_steps - window_length(target_steps, share) + 1, target_steps)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stages.contracts.health import Detection
 from stages.contracts.series import NonFinite, Series, Share, classify, stride
+from stages.contracts.window_length import window_length
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,8 +167,8 @@ class Observed(Series):
         return classify((step for step, _, _ in cells), (step for step, _, state in cells if state == "nonfinite"))
 
     def window(self, share: float = 0.1) -> int:
-        """Steps of the first and last window: this share of the target, at least two of targets of four or more."""
-        return min(self.target_steps, max(2 if self.target_steps >= 4 else 1, int(self.target_steps * share + 0.5)))
+        """Steps of the first and last window."""
+        return window_length(self.target_steps, share)
 
     def ends(self, metric: str, share: float = 0.1) -> tuple[list[float], list[float]]:
         """Finite values in the first and in the last window of the target steps; a run that stopped early has none in the last, and what

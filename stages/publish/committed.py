@@ -104,7 +104,7 @@ def stood_before(spec: Path, start: int, data: str) -> bool:
     """Whether the entry that begins at a line of the spec stood there word for word in the newest commit from before `data`: an edit that
     was taken back is none."""
     try:
-        commit = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", spec.as_posix()).strip()
+        commit = _last_before(spec, data)
         older = _git("show", f"{commit}:./{spec.as_posix()}").splitlines() if commit else []
         now = spec.read_text(encoding="utf-8").splitlines()
     except (subprocess.SubprocessError, OSError, ValueError):
@@ -133,21 +133,23 @@ def _plain(lines: list[str]) -> list[str]:
 
 def card_before(card: Path, data: str) -> dict[str, Any] | None:
     """A card in its newest commit from before `data` (UTC, ISO 8601); None when git has none."""
-    return _card_in(["-1", f"--before={data}", "HEAD", "--", card.as_posix()], card)
+    try:
+        return _card_in(_last_before(card, data), card)
+    except (subprocess.SubprocessError, OSError):
+        return None
 
 
 def card_after(card: Path, data: str) -> dict[str, Any] | None:
     """A card as the oldest commit since `data` has it, whatever that commit was about: what differs from it now was edited once there were
     data. None when nothing was committed since."""
     try:  # commits of other branches, merged later, do not know what ran here; --since would cut --ancestry-path short
-        base = _git("rev-list", "-1", f"--before={data}", "HEAD", "--", card.as_posix()).strip()
+        base = _last_before(card, data)
         which = ["--ancestry-path", f"{base}..HEAD"] if base else ["HEAD"]
         dated = [line.split() for line in _git("rev-list", "--reverse", "--timestamp", *which).splitlines()]
     except (subprocess.SubprocessError, OSError):
         return None
     began = datetime.fromisoformat(data).timestamp()
-    first = next((commit for seconds, commit in dated if int(seconds) >= began), None)
-    return _card_in(["-1", first], card) if first else None
+    return _card_in(next((commit for seconds, commit in dated if int(seconds) >= began), ""), card)
 
 
 def entry_start(spec: Path, line: int) -> int:
@@ -171,10 +173,13 @@ def whole_history() -> bool:
         return False
 
 
-def _card_in(which: list[str], card: Path) -> dict[str, Any] | None:
-    """The card in the first commit that git lists."""
+def _last_before(path: Path, data: str) -> str:
+    """The newest commit of a file from before `data`; empty when there is none. Raises as `_git` does."""
+    return _git("rev-list", "-1", f"--before={data}", "HEAD", "--", path.as_posix()).strip()
+
+
+def _card_in(commit: str, card: Path) -> dict[str, Any] | None:
     try:
-        commit = _git("rev-list", *which).partition("\n")[0]
         found = json.loads(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
     except (subprocess.SubprocessError, OSError, ValueError):
         return None

@@ -9,8 +9,9 @@ from typing import Literal
 from stages.contracts.amounts import above, below
 from stages.contracts.beside import beside, written
 from stages.contracts.rule_card import ExpectCard
+from stages.contracts.window_length import window_length
 from stages.rules.watch import Row, numbers, stretch
-from stages.rules.windows import Trailing, step_of, width
+from stages.rules.windows import Trailing, step_of
 
 State = Literal["met", "missed", "not_reached"]
 
@@ -37,7 +38,7 @@ def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_step
     not_reached: the run ends before the place, or the metric has no number in the window.
     """
     at = place(expected, target_steps)
-    wide = max(width(target_steps, share), 2 if target_steps >= 4 else 1)  # as the final window of analysis: no single step
+    wide = window_length(target_steps, share)
     window = stretch(max(1, at - wide + 1), at)
     if done < at:
         return Answer("not_reached", None, window, f"the run ends at step {done}" if done else "nothing was logged")

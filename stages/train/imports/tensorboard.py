@@ -21,9 +21,10 @@ _TIME = struct.Struct("<d").unpack
 
 
 def read(path: Path, index: str = "step") -> Log:
-    """`index` has no meaning here: every event carries its step. Raises Unreadable for a file that is none, and for a tag that two files
-    hold at the same time: a run that is resumed writes a new file when the old one has ended."""
-    files = sorted(path.rglob("*tfevents*"), key=_begins) if path.is_dir() else [path]
+    """`index` has no meaning here: every event carries its step. Raises Unreadable for a file that is none. A tag that two files hold at
+    the same time is told in `Log.at_once`: a run that is resumed writes a new file when the old one has ended."""
+    begins = {file: _begins(file) for file in (path.rglob("*tfevents*") if path.is_dir() else [path])}
+    files = sorted(begins, key=lambda file: begins[file])
     if not files:
         raise Unreadable(f"{path} holds no event file (`*tfevents*`)")
     log = Log([], {})
@@ -37,7 +38,7 @@ def read(path: Path, index: str = "step") -> Log:
         cut, until = _file(file, log.index, tags, others, alone=len(files) == 1)
         cuts += [cut] if cut else []
         for tag in (tag for tag, column in tags.items() if len(column.rows) > before.get(tag, 0)):
-            if tag in ends and _begins(file)[0] < ends[tag][0]:
+            if tag in ends and begins[file][0] < ends[tag][0]:
                 log.at_once.setdefault(tag.decode("utf-8", "replace"), _at_once(tag, ends[tag][1], file))
             ends[tag] = until, file
     for tag, column in tags.items():

@@ -158,9 +158,7 @@ def test_a_run_that_ends_inside_its_last_window_says_so(tmp_path: Path, monkeypa
     made[1].steps, made[1].finished, made[1].failure = 39, False, "verifier"
     folder = complete(tmp_path, made=made)
     write_cards(folder, made, claims=())
-    screen(folder.root)
-    conclude(folder.root)
-    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    found, _ = concluded(folder)
     final = found["shaped/completion_tokens/final"]
     assert (final.value, final.n, final.with_all) == (38.5, 1, pytest.approx((37 + 38 + 38.5) / 3))
     broken, died, whole = final.seeds
@@ -181,9 +179,7 @@ def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(tmp_path: Path
         run.cells = {"completion_tokens": {2: 8.0 + run.seed, 10: 5.0, 38: 3.0, 40: 5.0}}
     folder = complete(tmp_path, made=made)
     write_cards(folder, made, claims=())
-    screen(folder.root)
-    conclude(folder.root)
-    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    found, _ = concluded(folder)
     said = "one logged step of steps 1-4"
     assert [seed.why for seed in found["shaped/completion_tokens/initial"].seeds] == [said] * 3
     assert [seed.why for seed in found["shaped/completion_tokens/final"].seeds] == [""] * 3
@@ -466,9 +462,7 @@ def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(tmp_path: P
         run.cells = {"reward": {step: (step % 3) + (0.1 if step > 54 else 0.0) * (step - 54) for step in range(1, 61)}}
     folder = complete(tmp_path, made=made)
     write_cards(folder, made, claims=())
-    screen(folder.root)
-    conclude(folder.root)
-    found = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+    found, _ = concluded(folder)
     change = found["shaped-s1/reward/change"]
     assert change.value == pytest.approx(0.35)
     r, windows = 0.129, ([1, 2, 0, 1, 2, 0], [1.1, 2.2, 0.3, 1.4, 2.5, 0.6])
