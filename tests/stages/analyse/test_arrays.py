@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from synthetic import CONDITIONS, complete, write_completions, write_history
 
 from stages.analyse.arrays import read_table
 from stages.analyse.completions import completions_summary, read_completions, same_text
+from stages.analyse.correlated import neighbours
 from stages.analyse.duplicates import fingerprint
 from stages.analyse.summary import series
 from stages.analyse.tables import read_history
@@ -123,6 +125,33 @@ def test_outliers_by_the_slow_definition(window: int) -> None:
         values = np.where(rng.random(150) < 0.03, 30.0, 1.0) * rng.standard_normal(150).round(int(rng.integers(1, 4)))
         assert outliers(values, window, 6.0) == slow_outliers(values.tolist(), window, 6.0)
     assert outliers(np.where(np.arange(99) % 3 == 0, 1.0, 0.0), window, 6.0) is None
+
+
+def slow_neighbours(values: list[float]) -> float:
+    """A line out of each stretch of about sixty rows, then the correlation within stretches, corrected, and one standard error more."""
+    n = len(values)
+    many = min(10, max(1, n // 60))
+    shared = whole = 0.0
+    for part in range(many):
+        stretch = values[n * part // many : n * (part + 1) // many]
+        slope, start = statistics.linear_regression(range(len(stretch)), stretch)
+        rest = [value - start - slope * at for at, value in enumerate(stretch)]
+        shared += math.fsum(a * b for a, b in pairwise(rest))
+        whole += math.fsum(one * one for one in rest)
+    found = min(0.999, max(0.0, (shared / whole + 2 * many / n) / (1 - 4 * many / n)))
+    return round(min(0.999, found + math.sqrt((1 - found**2) / n)), 3)
+
+
+@pytest.mark.parametrize("n", [12, 59, 119, 120, 125, 700, 1303])
+def test_the_correlation_of_neighbours_by_the_slow_definition(n: int) -> None:
+    """Slopes that differ between stretches leave large rests at their ends, which are no neighbours."""
+    rng = np.random.default_rng(n)
+    for strength in (0.0, 0.6, 0.95):
+        values = rng.standard_normal(n)
+        for at in range(1, n):
+            values[at] += strength * values[at - 1]
+        values += 0.002 * (np.arange(n) % 60 - 30.0) ** 2
+        assert neighbours(values) == pytest.approx(slow_neighbours(values.tolist()), abs=0.0011)
 
 
 @pytest.mark.parametrize("seed", range(10))
