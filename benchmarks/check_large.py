@@ -57,10 +57,10 @@ def spec(lines: int, wrong: bool) -> str:
 
 def one(lines: int, wrong: bool) -> dict[str, float]:
     """Check one spec in this process; the working directory is a project of its own."""
+    from compiler.build.inputs import Inputs
+    from compiler.build.pipeline import named
     from compiler.compile import compile_all
     from compiler.diagnostics import Rejected, render
-    from compiler.inputs import Inputs
-    from compiler.pipeline import named
 
     text = spec(lines, wrong)
     Path("specs/example.yaml").write_text(text, encoding="utf-8")

@@ -82,23 +82,15 @@ def _run(options: argparse.Namespace) -> int:
         print(f"octavo {version('octavo')}")
         return 0
     if options.command == "merge-lock":
-        from compiler import merge_lock
+        from compiler.commands import merge_lock
 
         return merge_lock.main(Path(options.base), Path(options.ours), Path(options.theirs), options.path)
     if options.command == "doctor":  # works where half of octavo's libraries are missing
-        from compiler import doctor
+        from compiler.commands import doctor
 
         return doctor.main(options.json)
-    if options.command == "compile" and not options.specs and not options.update:
-        from compiler import terminal
-        from compiler.remembered import Memory
-
-        options.memory = Memory()
-        if (said := options.memory.recall(terminal.colour())) is not None:
-            print(said, file=sys.stderr, end="")
-            return 0
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plug-ins reads the metadata of every library
-    from compiler import commands
+    from compiler.commands import verbs as commands
 
     return commands.run(options)
 
@@ -133,7 +125,6 @@ def _parser() -> argparse.ArgumentParser:
 
     compile_ = add("compile", "write cards and pipelines of the live experiments")
     compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
-    compile_.set_defaults(memory=None)
     how = compile_.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
     how.add_argument(

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler import disk, emit, graph, graph_check, intended, rules, waivers
+from compiler import disk
+from compiler.build import emit, graph, graph_check, waivers
+from compiler.build.graph_imports import WantedImports, imports
+from compiler.build.imports import expand_imports
+from compiler.build.inputs import MODEL_SPECS, Inputs
+from compiler.build.pipeline import LIVE, Reference
+from compiler.build.resolve import Cards, resolve
+from compiler.build.resolve_imports import CARD as IMPORT_CARD
+from compiler.build.resolve_imports import resolve_imports
+from compiler.build.stage import Pipeline
+from compiler.checks import intended, rules
 from compiler.diagnostics import Patience, Rejected, errors, in_order
-from compiler.expand import Expansion, expand
-from compiler.experiment import Experiment, experiment
-from compiler.graph_imports import WantedImports, imports
-from compiler.imports import expand_imports
-from compiler.inputs import MODEL_SPECS, Inputs
-from compiler.pipeline import LIVE, Reference
-from compiler.resolve import Cards, resolve
-from compiler.resolve_imports import CARD as IMPORT_CARD
-from compiler.resolve_imports import resolve_imports
-from compiler.spec_command import CommandSpec
-from compiler.spec_imports import OutsideSpec
-from compiler.stage import Pipeline
+from compiler.language.expand import Expansion, expand
+from compiler.language.experiment import Experiment, experiment
+from compiler.language.spec_command import CommandSpec
+from compiler.language.spec_imports import OutsideSpec
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS
@@ -113,7 +116,7 @@ def left_over(one: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
     runs = {run.name for run in one.expansion.runs}
     folder = RUNS / one.experiment.name
-    return [name for name in disk.names(folder) if name not in runs and disk.exists(folder / name / emit.CARD)]
+    return [name for name in disk.names(folder) if name not in runs and os.path.exists(folder / name / emit.CARD)]
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

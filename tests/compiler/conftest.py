@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from plan_project import commit, compiles, inside, lay_out, repro
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import Compiled, Project, compile_all, project
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 
 PROJECT = Path(__file__).parent / "project"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from compiler.__main__ import main
-from compiler.inputs import Inputs
-from compiler.plan import plan
+from compiler.build.inputs import Inputs
+from compiler.commands.plan import plan
 from stages.contracts.artifact import write
 from stages.contracts.finding import Findings, Verdict
 from stages.contracts.plan import Plan
@@ -55,7 +55,7 @@ def inside(root: Path) -> Iterator[pytest.MonkeyPatch]:
     """The working directory and the code that is hashed are the project's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for module in ("compiler.inputs", "compiler.plan", "compiler.remembered"):
+        for module in ("compiler.build.inputs", "compiler.commands.plan"):
             patch.setattr(f"{module}.ROOT", root)
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)

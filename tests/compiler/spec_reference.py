@@ -10,9 +10,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script only
 
-from compiler.algorithms import SECTIONS  # noqa: E402
-from compiler.schema import built, schema  # noqa: E402
-from compiler.schema_outside import parts  # noqa: E402
+from compiler.commands.schema import built, schema  # noqa: E402
+from compiler.commands.schema_outside import parts  # noqa: E402
+from compiler.language.algorithms import SECTIONS  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"

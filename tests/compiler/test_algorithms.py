@@ -65,9 +65,9 @@ def test_a_profile_and_a_condition_give_settings_of_the_algorithm(spec, compiled
 
 
 def test_a_child_that_changes_the_algorithm_says_so(spec, work, compiled):
+    from compiler.build.inputs import Inputs
+    from compiler.build.pipeline import named
     from compiler.compile import compile_all
-    from compiler.inputs import Inputs
-    from compiler.pipeline import named
 
     compiled(spec)
     keys = "per_device_train_batch_size: null, gradient_accumulation_steps: null, num_generations: null"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.conditions import condition, outcomes
-from compiler.logic import MAX_CHARS, Unreadable
+from compiler.language.conditions import condition, outcomes
+from compiler.language.logic import MAX_CHARS, Unreadable
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import AllCard, AnyCard, SignalCard, StatusCard
 from stages.train.rewards.combine.penalties import holds

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler import doctor_hub, doctor_machine, doctor_python
 from compiler.__main__ import main
-from compiler.doctor import Line, Needs, examine, live_needs
+from compiler.commands import doctor_hub, doctor_machine, doctor_python
+from compiler.commands.doctor import Line, Needs, examine, live_needs
 
 ROOT = Path(__file__).parents[2]
 NOTHING = Needs((), (), ())

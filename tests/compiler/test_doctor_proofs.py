@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from compiler.doctor import Needs
-from compiler.doctor_proofs import checks
+from compiler.commands.doctor import Needs
+from compiler.commands.doctor_proofs import checks
 from stages.train.verifiers import coq_pool, lean_setup
 
 

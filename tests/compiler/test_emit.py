@@ -1,6 +1,6 @@
 """A condition's text is made once and differs between its runs in the seed only; all of it is what the contract writes."""
 
-from compiler.emit import cards
+from compiler.build.emit import cards
 from stages.contracts.artifact import dump, read
 from stages.contracts.origin import Origins
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import Reference
 from compiler.compile import compile_experiment, project
 from compiler.diagnostics import Rejected, render
-from compiler.experiment import Experiment
-from compiler.inputs import Inputs
-from compiler.pipeline import Reference
-from compiler.source import parse
+from compiler.document.source import parse
+from compiler.language.experiment import Experiment
 
 PATH = Path("specs/example.yaml")
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from compiler.graph import SITE_CODE
-from compiler.graph_check import GraphError, checked
-from compiler.stage import Pipeline, Stage
+from compiler.build.graph import SITE_CODE
+from compiler.build.graph_check import GraphError, checked
+from compiler.build.stage import Pipeline, Stage
 from stages.contracts.code_hash import Code
 
 

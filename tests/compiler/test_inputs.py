@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from compiler.build.inputs import Inputs
 from compiler.diagnostics import Rejected
 from compiler.fault import Fault
-from compiler.inputs import Inputs
 from stages.contracts.artifact import digest
 
 
@@ -108,7 +108,7 @@ def test_pins(work):
 
 def test_every_setting_that_names_a_column_is_looked_for():
     """Descriptions say `Column`; the module says COLUMNS, and so the compiler looks whether the data have it."""
-    from compiler.gates import settings_of
+    from compiler.language.gates import settings_of
     from stages.contracts.plugin import GATES, columns, kinds
 
     for kind in kinds(GATES):

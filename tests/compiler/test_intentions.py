@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
 from compiler.diagnostics import Rejected
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords, MoveWords
 
 ACTIONS = """\

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from compiler.__main__ import main
-from compiler.merge_lock import NotALock, entries, merge
+from compiler.commands.merge_lock import NotALock, entries, merge
 
 HEAD = "schema: '2.0'\nstages:\n"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from compiler.__main__ import main
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
+from compiler.commands.new import commands
 from compiler.compile import compile_all
-from compiler.inputs import Inputs
-from compiler.new import commands
-from compiler.pipeline import named
 from stages.publish.facts import Facts
 from stages.publish.prose import render_prose
 

@@ -12,13 +12,13 @@ import pytest
 from plan_project import commit, compiles, edit, git, ledger, planned, repro, states
 
 from compiler.__main__ import main
+from compiler.build.plan_values import differences
+from compiler.commands.plan_code import changed_definitions
+from compiler.commands.plan_markdown import LIMIT, MARKER, markdown
+from compiler.commands.plan_text import text
 from compiler.diagnostics import Rejected
-from compiler.plan_code import changed_definitions
-from compiler.plan_files import Files
-from compiler.plan_lock import Entry, Locked, parse_lock, read_lock
-from compiler.plan_markdown import LIMIT, MARKER, markdown
-from compiler.plan_text import text
-from compiler.plan_values import differences
+from compiler.lock.plan_files import Files
+from compiler.lock.plan_lock import Entry, Locked, parse_lock, read_lock
 from stages.contracts.artifact import canonical_json, read, write_text
 from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import Reference
 from compiler.compile import compile_experiment, project
-from compiler.inputs import Inputs
-from compiler.pipeline import Reference
-from compiler.source import parse
+from compiler.document.source import parse
 
 SPEC = (Path(__file__).parents[1] / "golden" / "small" / "spec.yaml").read_text(encoding="utf-8")
 VALUE = parse(SPEC.encode(), "specs/example.yaml").root.plain()

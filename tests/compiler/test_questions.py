@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compiler.build.questions import WORDS, understood
 from compiler.diagnostics import Rejected
-from compiler.questions import WORDS, understood
 from stages.contracts.analysis_card import ConcludeCard
 
 SEED_1 = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.health_profiles import PROFILES
+from compiler.language.health_profiles import PROFILES
 from stages.contracts.plugin import DETECTORS, kinds
 
 

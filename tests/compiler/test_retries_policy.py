@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 
 POLICY = "runs/example/retries.json"
 ALL = (

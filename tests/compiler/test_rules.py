@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from compiler.checks.rules_training import _whole_groups
 from compiler.diagnostics import Rejected
-from compiler.names import slug
-from compiler.rules_training import _whole_groups
+from compiler.document.names import slug
 
 
 def codes(compiled, text, name="example") -> list[str]:

@@ -9,8 +9,8 @@ import spec_reference
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from compiler.schema import built, schema
-from compiler.schema_examples import EXAMPLES
+from compiler.commands.schema import built, schema
+from compiler.commands.schema_examples import EXAMPLES
 from stages.contracts.plugin import GATES, kinds
 
 ROOT = Path(__file__).parents[2]

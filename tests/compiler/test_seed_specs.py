@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from compiler.__main__ import main
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
+from compiler.commands.doctor import examine, live_needs
+from compiler.commands.examples import check
 from compiler.compile import Compiled, compile_all
-from compiler.doctor import examine, live_needs
-from compiler.examples import check
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 
 ROOT = Path(__file__).parents[2]
 SPECS = ("deceptive-proofs", "ocaml-syntax", "length-ppo", "length-ppo-low-lr")

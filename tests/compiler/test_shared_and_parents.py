@@ -6,10 +6,10 @@ import random
 import pytest
 
 from compiler.__main__ import main
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
 from compiler.diagnostics import Rejected
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 
 CHILD = """title: Does a lower learning rate do it too?
 parent: example
@@ -125,7 +125,7 @@ def test_page_cards_without_a_parent_are_what_they_were(files, spec):
     ],
 )
 def test_any_setting_can_change(child, change, path, expected):
-    from compiler.difference import differences
+    from compiler.build.difference import differences
 
     one = child(change)
     found = {difference.key: difference.after for difference in differences(one.experiment.parent, one.experiment)}

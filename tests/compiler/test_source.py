@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.diagnostics import Rejected
-from compiler.nodes import Node
-from compiler.source import MAX_BYTES, parse
+from compiler.document.nodes import Node
+from compiler.document.source import MAX_BYTES, parse
 
 
 def plain(text: str) -> object:
@@ -166,7 +166,7 @@ def test_the_pure_parser_gives_the_same_values(text):
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    from compiler.builder import Builder
+    from compiler.document.builder import Builder
 
     lines = text.split("\n")
     try:

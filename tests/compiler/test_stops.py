@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_rules import codes
 
+from compiler.commands.explain import explain
 from compiler.diagnostics import Rejected
-from compiler.explain import explain
-from compiler.history_conditions import history_condition, never_or_always
-from compiler.lengths import Length, length
-from compiler.logic import Unreadable
+from compiler.document.lengths import Length, length
+from compiler.language.history_conditions import history_condition, never_or_always
+from compiler.language.logic import Unreadable
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import dump
 from stages.rules.watch import written

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from compiler.trl_names import TRL_NAMES, meant_by
+from compiler.language.trl_names import TRL_NAMES, meant_by
 from stages.contracts.history import metric
 
 GUIDE = Path(__file__).parents[2] / "site/docs/guide/import-runs.md"

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, Field
 
-from compiler.units import converted, number
+from compiler.document.units import converted, number
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hub_stand_in import TOKEN, Hub, hub, info, octavo
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
+from compiler.build.revisions import LOCK, Reference, lock, named_in, text
 from compiler.compile import compile_all, project
-from compiler.inputs import Inputs
-from compiler.pipeline import named
-from compiler.revisions import LOCK, Reference, lock, named_in, text
-from compiler.source import parse
+from compiler.document.source import parse
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "abc4567890" * 4
 MODEL, PROMPTS = "/api/models/owner/model", "/api/datasets/owner/prompts"

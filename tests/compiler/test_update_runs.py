@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compiler.experiment import experiment
-from compiler.imports import expand_imports
-from compiler.inputs import Inputs
-from compiler.plan import plan
-from compiler.plan_text import text
-from compiler.revisions import LOCK, lock
+from compiler.build.imports import expand_imports
+from compiler.build.inputs import Inputs
+from compiler.build.revisions import LOCK, lock
+from compiler.commands.plan import plan
+from compiler.commands.plan_text import text
+from compiler.language.experiment import experiment
 from stages.contracts.digests import file_digest
 from stages.contracts.stage import ROOT
 from tests.compiler.plan_project import commit, git

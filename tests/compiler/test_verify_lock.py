@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from compiler.plan_files import Cache, Files, folder_md5
-from compiler.stage import Pipeline, Stage
-from compiler.verify_due import due
-from compiler.verify_lock import against_locks
+from compiler.build.stage import Pipeline, Stage
+from compiler.lock.plan_files import Cache, Files, folder_md5
+from compiler.lock.verify_due import due
+from compiler.lock.verify_lock import against_locks
 
 X = "runs/a/x"
 PIPELINE = Pipeline(

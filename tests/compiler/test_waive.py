@@ -11,8 +11,8 @@ import pytest
 from plan_project import commit, compiles, edit, git, inside, lay_out, planned, repro, states
 
 from compiler.__main__ import main
-from compiler.plan_markdown import markdown
-from compiler.plan_text import text
+from compiler.commands.plan_markdown import markdown
+from compiler.commands.plan_text import text
 from stages.contracts.artifact import read
 from stages.contracts.page_card import PageCard
 from stages.contracts.waiver import coded, read_waivers

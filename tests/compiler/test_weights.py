@@ -111,9 +111,9 @@ def test_a_child_changes_a_weight_by_its_name(compiled, work):
         "changes: {rewards.shaped.gates.format.weight: 10%, rewards.shaped.gates.tests.weight: 90%}\n"
     )
     compiled(SPEC)
+    from compiler.build.inputs import Inputs
+    from compiler.build.pipeline import named
     from compiler.compile import compile_all
-    from compiler.inputs import Inputs
-    from compiler.pipeline import named
 
     one = compile_all([named("child")], Inputs())[0]
     assert [gate.weight for gate in one.cards.train["shaped"].reward.gates] == [0.1, 0.9]

@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 from stages.analyse.conclude import conclude
 from stages.analyse.draw import draw
 from stages.analyse.screen import screen

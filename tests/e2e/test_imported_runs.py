@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compiler.build.inputs import Inputs
+from compiler.commands.verify import verify
 from compiler.diagnostics import Rejected
-from compiler.inputs import Inputs
-from compiler.verify import verify
 from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError

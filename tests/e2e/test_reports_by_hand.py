@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
 from compiler.compile import compile_all
-from compiler.inputs import Inputs
-from compiler.pipeline import named
 from stages.analyse.statistics import proportion
 from stages.contracts.history import metric
 from tests.e2e.imported import compiled, findings, health, make, run

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from compiler.health_profiles import PROFILES
+from compiler.language.health_profiles import PROFILES
 from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.wilson import wilson
 

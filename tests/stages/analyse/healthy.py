@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from compiler.health_profiles import detectors
+from compiler.language.health_profiles import detectors
 from stages.contracts.observed import Observed, Resume
 from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.series import CompletionsSummary, RewardCount, Share

@@ -12,7 +12,7 @@ from detectors_reference import ALARMS, PAGE, page
 from healthy import alarms, healthy
 from pydantic import ValidationError
 
-from compiler.health_profiles import PROFILES, detectors
+from compiler.language.health_profiles import PROFILES, detectors
 from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
 from stages.contracts.observed import Observed

@@ -7,7 +7,7 @@ import pytest
 import torch
 from random_model import ROWS, random_model, run_folder, start
 
-from compiler.resolve_analysis import PPO_CURVES
+from compiler.build.resolve_analysis import PPO_CURVES
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Changed, Outcome, read_attempts
 from stages.contracts.generation import OwnGenerationSettings

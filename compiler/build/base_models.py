@@ -1,0 +1,59 @@
+"""Base models: made by this repository, a folder in the project, or a model of the hub."""
+
+from __future__ import annotations
+
+import os
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler import disk
+from compiler.fault import Fault
+from compiler.document.names import PATH
+from stages.contracts.digests import file_digest
+from stages.contracts.pretrain_card import PretrainCard
+from stages.contracts.waiver import Waiver
+
+MADE = "octavo/"
+LINEAR = ("hidden_size", "intermediate_size")
+"""Keys of a model's configuration that are sizes of its linear layers."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A base model: where it will lie and what pins it. `card` when the repository makes it. `hub`: `path` is a hub id."""
+
+    path: str
+    revision: str
+    max_positions: int | None
+    card: PretrainCard | None
+    code: str = ""
+    """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
+    waivers: tuple[Waiver, ...] = ()
+    hub: bool = False
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Names and values of the sizes of its linear layers, as far as they are known."""
+
+
+def in_folder(base: str) -> BaseModel:
+    """The model in a folder of the project. Raises Fault."""
+    path = Path(base)
+    if not PATH.fullmatch(base) or not os.path.isdir(path):
+        raise Fault(
+            f"no base model `{base}`",
+            f"a base model is `{MADE}<name>`, made by this repository, a folder in the project, or `owner/name`, a model of the hub",
+            f"write `{MADE}tiny`, or the name of a folder or of a hub model",
+        )
+    try:
+        content = json.loads(disk.read(path / "config.json").decode("utf-8"))
+        content = content if isinstance(content, dict) else {}
+        positions = content.get("max_position_embeddings")
+        sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))
+        return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
+    except (OSError, ValueError) as error:
+        raise Fault(
+            f"`{base}` is no model that transformers can load: config.json: {error}",
+            "a card pins the content of the model's folder",
+            "fetch the model again",
+        ) from None

@@ -1,0 +1,216 @@
+"""What lies on disk beside a spec and enters cards: data files, base models, library versions, code hashes. Each read once."""
+
+from __future__ import annotations
+
+import os
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compiler import disk
+from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
+from compiler.build.data_files import DataFile, data_file
+from compiler.diagnostics import Rejected, nearest
+from compiler.fault import Fault
+from compiler.document.names import SLUG, is_hub_id
+from compiler.document.nodes import Document
+from compiler.document.parse import validated
+from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
+from compiler.document.source import read
+from compiler.language.spec import ModelFile
+from stages.contracts.digests import file_digest
+from stages.contracts.artifact import ArtifactError, dump
+from stages.contracts.code_hash import Code
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.layout import MODELS, ModelFolder
+from stages.contracts.plugin import CORPORA
+from stages.contracts.pretrain_card import PretrainCard
+from stages.contracts.stage import ROOT, card_id
+from stages.contracts.waiver import NAME as WAIVERS
+from stages.contracts.waiver import Waiver, chain, identity, read_waivers
+
+UNPINNED = "0" * 40
+LIBRARIES = ("torch", "transformers", "trl", "peft")
+CONSTRAINTS = Path("constraints.txt")
+MODEL_SPECS = Path("specs/_models")
+
+
+@dataclass
+class Inputs:
+    """Reads the project around the specs; the working directory is the project's root."""
+
+    stages: Code = field(default_factory=lambda: Code(ROOT))
+    """The stages whose code enters the cards."""
+    documents: dict[str, Document] = field(default_factory=dict)
+    """Every spec file read so far, for the excerpts of messages."""
+    _data: dict[str, DataFile | Fault] = field(default_factory=dict)
+    _models: dict[str, BaseModel | Fault] = field(default_factory=dict)
+    _code: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _pins: dict[str, tuple[str, int]] | None = None
+    _waivers: dict[Path, tuple[Waiver, ...]] = field(default_factory=dict)
+    _lock: Lock | None = None
+    only_checks: bool = False
+    """Nothing is written, so a hub repository may still be without its commit: UNPINNED stands for it."""
+    sources_may_be_absent: bool = False
+    """Nothing is run, so a log that is imported may be missing: the hash that its card holds stands for it."""
+
+    def document(self, path: Path) -> Document:
+        """A spec file. Raises Rejected."""
+        file = path.as_posix()
+        if file not in self.documents:
+            self.documents[file] = read(path)
+        return self.documents[file]
+
+    def lock(self) -> Lock:
+        """Pinned commits of hub repositories. Raises Rejected for a broken file."""
+        if self._lock is None:
+            self._lock = lock(self.document)
+        return self._lock
+
+    def relock(self, new: Lock) -> None:
+        """Compile with these pins instead of those on disk."""
+        self._lock = new
+
+    def commit(self, of: Reference) -> str:
+        """The pinned commit of a hub repository. Raises Fault E375 when it has none: a compile never asks the network."""
+        try:
+            return pinned(of, self.lock())
+        except KeyError as missing:
+            if self.only_checks:
+                return UNPINNED
+            meant = missing.args[0]
+            raise Fault(
+                f"`{of.name}` has no commit in {LOCK.as_posix()}" + (f", did you mean `{meant}`?" if meant else ""),
+                (f"no folder `{of.name}` is in the project, so it is a model of the hub; " if of.kind == "models" else "")
+                + "a compile never uses the network, so a hub repository is pinned before",
+                UPDATE,
+                "E375",
+            ) from None
+
+    @staticmethod
+    def is_local(base: str) -> bool:
+        """Whether a base model's name is not one of the hub: made here, or a folder in the project, which comes first."""
+        return base.startswith(MADE) or os.path.isdir(Path(base)) or not is_hub_id(base)
+
+    def data(self, path: str | None) -> DataFile:
+        """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
+        if path is None:
+            raise Fault("rows of a hub dataset are not read at compile time", "a compile never uses the network", "use a file")
+        if path not in self._data:
+            try:
+                self._data[path] = data_file(path)
+            except Fault as fault:
+                self._data[path] = fault
+        found = self._data[path]
+        if isinstance(found, Fault):
+            raise found
+        return found
+
+    def model(self, base: str) -> BaseModel:
+        """A base model. Raises Fault, or Rejected for a broken specs/_models file."""
+        if base not in self._models:
+            try:
+                self._models[base] = self._model(base)
+            except Fault as fault:
+                self._models[base] = fault
+        found = self._models[base]
+        if isinstance(found, Fault):
+            raise found
+        return found
+
+    def versions(self, names: Iterable[str] = LIBRARIES) -> dict[str, str]:
+        """Pinned versions of libraries. Raises Rejected E323 for one that is not pinned."""
+        pins = self.pins()
+        for name in names:
+            if name not in pins:
+                raise Rejected(
+                    [
+                        Diagnostic(
+                            "E323",
+                            f"{CONSTRAINTS} does not pin `{name}`",
+                            why="the version of a library can change a result, so it enters every card",
+                            fix=f"add a line such as `{name}==1.2.3` to {CONSTRAINTS}",
+                        )
+                    ]
+                )
+        return {name: pins[name][0] for name in names}
+
+    def pins(self) -> dict[str, tuple[str, int]]:
+        """Library -> (version, line) of constraints.txt."""
+        if self._pins is None:
+            try:
+                lines = disk.read(CONSTRAINTS).decode("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                lines = []
+            matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
+            self._pins = {match[1].lower(): (match[2], number) for match, number in matches if match}
+        return self._pins
+
+    def code(self, modules: Iterable[str]) -> str:
+        """Code hash of stages' modules."""
+        key = tuple(sorted(set(modules)))
+        if key not in self._code:
+            self._code[key] = self.stages.hash(key)
+        return self._code[key]
+
+    def _model(self, base: str) -> BaseModel:
+        if base.startswith(MADE):
+            return self._made(base)
+        of = Reference("models", base)
+        if not self.is_local(base):
+            return BaseModel(base, self.commit(of), None, None, hub=True)
+        if of in self.lock().commits:
+            raise Fault(
+                f"`{base}` is a folder in the project and a hub model in {LOCK.as_posix()}",
+                "a folder comes first, so the same spec would use another model on a machine without it",
+                f"rename the folder, or use it on purpose: {UPDATE} drops the line",
+                "E376",
+            )
+        return in_folder(base)
+
+    def waivers(self, folder: Path) -> tuple[Waiver, ...]:
+        """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
+        if folder not in self._waivers:
+            try:
+                if os.path.exists(folder / WAIVERS):
+                    file_digest(folder / WAIVERS)
+                self._waivers[folder] = read_waivers(folder / WAIVERS)
+            except ArtifactError as error:
+                raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+        return self._waivers[folder]
+
+    def waive(self, folder: Path, more: Iterable[Waiver]) -> None:
+        """Go on as if these stood in the folder's file too."""
+        self._waivers[folder] = (*self.waivers(folder), *more)
+        self._models.clear()
+
+    def _made(self, base: str) -> BaseModel:
+        name = base.removeprefix(MADE)
+        known = sorted(path.stem for path in disk.yaml_files(MODEL_SPECS) if SLUG.fullmatch(path.stem))
+        if name not in known:
+            meant = nearest(name, known)
+            raise Fault(
+                f"no base model `{base}`" + (f", did you mean `{MADE}{meant}`?" if meant else ""),
+                f"`{MADE}<name>` is made from {MODEL_SPECS}/<name>.yaml; known: {', '.join(known) or 'none'}",
+                f"write `{MADE}{meant}`" if meant else f"write {MODEL_SPECS}/{name}.yaml, or use one of those known",
+            )
+        document = self.document(MODEL_SPECS / f"{name}.yaml")
+        made, problems = validated(ModelFile, document.root)
+        if made is None:
+            raise Rejected(problems)
+        card = PretrainCard(
+            name=name,
+            corpus=made.corpus,
+            architecture=made.architecture,
+            pretrain=made.pretrain,
+            versions=self.versions(),
+            code_hash=self.code(["stages.train.sft", f"{CORPORA}.{made.corpus.kind}"]),
+        )
+        folder = ModelFolder(MODELS / name)
+        waived = chain(self.waivers(folder.root), folder.card.name, identity(dump(card)), card.code_hash)
+        kept = card.model_copy(update={"code_hash": waived[-1].code_from}) if waived else card
+        positions = made.architecture.max_position_embeddings
+        sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
+        return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived, sizes=sizes)

@@ -1,0 +1,215 @@
+"""Experiment -> the cards of analysis and of the page, for trained and for imported runs."""
+
+from __future__ import annotations
+
+import os
+
+from pathlib import Path
+from typing import Any
+
+from compiler import disk
+from compiler.build.changed import parent_changes
+from compiler.language.expand import Expansion
+from compiler.language.experiment import Experiment
+from compiler.language.health_profiles import detectors, named, profile_of
+from compiler.build.inputs import Inputs
+from compiler.build.intentions import intentions
+from compiler.build.logged import logs_kl
+from compiler.build.questions import asked, asked_metrics, metrics, question_words
+from compiler.build.stops import expect_cards, stop_card
+from stages.contracts.algorithms import SFT
+from stages.contracts.analysis_card import (
+    ClaimCard,
+    ConcludeCard,
+    ConditionCard,
+    ConditionProfile,
+    Contrast,
+    DrawCard,
+    HealthGate,
+    RunRef,
+    ScreenCard,
+    Windows,
+)
+from stages.contracts.artifact import Artifact
+from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.plugin import DETECTORS
+from stages.contracts.rule_card import ConditionStop
+
+CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
+PPO_CURVES = (
+    "reward",
+    "objective.rlhf_reward",
+    "objective.kl",
+    "kl",
+    "kl_coef",
+    "entropy",
+    "loss.policy",
+    "loss.value",
+    "loss",
+    "value.explained_variance",
+    "value.error",
+    "value.clipfrac",
+    "advantages",
+    "policy.approxkl",
+    "policy.clipfrac",
+    "truncated",
+    "completion_tokens",
+    "grad_norm",
+)
+SFT_CURVES = ("loss", "mean_token_accuracy", "entropy", "grad_norm")
+
+
+class AnalysisCards:
+    """The cards of the stages after training, with the parts that they share made once."""
+
+    def __init__(self, of: Experiment, expansion: Expansion, inputs: Inputs) -> None:
+        self.of, self.spec, self.expansion, self.inputs = of, of.spec, expansion, inputs
+        self.conditions = tuple(
+            ConditionCard(
+                name=setup.name,
+                role=setup.condition.role,
+                reward=setup.reward.name,
+                gates=tuple(use.card.name for use in setup.reward.gates),
+                supervised=setup.train.algorithm == SFT,
+            )
+            for setup in expansion.setups
+        )
+        self.runs = tuple(
+            RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
+        )
+        self.questions = question_words(of, expansion)
+        self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
+
+    def single(self, page: PageCard) -> dict[str, Artifact]:
+        """Path below the experiment's folder -> card; `page` is one of them."""
+        return {
+            "analysis/screen.card.json": self.screen(),
+            "analysis/conclude.card.json": self.conclude(),
+            "analysis/draw.card.json": self.draw(),
+            "page.card.json": page,
+        }
+
+    def screen(self) -> ScreenCard:
+        first, others = self.profiles()
+        changes = self.spec.health.detectors
+        selected = detectors(first, changes)
+        kinds = [detector.kind for profile in (first, *others.values()) for detector in detectors(profile, changes)]
+        return ScreenCard(
+            experiment=self.of.name,
+            profile=first,
+            conditions=self.conditions,
+            runs=self.runs,
+            detectors=selected,
+            others=tuple(
+                ConditionProfile(condition=name, profile=profile, detectors=detectors(profile, changes)) for name, profile in others.items()
+            ),
+            gates=tuple(_health_gate(name, self.spec.health.gates[name]) for name in sorted(self.spec.health.gates)),
+            windows=Windows(),
+            code_hash=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in sorted(set(kinds)))]),
+        )
+
+    def profiles(self) -> tuple[str, dict[str, str]]:
+        """The health profile of the experiment's first condition with a reward, and conditions that have another one."""
+        rewarded = [setup for setup in self.expansion.setups if setup.train.algorithm != SFT] or self.expansion.setups
+        first = profile_of(self.spec.health.profile, rewarded[0].train.algorithm)
+        each = {setup.name: profile_of(self.spec.health.profile, setup.train.algorithm) for setup in self.expansion.setups}
+        return first, {name: profile for name, profile in each.items() if profile != first}
+
+    def conclude(self) -> ConcludeCard:
+        return ConcludeCard(
+            experiment=self.of.name,
+            conditions=self.conditions,
+            runs=self.runs,
+            evaluation=self.scores,
+            metrics=tuple(dict.fromkeys([*self.curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
+            claims=tuple(
+                ClaimCard(
+                    id=claim.id,
+                    metric=claim.metric,
+                    statistic=claim.statistic,
+                    contrast=Contrast(condition=claim.contrast.condition, against=claim.contrast.against) if claim.contrast else None,
+                    condition=claim.condition,
+                    direction="above" if claim.above is not None else "below",
+                    margin=float(claim.above if claim.above is not None else claim.below or 0.0),
+                    seeds=claim.needs.seeds,
+                    included_only=claim.needs.health == "included",
+                )
+                for claim in self.spec.claims
+            ),
+            windows=Windows(),
+            asked=asked(self.questions),
+            expectations=expect_cards(self.of, self.spec.expect),
+            stops=tuple(
+                ConditionStop(condition=setup.name, stop=stop) for setup in self.expansion.setups if (stop := stop_card(self.of, setup))
+            ),
+            code_hash=self.inputs.code(["stages.analyse.conclude"]),
+        )
+
+    def draw(self) -> DrawCard:
+        return DrawCard(
+            experiment=self.of.name,
+            conditions=self.conditions,
+            runs=self.runs,
+            evaluation=self.scores,
+            curves=self.curves(),
+            code_hash=self.inputs.code(["stages.analyse.draw"]),
+        )
+
+    def page(self) -> PageCard:
+        prose = Path(self.of.document.file).with_suffix(".md")
+        return PageCard(
+            experiment=self.of.name,
+            title=self.spec.title.strip(),
+            question=" ".join(self.spec.question.split()),
+            owner=self.spec.owner,
+            tags=self.spec.tags,
+            spec=self.of.document.file,
+            prose=prose.as_posix() if os.path.isfile(prose) else None,
+            profile=self.of.profile,
+            health_profile=self._profile_words(),
+            conditions=self.conditions,
+            runs=self.runs,
+            claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
+            evaluation=self.scores,
+            curves=self.curves(),
+            parent=self.spec.parent,
+            changes=parent_changes(self.of),
+            hypothesis=" ".join(self.spec.hypothesis.split()),
+            questions=self.questions,
+            **intentions(self.of, self.inputs),
+            run_pages=self.spec.page.runs,
+            code_hash=self.inputs.code(["stages.publish.page"]),
+        )
+
+    def _profile_words(self) -> str:
+        first, others = self.profiles()
+        words = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
+        return named(words, self.spec.health.detectors)
+
+    def curves(self) -> tuple[str, ...]:
+        gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
+        pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
+        algorithms = {setup.train.algorithm for setup in self.expansion.setups}
+        supervised = SFT_CURVES if SFT in algorithms else ()
+        if algorithms == {SFT}:
+            return supervised
+        if "ppo" in algorithms:
+            rewarded: tuple[str, ...] = (*PPO_CURVES, *pass_shares)
+        else:
+            kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
+            rewarded = (*CURVES, *kl, *pass_shares)
+        return tuple(dict.fromkeys([*rewarded, *supervised]))
+
+
+def _health_gate(name: str, rule: Any) -> HealthGate:
+    if rule == "not persistent":
+        return HealthGate(name=name, rule="not_persistent")
+    if rule == "complete":
+        return HealthGate(name=name, rule="complete")
+    return HealthGate(
+        name=name,
+        rule="below" if rule.below is not None else "above",
+        metric=name,
+        bound=rule.below if rule.below is not None else rule.above,
+        except_null_controls=rule.except_null_controls,
+    )

@@ -1,0 +1,145 @@
+"""Imported runs -> cards: an import card a run, and the cards of analysis and the page as for any other experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compiler import disk
+from compiler.build import origins as places
+from compiler.build.base_models import BaseModel
+from compiler.language.expand import Run
+from compiler.language.experiment import Experiment
+from compiler.document.import_units import factor
+from compiler.build.imports import ImportedRuns, block_of, filled, section
+from compiler.build.inputs import Inputs
+from compiler.document.layers import overlay
+from compiler.build.origins_single import of_single_stages
+from compiler.build.resolve import Cards
+from compiler.build.resolve_analysis import CURVES, AnalysisCards
+from compiler.language.spec_command import CommandSpec
+from compiler.language.spec_imports import ColumnUse, MetricUse, SummaryUse
+from stages.contracts.digests import file_digest
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import Artifact
+from stages.contracts.history import metric
+from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
+from stages.contracts.layout import RUNS, RunFolder
+from stages.contracts.page_card import PageCard
+
+CARD = RunFolder(RUNS).import_card.name
+
+
+def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
+    """All cards. The rules have held: every run has a source."""
+    work = _Imports(of, imported, inputs)
+    page = work.page()
+    single: dict[str, Artifact] = {f"{run.name}/{CARD}": work.card(run) for run in imported.expansion.runs}
+    single |= work.single(page)
+    origins = {path: found for path, found in of_single_stages(of, work.expansion).items() if path in single}
+    origins |= {f"{run.name}/{CARD}": work.origins_of(run) for run in imported.expansion.runs}
+    none = BaseModel("", "", None, None)  # nothing is trained or sampled
+    return Cards(none, {}, {}, page, single, origins)
+
+
+class _Imports(AnalysisCards):
+    """The cards that do not depend on training are made as for any other experiment."""
+
+    def __init__(self, of: Experiment, imported: ImportedRuns, inputs: Inputs) -> None:
+        self.sources, self.use = imported.sources, section(of)
+        super().__init__(of, imported.expansion, inputs)
+
+    def card(self, run: Run) -> ImportCard:
+        command = self._command(run)
+        return ImportCard(
+            command=command,
+            experiment=self.of.name,
+            condition=run.setup.name,
+            seed=run.seed,
+            null_control=run.setup.condition.role == "null_control",
+            source=self.sources[run.name] if command is None else SourceCard(path=f"(written by the program): {command.log}", sha256=""),
+            read=self._read(run),
+            target_steps=self.use.steps,
+            code_hash=self.inputs.code(["stages.train.collect" if command is None else "stages.train.command"]),
+        )
+
+    def _command(self, run: Run) -> CommandCard | None:
+        """The program with the settings of the run's condition; None for an import."""
+        if not isinstance(self.of.spec, CommandSpec):
+            return None
+        train = self.of.spec.train
+        base, over = self.of.root.get("train", "settings"), run.setup.node.get("train", "settings")
+        merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
+        return CommandCard(
+            arguments=train.command,
+            code=tuple(SourceCard(path=path, sha256=file_digest(Path(path))) for path in train.code),
+            log=train.history.file,
+            settings=merged.plain() if merged is not None else {},
+        )
+
+    def _read(self, run: Run) -> ReadCard:
+        use = self.use
+        return ReadCard(
+            format=use.format,
+            step=use.step,
+            epoch=use.epoch,
+            steps_per_epoch=use.steps_per_epoch,
+            counts_from=use.counts_from,
+            pattern=use.pattern,
+            where={key: _where(filled(value, use, run), run) if isinstance(value, str) else value for key, value in use.where.items()},
+            columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryUse)),
+            summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryUse)),
+            steps_done=use.steps_done,
+            config=use.config,
+        )
+
+    def conclude(self) -> ConcludeCard:
+        return super().conclude().model_copy(update={"metrics": tuple(self.use.metrics)})
+
+    def page(self) -> PageCard:
+        return super().page().model_copy(update={"unavailable": self.use.unavailable})
+
+    def curves(self) -> tuple[str, ...]:
+        """Mapped metrics, the usual ones first. A summary has no curves."""
+        if self.use.format == "summary":
+            return ()
+        return tuple(dict.fromkeys([*(name for name in CURVES if name in self.use.metrics), *self.use.metrics]))
+
+    def origins_of(self, run: Run) -> places.Origins:
+        root = block_of(self.of)
+        found: places.Origins = {
+            "/condition": places.origin(run.setup.node),
+            "/seed": places.origin(run.seed_node),
+            "/null_control": places.origin(run.setup.node.get("role")),
+            "/source": places.origin(root.get("path") or root.get("files", run.name) or root.get("ids", run.name) or root),
+            "/target_steps": places.origin(root.get("steps") or self.of.root.get("train", "max_steps")),
+            "/command": places.origin(self.of.root.get("train", "command")),
+        }
+        found |= {
+            f"/read/{key}": places.origin(root.get(key))
+            for key in ("format", "step", "epoch", "pattern", "where", "steps_done", *(["config"] if self.use.config else []))
+        }
+        kind = "summary" if self.use.format == "summary" else "columns"
+        return found | {f"/read/{kind}/{index}": places.origin(root.get("metrics", name)) for index, name in enumerate(self.use.metrics)}
+
+
+def _where(text: str, run: Run) -> str | int:
+    """`{seed}` alone is the number, as sources write it."""
+    return run.seed if text == str(run.seed) else text
+
+
+def _column(name: str, source: MetricUse) -> ColumnCard:
+    use = ColumnUse(column=source) if isinstance(source, str) else source
+    assert isinstance(use, ColumnUse)
+    return ColumnCard(metric=name, column=use.column, optional=use.optional, **_unit(name, use.unit))
+
+
+def _summary(name: str, source: SummaryUse) -> SummaryCard:
+    keys = ("last", "mean", "final", "initial", "nonfinite_from")
+    return SummaryCard(metric=name, **{key: getattr(source, key) for key in keys}, **_unit(name, source.unit))
+
+
+def _unit(name: str, logged: str | None) -> dict[str, Any]:
+    meaning = metric(name)
+    assert meaning is not None  # a rule asks
+    return {"unit": logged or meaning.unit, "factor": factor(meaning.unit, logged) or 1.0}

@@ -1,0 +1,168 @@
+"""`specs/revisions.lock.yaml`: the commits of hub repositories that specs name, and the hashes of snapshots of W&B runs. Read by every
+compile, written by `--update` alone."""
+
+from __future__ import annotations
+
+import os
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from compiler import disk
+from compiler.diagnostics import Rejected, listed, nearest
+from compiler.document.names import PATH, is_hub_id
+from compiler.document.nodes import Document, Node
+from compiler.document.parse import key_place
+from stages.contracts.diagnostic import Diagnostic, Place
+
+LOCK = Path("specs/revisions.lock.yaml")
+UPDATE = "octavo compile --update"
+
+Kind = Literal["models", "datasets"]
+KINDS: tuple[Kind, ...] = ("models", "datasets")
+USES: dict[Kind, tuple[str, ...]] = {"models": ("model", "base"), "datasets": ("hub",)}
+"""The last keys on the way to a reference of each kind."""
+
+SNAPSHOTS = "snapshots"
+"""The part of W&B: path of a snapshot -> SHA-256 of its content."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_HEADER = f"""\
+# Commits of the Hugging Face hub repositories that the specs name. Cards take them from here, so results name what made them.
+# Written by `{UPDATE}`, which adds what is missing and drops what no spec names;
+# `{UPDATE} owner/name` moves one entry to the newest commit. Commit this file.
+# One line an entry, sorted: git merges entries that two branches add.
+"""
+_OF_WANDB = f"""
+# runs.import of W&B: SHA-256 of what was fetched
+{SNAPSHOTS}:
+"""
+_TITLES: dict[Kind, str] = {"models": "# model.base", "datasets": "# data.train.hub and data.evaluation.hub"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A hub repository that a spec names."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Commit by reference, hash by path of a snapshot. `places` of the entries' names, for messages."""
+
+    commits: Mapping[Reference, str] = field(default_factory=dict)
+    places: Mapping[Reference, Place] = field(default_factory=dict)
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+
+
+def lock(read: Callable[[Path], Document]) -> Lock:
+    """The lock of the project; an empty one when there is no file. Raises Rejected E377 when it is broken, or E1xx when it is no YAML."""
+    if not os.path.exists(LOCK):
+        return Lock()
+    document = read(LOCK)
+    root = document.root
+    problems = [_broken("it must hold `models:` and `datasets:`", root.place)] if not isinstance(root.value, dict) else []
+    commits: dict[Reference, str] = {}
+    places: dict[Reference, Place] = {}
+    snapshots: dict[str, str] = {}
+    for key, node in root.items():
+        if key == SNAPSHOTS and isinstance(node.value, dict):
+            for path, entry in node.items():
+                if not PATH.fullmatch(path) or not isinstance(entry.value, str) or not _DIGEST.fullmatch(entry.value):
+                    problems.append(_broken(f"`{path[:80]}` has no SHA-256 of 64 hex digits in quotes", entry.place))
+                else:
+                    snapshots[path] = entry.value
+            continue
+        if key not in KINDS or not isinstance(node.value, dict):
+            meant = nearest(key, (*KINDS, SNAPSHOTS))
+            problems.append(_broken(f"`{key}` is no part of it" + (f", did you mean `{meant}`?" if meant else ""), key_place(node)))
+            continue
+        for name, entry in node.items():
+            if not is_hub_id(name) or not isinstance(entry.value, str) or not _COMMIT.fullmatch(entry.value):
+                problems.append(_broken(f"`{name[:80]}` has no commit of 40 hex digits in quotes", entry.place))
+                continue
+            reference = Reference("models" if key == "models" else "datasets", name)
+            commits[reference], places[reference] = entry.value, entry.key or entry.place
+    if problems:
+        raise Rejected(problems)
+    return Lock(commits, places, snapshots)
+
+
+def text(commits: Mapping[Reference, str], snapshots: Mapping[str, str] | None = None) -> str:
+    """Text of a lock file. One without snapshots has no part for them."""
+    parts = [_HEADER]
+    for kind in KINDS:
+        entries = {of.name: commit for of, commit in commits.items() if of.kind == kind}
+        parts.append(f"\n{_TITLES[kind]}\n{kind}:" + ("" if entries else " {}") + "\n")
+        parts += [f'  {name}: "{entries[name]}"\n' for name in sorted(entries)]
+    if snapshots:
+        parts += [_OF_WANDB, *(f'  {path}: "{snapshots[path]}"\n' for path in sorted(snapshots))]
+    return "".join(parts)
+
+
+def files(of: Lock) -> dict[str, str]:
+    """Path -> text of the lock; nothing when there is nothing to pin and never was."""
+    return {LOCK.as_posix(): text(of.commits, of.snapshots)} if of.commits or of.snapshots or os.path.exists(LOCK) else {}
+
+
+def pinned(of: Reference, within: Lock) -> str:
+    """The commit of a reference. Raises KeyError with the nearest entry of its kind, or None, when it has none."""
+    if of not in within.commits:
+        raise KeyError(nearest(of.name, [one.name for one in within.commits if one.kind == of.kind]))
+    return within.commits[of]
+
+
+def named_in(root: Node) -> Iterator[Reference]:
+    """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`, `change` of a plan."""
+    waiting: list[tuple[tuple[str, ...], Node]] = [((), root)]
+    while waiting:
+        way, node = waiting.pop()
+        waiting += [((*way, *key.split(".")), inner) for key, inner in node.items()]
+        waiting += [(way, inner) for inner in (node.value if isinstance(node.value, list) else ())]
+        if not isinstance(node.value, str) or not is_hub_id(node.value) or node.value.startswith("octavo/"):
+            continue
+        for kind in KINDS:
+            if way[-len(USES[kind]) :] == USES[kind]:
+                yield Reference(kind, node.value)
+
+
+def spec_files() -> list[Path]:
+    """Files that may name hub repositories."""
+    return [path for path in disk.yaml_files(LOCK.parent) if path != LOCK] + disk.yaml_files(LOCK.parent / "_shared")
+
+
+def unused(within: Lock, read: Callable[[Path], Document]) -> Iterator[Diagnostic]:
+    """W375 for each entry that no file of specs names. Nothing while one of them cannot be read: it may name it."""
+    if not within.commits:
+        return
+    try:
+        used = {of for path in spec_files() for of in named_in(read(path).root)}
+    except Rejected:
+        return
+    for of in within.commits:
+        if of not in used:
+            known = [one.name for one in used if one.kind == of.kind]
+            yield Diagnostic(
+                "W375",
+                f"no spec names the {of.kind.removesuffix('s')} `{of.name}`",
+                why=f"{LOCK.as_posix()} pins what specs use; they name: {listed(sorted(known))}",
+                fix=f"{UPDATE}, which drops the line",
+                place=within.places.get(of),
+                severity="warning",
+            )
+
+
+def _broken(what: str, place: Place) -> Diagnostic:
+    return Diagnostic(
+        "E377",
+        f"{LOCK.as_posix()} cannot be used: {what}",
+        why="a card takes the commit of a hub repository from this file, so it must be clear",
+        fix=f"delete the line, then {UPDATE}",
+        place=place,
+    )

@@ -1,0 +1,192 @@
+"""Why a stage is not up to date, in the words of the spec: the key with its old and new value and its place, the function, the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from compiler.build.plan_values import differences, nearest
+from compiler.commands.plan_code import OldCode
+from compiler.diagnostics import sentence
+from compiler.lock.plan_decide import Cause, Decision, command
+from compiler.lock.plan_files import Files
+from compiler.lock.plan_lock import Entry
+from stages.contracts.layout import RunFolder
+from stages.contracts.origin import Origin
+from stages.contracts.plan import Reason, ReasonKind
+from stages.contracts.plugin import DETECTORS, GATES
+
+CARD = ".card.json"
+RETRY = RunFolder(Path()).retry.name
+SHOWN = 3
+"""So many names of a folder's changed files are told."""
+
+
+_SAYS: dict[str, tuple[ReasonKind, str]] = {
+    "new": ("new", "new: no earlier run to compare with"),
+    "upstream": ("upstream", "reads what {1} writes"),
+    "missing": ("missing", "{0} is missing"),
+    "output_missing": ("output", "its output {1} is missing"),
+    "output_changed": ("output", "its output {1} is not what it wrote"),
+    "not_in_cache": ("output", "its output {1} is not in DVC's cache"),
+}
+"""Words of a cause; {0} is its path, {1} the end of it."""
+
+
+class Past(Protocol):
+    """Where older texts come from."""
+
+    def text(self, path: str, entry: Entry) -> str | None:
+        """The text that had this hash; None when it is gone."""
+
+    def listing(self, path: str, entry: Entry) -> dict[str, str]:
+        """Files of a folder that had this hash; {} when nobody knows."""
+
+
+class Why:
+    """Turns causes into reasons."""
+
+    def __init__(
+        self,
+        files: Files,
+        past: Past,
+        code: OldCode,
+        origins: Callable[[str], Mapping[str, Origin]],
+        expired: Callable[[str, str, str], str | None],
+    ) -> None:
+        """`expired` says, of a card's path and its older and newer text, which waiver no longer holds, and why."""
+        self.files, self.past, self.code, self.origins, self.expired = files, past, code, origins, expired
+
+    def reasons(self, decision: Decision) -> tuple[Reason, ...]:
+        """All reasons of a stage, in the order of its causes. What comes in hundreds, such as files of new runs, is one reason."""
+        found: list[Reason] = []
+        together: dict[str, list[str]] = {}
+        changed = {cause.path for cause in decision.causes if cause.kind == "changed"}
+        own = _own_card(decision)
+        for cause in decision.causes:
+            if cause.kind == "added":
+                together.setdefault("also reads {} now", []).append(cause.path)
+            elif cause.kind == "output_added":
+                together.setdefault("also writes {} now", []).append(cause.path)
+            elif cause.kind == "changed" and cause.path.endswith(CARD) and cause.path != own:
+                together.setdefault("reads {}, changed", []).append(cause.path)
+            else:
+                found += self._of(decision, cause, changed)
+        for words, paths in together.items():
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            kind: ReasonKind = "output" if "writes" in words else "file"
+            found.append(Reason(kind=kind, says=words.format(f"{sentence(paths[0])}{more}"), path=paths[0]))
+        return tuple(found)
+
+    def _of(self, decision: Decision, cause: Cause, changed: set[str]) -> Iterator[Reason]:
+        path, name = cause.path, sentence(cause.path)
+        says = _SAYS.get(cause.kind)
+        if says is not None:
+            kind, words = says
+            yield Reason(kind=kind, says=words.format(name, _short(name)), path=path or None)
+        elif cause.kind == "command":
+            old, new = sentence(decision.locked.cmd if decision.locked else ""), command(decision.stage)
+            yield Reason(kind="command", says=f"command `{old[:80]}` -> `{new[:80]}`", old=old, new=new)
+        elif path.endswith(CARD):
+            yield from self._card(decision, path, changed)
+        elif path.rpartition("/")[2] == RETRY:
+            yield self._retry(path)
+        else:
+            yield self._file(decision, path)
+
+    def _card(self, decision: Decision, path: str, changed: set[str]) -> Iterator[Reason]:
+        entry = decision.locked.deps.get(path) if decision.locked else None
+        text = self.past.text(path, entry) if entry else None
+        old, new = _object(text), _object(self.files.text(path))
+        if old is None or new is None:
+            says = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
+            yield Reason(kind="card", says=says, path=path)
+            return
+        if expired := self.expired(path, text or "", self.files.text(path) or ""):
+            yield Reason(kind="waiver", says=expired, path=path)
+        origins = dict(self.origins(path))
+        for found in differences(old, new):
+            if found.key == "code_hash":
+                yield from self._code(decision, path, old, found.old, found.new)
+            elif not (found.key.endswith("data.sha256") and changed & _data_paths(new)):
+                place = nearest(origins, found.pointer)
+                yield Reason(kind="card", says=found.says, path=path, key=found.key, old=found.old, new=found.new, place=place)
+
+    def _code(self, decision: Decision, path: str, old: dict[str, Any], before: str | None, after: str | None) -> Iterator[Reason]:
+        modules = [decision.stage.module, *plugins(old)]
+        lines = self.code.changes(str(old["code_hash"]), modules)
+        if not lines:
+            says = "its code changed; the code it ran with is in no recent commit" if lines is None else "other code files are part of it"
+            yield Reason(kind="code", says=says, path=path, key="code_hash", old=before, new=after)
+        for line in lines or ():
+            file, _, names = line.partition(": ")
+            yield Reason(kind="code", says=f"code {line}", path=file.split(" ")[0], key=names or None, old=before, new=after)
+
+    def _retry(self, path: str) -> Reason:
+        after = (_object(self.files.text(path)) or {}).get("after")
+        says = f"a retry is due after attempt {sentence(after)[:80]}" if after else f"{RETRY} changed: no retry is due any more"
+        return Reason(kind="retry", says=says, path=path)
+
+    def _file(self, decision: Decision, path: str) -> Reason:
+        entry = decision.locked.deps.get(path) if decision.locked else None
+        kind: ReasonKind = "data" if path in _data_paths(self._new_card(decision)) else "file"
+        name = sentence(path)
+        names = []
+        if entry and entry.md5.endswith(".dir") and (before := self.past.listing(path, entry)):
+            after = self.files.listing(path)
+            names = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)]
+        if path.endswith("origins.json"):
+            return Reason(kind=kind, says="places of values in the spec moved", path=path)
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return Reason(kind=kind, says=f"{name} changed{': ' if names else ''}{', '.join(map(sentence, names[:SHOWN]))}{more}", path=path)
+
+    def _new_card(self, decision: Decision) -> dict[str, Any]:
+        card = _own_card(decision)
+        return _object(self.files.text(card)) or {} if card else {}
+
+
+def _own_card(decision: Decision) -> str | None:
+    """The card that the stage is run with: the first that it reads. The page shows others too."""
+    return next((dep for dep in decision.stage.deps if dep.endswith(CARD)), None)
+
+
+def plugins(card: Any, detector: bool = False) -> list[str]:
+    """Plug-in modules that a card names: every `kind` with settings."""
+    found: list[str] = []
+    if isinstance(card, dict):
+        if isinstance(card.get("kind"), str) and isinstance(card.get("settings"), dict):
+            found.append(f"{DETECTORS if detector else GATES}.{card['kind']}")
+        for key, value in card.items():
+            found += plugins(value, detector or key == "detectors")
+    elif isinstance(card, list):
+        for value in card:
+            found += plugins(value, detector)
+    return list(dict.fromkeys(found))
+
+
+def _data_paths(card: Any) -> set[str]:
+    """Paths of data files that a card pins."""
+    found: set[str] = set()
+    if isinstance(card, dict):
+        if isinstance(card.get("path"), str) and "sha256" in card:
+            found.add(card["path"])
+        for value in card.values():
+            found |= _data_paths(value)
+    elif isinstance(card, list):
+        for value in card:
+            found |= _data_paths(value)
+    return found
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text) if text is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _short(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(":")[2]

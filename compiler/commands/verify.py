@@ -1,0 +1,101 @@
+"""`octavo verify`: whether specs, cards, locks, files, findings, pages and the site say the same. Writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import live, named
+from compiler.build.stage import Pipeline
+from compiler.build.write import compare
+from compiler.compile import Compiled, compile_all, project
+from compiler.lock.plan_files import Cache, Files
+from compiler.lock.verify_due import due
+from compiler.lock.verify_lock import against_locks
+from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.verification import Difference, Verification, Verified
+
+IMPORT = "stages.train.collect"
+WHY = {
+    "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
+    "E410": "a stage's files belong to the card that it ran with; held against another card they say nothing",
+    "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
+    "S488": "what is published is what the recorded files give, computed again with the same code",
+    "S489": "the site shows the page as it was written, digit by digit",
+    "S496": "an imported run holds what its source gives, read as its card says, and nothing else",
+    "E494": "only what has been run can be verified",
+    "S495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
+}
+
+
+def verify(names: Sequence[str], inputs: Inputs) -> Verification:
+    """Verify the named experiments, or all that are live. Raises Rejected for specs that do not compile."""
+    inputs.sources_may_be_absent = True
+    references = [named(name.removeprefix(f"{RUNS}/").rstrip("/")) for name in names] or live(inputs)
+    compiled = compile_all(references, inputs)
+    files, cache = Files(Path(), {}), Cache(Path())
+    with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
+        told = list(pool.map(lambda one: _verify(one, files, cache), compiled))
+    if not names:
+        from stages.publish.verify.built import overviews
+
+        found, pages = overviews()
+        checked = {"files of the site": pages}
+        told = [*told, *([Verified(experiment="(site)", checked=checked, differences=tuple(found))] if pages or found else [])]
+    return Verification(experiments=tuple(told))
+
+
+def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
+    from stages.publish.verify.experiment import verify as from_files
+
+    folder = ExperimentFolder(RUNS / one.experiment.name)
+    made = project([one], with_site=False)
+    if not folder.root.joinpath("dvc.lock").exists() and not folder.findings.exists():
+        nothing = Difference(
+            code="E494", path=folder.root.as_posix(), what="nothing of it has been run", fix=f"dvc repro {folder.pipeline}"
+        )
+        return Verified(experiment=folder.name, checked={}, differences=(nothing,))
+    generated = list(_generated(made.files, made.once))
+    waiting = due(made.pipelines, made.files, files)
+    locked = against_locks(made.pipelines, files, cache, waiting, _absent(made.pipelines))
+    whole = all(map(os.path.isfile, made.files))
+    rest = from_files(folder, waiting.following, waiting.cards) if whole else Verified(experiment=folder.name, checked={}, differences=())
+    return Verified(
+        experiment=folder.name,
+        checked={
+            "generated files": len(made.files),
+            "locked files": len(locked.files),
+            "bytes": sum(locked.files.values()),
+            **rest.checked,
+        },
+        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.differences])),
+        notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
+    )
+
+
+def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
+    """Sources of imported runs that are not here; that is told of the run, and is no difference."""
+    imports = [stage for pipeline in pipelines for stage in pipeline.stages if stage.module == IMPORT]
+    return frozenset(path for stage in imports for path in stage.deps if not path.startswith(f"{RUNS}/") and not os.path.exists(path))
+
+
+def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
+    """Cards, pipelines and origins that are not what the spec compiles to, field by field."""
+    from stages.publish.verify.parts import parts
+
+    fix = "octavo compile, then dvc repro"
+    differing = compare(files, once).differing
+    missing = [path for path in differing if not os.path.isfile(path)]
+    if missing:
+        what = "generated files are missing, such as this one; without them nothing is computed again"
+        yield Difference(code="E402", path=missing[0], what=what, fix=fix)
+    for path in differing:
+        if path in missing:
+            continue
+        with open(path, "rb") as stream:
+            found = stream.read()
+        for part in parts(path, files[path].encode(), found):
+            yield part.difference("E402", path, "what the spec compiles to", fix)

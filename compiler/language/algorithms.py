@@ -1,0 +1,97 @@
+"""The `train` section by its algorithm: each has its own closed keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field, create_model
+
+from compiler.diagnostics import nearest, sentence
+from compiler.document.nodes import Node
+from compiler.document.parse import validated
+from compiler.document.units import converted, keys
+from compiler.language.spec_rules import EarlyStop
+from stages.contracts.algorithms import ALGORITHMS, DEFAULT
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.train_settings import TrainSettings
+
+
+def _section(settings: type[TrainSettings]) -> type[TrainSettings]:
+    """An algorithm's settings as a spec writes them: with the stop rule that stands among them."""
+    field: Any = (EarlyStop | None, Field(None, description="Stops a run that has nothing more to learn from; never a null control."))
+    return create_model(settings.__name__, __base__=settings, __doc__=settings.__doc__, __module__=__name__, early_stop=field)
+
+
+SECTIONS = {name: _section(settings) for name, settings in ALGORITHMS.items()}
+"""Algorithm -> the `train` section of a spec. On cards the rule is one of `stop`, beside the settings."""
+
+
+COMMAND = "command"
+"""The author's own program: no settings of ours (compiler/language/spec_command.py)."""
+
+
+def early_stop(section: TrainSettings) -> EarlyStop | None:
+    """The stop rule that a `train` section holds."""
+    found = getattr(section, "early_stop", None)
+    return found if isinstance(found, EarlyStop) else None
+
+
+def card_settings(section: TrainSettings) -> TrainSettings:
+    """A `train` section as a card holds it."""
+    return ALGORITHMS[section.algorithm].model_validate(section.model_dump(exclude={"early_stop"}))
+
+
+def algorithm(train: Node | None) -> str | None:
+    """The algorithm that a `train` section names; the default when it names none, None when there is no such algorithm."""
+    written = train.get("algorithm") if train is not None else None
+    if written is None or written.value is None:
+        return DEFAULT
+    return written.value if isinstance(written.value, str) and written.value in ALGORITHMS else None
+
+
+def train_settings(train: Node) -> tuple[TrainSettings | None, list[Diagnostic]]:
+    """The settings of a `train` section, or None and what is wrong with it."""
+    name = algorithm(train)
+    if name is None:
+        return None, [_unknown(train.get("algorithm") or train)]
+    found, problems = validated(SECTIONS[name], train, "train")
+    places = {node.key: key for key, node in train.items()}
+    return found, [_of_another(problem, places.get(problem.place), name) for problem in problems]
+
+
+def plain_train(train: Node) -> Any:
+    """A `train` section as plain values, units converted, nothing filled in."""
+    return converted(SECTIONS[algorithm(train) or DEFAULT], train.plain())
+
+
+def _unknown(written: Node) -> Diagnostic:
+    meant = nearest(str(written.value), ALGORITHMS) if isinstance(written.value, str) else None
+    known = ", ".join(f"`{name}`" for name in (*ALGORITHMS, COMMAND))
+    shown = sentence(written.value) if isinstance(written.value, str | int | float) else "a block"
+    return Diagnostic(
+        "E204",
+        f"`train.algorithm` cannot be `{shown}`" + (f", did you mean `{meant}`?" if meant else ""),
+        why=f"known values: {known}",
+        fix=f"write `{meant or DEFAULT}`",
+        place=written.place,
+    )
+
+
+def _of_another(problem: Diagnostic, key: str | None, name: str) -> Diagnostic:
+    """E359 instead of an unknown key, when another algorithm knows it."""
+    owners = [other for other, model in SECTIONS.items() if key in keys(model)]
+    if problem.code != "E201" or not owners or name in owners:
+        return problem
+    return replace(
+        problem,
+        code="E359",
+        what=f"`train.{key}` is a setting of {_listed(owners)}, and this spec trains with `{name}`",
+        why="an algorithm takes its own settings only; one that it ignored would look as if it had an effect",
+        fix=f"delete `{key}`, or write `algorithm: {owners[0]}`",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)

@@ -1,0 +1,193 @@
+"""Document -> Experiment: the spec as a whole, shared blocks, parent and profile applied, every key of it validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.diagnostics import Rejected, nearest
+from compiler.document.layers import overlay
+from compiler.document.nodes import Document, Node
+from compiler.document.parse import validated
+from compiler.document.secrets import secrets
+from compiler.document.shared import Read
+from compiler.language import spec_command, spec_imports
+from compiler.language.algorithms import COMMAND, train_settings
+from compiler.language.family import Member, member
+from compiler.language.gates import gate_use
+from compiler.language.spec import MAX_PROFILES, Spec
+from compiler.language.spec_command import CommandSpec
+from compiler.language.spec_imports import ImportedSpec
+from stages.contracts.diagnostic import Diagnostic
+
+NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
+"""They say what the experiment is, whichever of its profiles runs."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A spec, with its profile applied. `name` is its folder's: the file's stem, `@profile` appended for a profile."""
+
+    stem: str
+    profile: str | None
+    spec: Spec
+    root: Node
+    document: Document
+    parent: Experiment | None = None
+    """The experiment that this one changes, without a profile."""
+    proper: Experiment | None = None
+    """For a profile: the experiment without it."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.stem}@{self.profile}" if self.profile else self.stem
+
+    def node(self, *path: str | int) -> Node:
+        """The node at a path that the spec's model guarantees to exist."""
+        found = self.root.get(*path)
+        assert found is not None, path
+        return found
+
+
+def experiment(document: Document, stem: str, profile: str | None, read: Read) -> Experiment:
+    """Merge all layers and validate. `read` reads the files of shared blocks and parents. Raises Rejected with E2xx, E320 for an
+    unknown profile, and E334-E338 for shared blocks and parents that cannot be used."""
+    problems = [*secrets(document.root), *_family_keys(document.root), *_profile_keys(document.root)]
+    try:
+        family = member(document, stem, read)
+        parent = None if family.parent is None else _built(family.parent, None, [])
+    except Rejected as rejected:
+        together = Rejected([*rejected.diagnostics, *problems, *_own(document.root), *_deeper(document.root)])
+        together.sources |= rejected.sources
+        raise together from None
+    proper = _built(family, parent, problems)
+    if profile is None:
+        return proper
+    over = proper.root.get("profiles", profile)
+    if over is None:
+        raise Rejected([_no_profile(proper, profile)])
+    root = overlay(Node({key: node for key, node in proper.root.value.items() if key != "profiles"}, proper.root.place), over, "profile")
+    kind, root, refused = _kind(root)
+    spec, problems = validated(kind, root)
+    if spec is None or refused:
+        raise Rejected([*refused, *problems, *_deeper(root)])
+    return Experiment(stem, profile, spec, root, document, parent, proper)
+
+
+def profiles(document: Document, stem: str, read: Read) -> list[str]:
+    """Names of all profiles, inherited and shared ones among them; none when there are too many, which the experiment itself says.
+    Raises Rejected for shared blocks and parents that cannot be used."""
+    names = [name for name, _ in _items(member(document, stem, read).root.get("profiles"))]
+    return names if len(names) <= MAX_PROFILES else []
+
+
+def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -> Experiment:
+    """An experiment without a profile. Raises Rejected, with what is known to be wrong already."""
+    kind, root, refused = _kind(family.root)
+    spec, problems = validated(kind, root)
+    if spec is None or known or refused:
+        raise Rejected([*known, *refused, *problems, *_deeper(root)])
+    return Experiment(family.stem, None, spec, family.root, family.document, parent)
+
+
+def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
+    """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
+    if root.get("runs") is not None:
+        return ImportedSpec, *_without(root, spec_imports.REFUSED, "runs: {import: ...}", ("train", "data", "model"))
+    if _is_command(root):
+        return CommandSpec, *_without(root, spec_command.REFUSED, "train: {algorithm: command}", ("data", "model"))
+    return Spec, root, []
+
+
+def _is_command(root: Node) -> bool:
+    written = root.get("train", "algorithm")
+    return written is not None and written.value == COMMAND
+
+
+def _without(root: Node, refused: Mapping[str, str], beside: str, of_conditions: Sequence[str]) -> tuple[Node, list[Diagnostic]]:
+    """The spec without refused keys, and what to say of each."""
+    found = [_no_place(key, node, beside, refused[key]) for key, node in root.items() if key in refused]
+    for _, condition in _items(root.get("conditions")):
+        found += [_no_place(key, node, beside, "no section holds it") for key, node in condition.items() if key in of_conditions]
+    return Node({key: node for key, node in root.value.items() if key not in refused}, root.place), found
+
+
+def _no_place(key: str, node: Node, beside: str, why: str) -> Diagnostic:
+    return Diagnostic(
+        "E387",
+        f"`{key}` has no place beside `{beside}`",
+        why=f"octavo does not train these runs itself: {why}",
+        fix=f"delete `{key}`",
+        place=node.key or node.place,
+    )
+
+
+def _no_profile(of: Experiment, profile: str) -> Diagnostic:
+    known = sorted(of.spec.profiles)
+    meant = nearest(profile, known)
+    return Diagnostic(
+        "E320",
+        f"{of.document.file} has no profile `{profile}`" + (f", did you mean `{meant}`?" if meant else ""),
+        why=f"`experiment@profile` names a block below `profiles`; known: {', '.join(known) or 'none'}",
+        fix=f"write `{of.stem}@{meant}`" if meant else f"write `{of.stem}`",
+    )
+
+
+def _own(root: Node) -> Iterator[Diagnostic]:
+    """What is wrong in a file whose other layers are unknown: keys that are missing here may stand there."""
+    yield from (found for found in validated(_kind(root)[0], root)[1] if found.code != "E202")
+
+
+def _family_keys(root: Node) -> Iterator[Diagnostic]:
+    """`changes` and `hypothesis` are about a parent; a child that changes nothing is no experiment of its own."""
+    parent, changes = root.get("parent"), root.get("changes")
+    for key in ("changes", "hypothesis"):
+        node = root.get(key)
+        if node is not None and parent is None:
+            yield Diagnostic(
+                "E342",
+                f"`{key}` without a `parent`",
+                why="a change is a change of another experiment",
+                fix="write `parent: <experiment>` above it",
+                place=node.key or node.place,
+            )
+    if parent is not None and (changes is None or changes.value == {}):
+        yield Diagnostic(
+            "E342",
+            "a `parent` without `changes`",
+            why="a child that changes nothing repeats its parent; more seeds are a change too",
+            fix="changes: {train.learning_rate: 1.0e-6}",
+            place=parent.key or parent.place,
+        )
+
+
+def _profile_keys(root: Node) -> Iterator[Diagnostic]:
+    for _, profile in _items(root.get("profiles")):
+        for key, node in _items(profile):
+            if key in NOT_IN_A_PROFILE:
+                yield Diagnostic(
+                    "E335",
+                    f"`{key}` has no place in a profile",
+                    why="a profile is the same experiment with other settings; this key says which experiment it is",
+                    fix=f"move `{key}` out of the profile, or delete it",
+                    place=node.key or node.place,
+                )
+
+
+def _deeper(root: Node) -> Iterator[Diagnostic]:
+    """Errors of parts that are validated later, for a spec that is wrong elsewhere: all errors of a file are shown at once."""
+    train = root.get("train")
+    if train is not None and isinstance(train.value, dict) and not _is_command(root):
+        merged = any(condition.get("train") for _, condition in _items(root.get("conditions")))
+        yield from (found for found in train_settings(train)[1] if found.code != "E202" or not merged)
+    for name, reward in _items(root.get("rewards")):
+        gates = reward.get("gates")
+        for entry in gates.value if gates is not None and isinstance(gates.value, list) else ():
+            for _, gate in _items(entry):
+                kind = gate.get("kind")
+                if len(entry.value) == 1 and isinstance(gate.value, dict) and kind is not None and isinstance(kind.value, str):
+                    yield from gate_use(entry, f"rewards.{name}.gates")[1]
+
+
+def _items(node: Node | None) -> Iterator[tuple[str, Node]]:
+    return node.items() if node is not None else iter(())

@@ -1,0 +1,222 @@
+"""`parent` and `changes`: a child is its parent with its changes on top, and whatever its own file says.
+
+Everything but what only an experiment itself can say is inherited. Declared changes are written into the inherited tree at
+their dotted keys; `compiler.build.difference` then holds the result against the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler import disk
+from compiler.diagnostics import Rejected, listed, nearest
+from compiler.document.layers import lowered, overlay
+from compiler.document.nodes import Document, Node
+from compiler.document.shared import OWN, Read, with_shared
+from compiler.language.spec_judged import Bound
+from stages.contracts.diagnostic import Diagnostic, Note, Place
+
+SPECS = Path("specs")
+MAX_CHANGES = 500
+MAX_PARTS = 20
+NOT_INHERITED = {*OWN} - {"question"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """An experiment in its family. `root` has shared blocks, the parent and the changes merged in."""
+
+    stem: str
+    document: Document
+    root: Node
+    parent: Member | None
+
+
+def member(document: Document, stem: str, read: Read) -> Member:
+    """A spec with its ancestors. Raises Rejected: E336 no such parent, E337 a circle, E338 a change of nothing."""
+    found: Member | None = None
+    for name, ancestor in reversed(_line(document, stem, read)):
+        root = with_shared(ancestor, read)
+        if found is not None:
+            root = _inherited(found.root, root)
+        found = Member(name, ancestor, root, found)
+    assert found is not None  # a line holds the spec itself
+    return found
+
+
+def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document]]:
+    """The spec, its parent, its parent's parent and so on."""
+    line = [(stem, document)]
+    places: list[Note] = []
+    while (named := line[-1][1].root.get("parent")) is not None and isinstance(named.value, str):
+        file = line[-1][1].file
+        if named.value in dict(line):
+            names = " -> ".join([*(name for name, _ in line), named.value])
+            raise Rejected(
+                [
+                    Diagnostic(
+                        "E337",
+                        f"the parents go round in a circle: {names}",
+                        why="a child is its parent with changes, so there must be a first one",
+                        fix=f"delete `parent` in {file}, or name another one",
+                        place=named.place,
+                        notes=tuple(places),
+                    )
+                ]
+            )
+        places.append(Note(named.place, f"the parent of `{line[-1][0]}` is `{named.value}`"))
+        line.append((named.value, read(_parent_file(named, line[-1][0]))))
+    return line
+
+
+def _parent_file(named: Node, child: str) -> Path:
+    known = sorted(path.stem for path in disk.yaml_files(SPECS) if path.stem not in ("pipeline", "revisions.lock", child))
+    if named.value in known:
+        return SPECS / f"{named.value}.yaml"
+    plain = named.value.partition("@")[0]  # a parent is named without a profile
+    meant = plain if plain in known else nearest(named.value, known)
+    raise Rejected(
+        [
+            Diagnostic(
+                "E336",
+                f"no experiment `{named.value[:80]}` to be the parent" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a parent is a file specs/<experiment>.yaml, without a profile; known: {listed(known)}",
+                fix=f"write `parent: {meant}`" if meant else "ls specs",
+                place=named.place,
+            )
+        ]
+    )
+
+
+def _inherited(parent: Node, own: Node) -> Node:
+    """The child's whole tree."""
+    kept = {key: node for key, node in parent.value.items() if key not in NOT_INHERITED} if isinstance(parent.value, dict) else {}
+    if (count := sum(1 for _ in changes(own))) > MAX_CHANGES:
+        node = own.get("changes")
+        raise Rejected([_too_many(count, node.key if node else None)])
+    root = Node(lowered(Node(kept, own.place), "parent").value, own.place, own.key, "parent")
+    return overlay(with_changes(root, changes(own)), own, "shared")
+
+
+def with_changes(root: Node, declared: Iterable[tuple[str, Node]]) -> Node:
+    """A copy of a tree with new values at dotted keys. Raises Rejected with an E338 for each key that leads nowhere."""
+    problems = []
+    for path, node in declared:
+        try:
+            if len(parts := _parts(path)) > MAX_PARTS:
+                raise Rejected([_nowhere(path, "no setting lies so deep", "a dotted key is short", "write the key of a setting", node)])
+            root = _changed(root, parts, node, path)
+        except Rejected as rejected:
+            problems.extend(rejected.diagnostics)
+    if problems:
+        raise Rejected(problems)
+    return root
+
+
+def _too_many(count: int, place: Place | None) -> Diagnostic:
+    return Diagnostic(
+        "E205",
+        f"`changes` must have at most {MAX_CHANGES} entries, and has {count:,}",
+        why="a child with so many changes is another experiment",
+        fix="write it as an experiment without a parent",
+        place=place,
+    )
+
+
+def changes(root: Node) -> Iterator[tuple[str, Node]]:
+    """Declared changes: dotted key and new value; null removes."""
+    declared = root.get("changes")
+    if declared is not None and isinstance(declared.value, dict):
+        yield from declared.value.items()
+
+
+def _parts(path: str) -> list[str]:
+    """Keys that a dotted key stands for. Below `health.gates` lie metrics, which have dots in their names."""
+    head = "health.gates."
+    if not path.startswith(head):
+        return path.split(".")
+    metric, _, last = path.removeprefix(head).rpartition(".")
+    below = metric and last in Bound.model_fields
+    return ["health", "gates", metric, last] if below else ["health", "gates", path.removeprefix(head)]
+
+
+def step(node: Node, parts: list[str]) -> tuple[str | int, int] | None:
+    """The key of a map, or the place of a named gate in a list, that the first parts name, and how many parts; None if nothing.
+
+    Metrics have dots in their names, so the longest key that fits is meant.
+    """
+    if isinstance(node.value, dict):
+        for count in range(len(parts), 0, -1):
+            if ".".join(parts[:count]) in node.value:
+                return ".".join(parts[:count]), count
+    elif isinstance(node.value, list):
+        for index, entry in enumerate(node.value):
+            if isinstance(entry.value, dict) and list(entry.value) == parts[:1]:
+                return index, 1
+    return None
+
+
+def at(root: Node, path: str) -> Node | None:
+    """The node at a dotted key, a removed one (null) included; None if there is none."""
+    node, parts = root, path.split(".")
+    while parts:
+        found = step(node, parts)
+        if found is None:
+            return None
+        key, count = found
+        node, parts = node.value[key], parts[count:]
+        if isinstance(key, int):
+            node = next(iter(node.value.values()))
+    return node
+
+
+def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
+    """A copy of the tree with a new value at a dotted key."""
+    if not parts:
+        return overlay(node, over, "experiment")
+    found = step(node, parts)
+    if isinstance(node.value, list):
+        if found is None:
+            raise Rejected([_no_gate(node, parts, over, path)])
+        index, _ = found
+        assert isinstance(index, int)
+        (name, entry), rest = next(iter(node.value[index].value.items())), parts[1:]
+        gone = not rest and over.value is None
+        new = [] if gone else [Node({name: _changed(entry, rest, over, path)}, node.value[index].place, layer=node.layer)]
+        return Node([*node.value[:index], *new, *node.value[index + 1 :]], node.place, node.key, node.layer, node.over)
+    if not isinstance(node.value, dict):
+        inner = _nested(parts, over)
+        return overlay(node, inner, "experiment")
+    if found is None:
+        return overlay(node, _nested(parts, over), "experiment")
+    key, count = found
+    new_value = {**node.value, key: _changed(node.value[key], parts[count:], over, path)}
+    return Node(new_value, node.place, node.key, node.layer, node.over)
+
+
+def _nested(parts: list[str], over: Node) -> Node:
+    """Maps around a value, all of them at the place where the change is declared."""
+    node = over
+    for part in reversed(parts):
+        node = Node({part: node}, over.place, over.key)
+    return node
+
+
+def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
+    known = [name for entry in node.value if isinstance(entry.value, dict) for name in entry.value]
+    meant = nearest(parts[0], known)
+    return _nowhere(
+        path,
+        f"no `{parts[0]}` in the list" + (f", did you mean `{meant}`?" if meant else ""),
+        "only a gate is a named part of a list; other lists change as a whole" + (f"; gates: {listed(known)}" if known else ""),
+        f"write `{meant}`" if meant else "declare the whole list as the change",
+        over,
+        Note(node.place, "the list"),
+    )
+
+
+def _nowhere(path: str, what: str, why: str, fix: str, over: Node, *notes: Note) -> Diagnostic:
+    shown = path if len(path) <= 80 else f"{path[:77]}..."
+    return Diagnostic("E338", f"`{shown}` leads nowhere: {what}", why=why, fix=fix, place=over.key or over.place, notes=notes)

@@ -1,0 +1,74 @@
+"""Gates of a spec: their settings, held against the model of their kind, become gate cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from compiler.diagnostics import nearest
+from compiler.document.nodes import Node
+from compiler.document.parse import validated
+from compiler.language.spec_rewards import Gate
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.plugin import GATES, kinds, load
+from stages.contracts.reward_card import GateCard
+
+OWN_KEYS = ("kind", "on_pass", "on_fail", "weight", "needs")
+DECISIONS = {"on_pass": None, "on_fail": None, "weight": None, "needs": None}
+"""What a gate means for its reward; as a score of its own it means nothing."""
+
+
+@dataclass(frozen=True)
+class GateUse:
+    """A gate as a spec uses it. `node` is the block with its kind and settings; shorthands such as `constant` have their own."""
+
+    card: GateCard
+    node: Node
+
+
+def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]:
+    """A one-key map `name: {kind, on_pass, on_fail, settings}` as a gate, or what is wrong with its kind and settings."""
+    name, node = next(entry.items())
+    kind = node.get("kind")
+    assert kind is not None  # the model of a spec asks for it
+    settings_model = settings_of(kind.value)
+    if settings_model is None:
+        known = kinds(GATES)
+        meant = nearest(kind.value, known)
+        return None, [
+            Diagnostic(
+                "E211",
+                f"no gate of kind `{kind.value}`" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a kind is a file in stages/train/rewards/; known: {', '.join(known)}",
+                fix=f"write `{meant or (known[0] if known else 'format')}`",
+                place=kind.place,
+            )
+        ]
+    settings = Node({key: inner for key, inner in node.value.items() if key not in OWN_KEYS}, node.place, node.key)
+    value, problems = validated(settings_model, settings, f"{where}.{name}")
+    if value is None:
+        return None, problems
+    own, _ = validated(Gate, Node({key: inner for key, inner in node.items() if key in OWN_KEYS}, node.place, node.key))
+    if own is None:  # the model of the spec says why
+        return None, []
+    card = GateCard(name=name, settings=value.model_dump(mode="json"), **own.model_dump(include={*OWN_KEYS}))
+    return GateUse(card, node), []
+
+
+def shorthand(kind: str, settings: dict[str, Any], node: Node) -> GateUse:
+    """The single gate of `{constant: 0.0}` or `{random: bernoulli, p: 0.5}`."""
+    model = settings_of(kind)
+    dumped = model.model_validate(settings).model_dump(mode="json") if model else settings
+    return GateUse(GateCard(name=kind, kind=kind, settings=dumped), node)
+
+
+def settings_of(kind: str) -> type[BaseModel] | None:
+    """The Settings model of a gate's kind, or None when there is no such kind."""
+    try:
+        model = load(GATES, kind).Settings
+    except KeyError:
+        return None
+    assert isinstance(model, type) and issubclass(model, BaseModel)
+    return model

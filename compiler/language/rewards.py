@@ -1,0 +1,238 @@
+"""Gates and rewards of an experiment: declared ones, shorthands, and the scores of the shared evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from compiler.diagnostics import listed, nearest
+from compiler.document.nodes import Node
+from compiler.language.conditions import condition
+from compiler.language.experiment import Experiment
+from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
+from compiler.language.logic import Unreadable
+from compiler.language.spec import Condition
+from compiler.language.spec_judged import CombinedScore
+from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
+from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.evaluate_card import CombinedCard
+from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
+
+Declared = dict[str, tuple[GateUse, ...]]
+"""Gates of each declared reward, those that could be built."""
+Penalties = dict[str, tuple[PenaltyCard, ...] | None]
+"""Penalties of each declared reward; None when one of its gates or conditions is wrong."""
+
+
+@dataclass(frozen=True)
+class RewardUse:
+    """The composed reward of a condition. Equal names mean equal rewards."""
+
+    name: str
+    declared: str | None
+    """The reward in `rewards` that it is made of; None for constants and random ones."""
+    gates: tuple[GateUse, ...]
+    invert: bool
+    unknown_limit: float
+    node: Node
+    """The condition's `reward`."""
+    source: Node | None
+    """The declared reward's block."""
+    combine: Literal["first_decides", "weighted"] = "first_decides"
+    penalties: tuple[PenaltyCard, ...] = ()
+    curriculum: tuple[PhaseCard, ...] = ()
+    cap: float | None = None
+    scale: ScaleCard | None = None
+
+    def card(self, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
+        """The reward as stages receive it."""
+        return RewardCard(
+            name=self.name,
+            combine=self.combine,
+            gates=tuple(gate.card for gate in self.gates),
+            invert=self.invert,
+            unknown_limit=self.unknown_limit,
+            examples=examples,
+            penalties=self.penalties,
+            curriculum=self.curriculum,
+            cap=self.cap,
+            scale=self.scale,
+        )
+
+
+def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
+    uses = []
+    for index in range(len(of.spec.rewards[reward].gates)):
+        use, found = gate_use(of.node("rewards", reward, "gates", index), f"rewards.{reward}.gates")
+        problems.extend(found)
+        if use is not None:
+            uses.append(use)
+    return tuple(uses)
+
+
+SUPERVISED = "none: gold answers"
+
+
+def unrewarded(of: Experiment, condition_name: str) -> RewardUse:
+    """What stands for the reward of a condition that is trained on gold answers."""
+    node = of.node("conditions", condition_name)
+    return RewardUse(SUPERVISED, None, (), False, 0.0, node.get("reward") or node, None)
+
+
+def composed(
+    of: Experiment, condition_name: str, its: Condition, rewards: Declared, penalties: Penalties, problems: list[Diagnostic]
+) -> RewardUse | None:
+    use = its.reward
+    if use is None:
+        block = of.node("conditions", condition_name)
+        problems.append(
+            Diagnostic(
+                "E202",
+                f"`reward` is missing in `conditions.{condition_name}`",
+                why="all algorithms but `sft` learn from a reward",
+                fix="write `reward: ...`",
+                place=block.key or block.place,
+            )
+        )
+        return None
+    node = of.node("conditions", condition_name, "reward")
+    if isinstance(use, ConstantReward):
+        gate = shorthand("constant", {"score": use.constant}, node)
+        return RewardUse(f"constant({use.constant:g})", None, (gate,), False, 0.05, node, None)
+    if isinstance(use, RandomReward):
+        name = f"random({use.random}, {use.p:g})" if use.random == "bernoulli" else "random(uniform)"
+        return RewardUse(name, None, (shorthand("random", {"distribution": use.random, "p": use.p}, node),), False, 0.05, node, None)
+    declared = use.invert if isinstance(use, Inverted) else use
+    place = node.get("invert") or node
+    if declared not in rewards:
+        meant = nearest(declared, rewards)
+        known = listed(rewards)
+        problems.append(
+            Diagnostic(
+                "E301",
+                f"no reward `{declared}`" + (f", did you mean `{meant}`?" if meant else ""),
+                why=f"a condition names a block below `rewards`; known: {known}",
+                fix=f"write `{meant}`" if meant else f"declare it: `rewards: {{{declared}: {{gates: [...]}}}}`",
+                place=place.place,
+            )
+        )
+        return None
+    reward: Reward = of.spec.rewards[declared]
+    after, phases = penalties[declared], curriculum(reward)
+    if after is None or phases is None:  # or its gates are wrong
+        return None
+    invert = isinstance(use, Inverted)
+    return RewardUse(
+        f"invert({declared})" if invert else declared,
+        declared,
+        rewards[declared],
+        invert,
+        reward.unknown.limit,
+        node,
+        of.node("rewards", declared),
+        reward.combine,
+        after,
+        phases,
+        reward.cap,
+        ScaleCard(low=reward.scale.low, high=reward.scale.high) if reward.scale else None,
+    )
+
+
+def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[PenaltyCard, ...] | None:
+    """Penalties of a declared reward with their conditions read; None, with E350 or E351, when one cannot be read."""
+    reward = of.spec.rewards[name]
+    if len(uses) != len(reward.gates):
+        return None  # its gates are wrong, and conditions ask for gates
+    kinds = {use.card.name: use.card.kind for use in uses}
+    cards = []
+    for index, entry in enumerate(reward.penalties):
+        penalty_name, penalty = next(iter(entry.items()))
+        node = of.node("rewards", name, "penalties", index, penalty_name, "when")
+        if when := _read(of, node, penalty.when, kinds, problems):
+            cards.append(PenaltyCard(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
+    return tuple(cards) if len(cards) == len(reward.penalties) else None
+
+
+def curriculum(reward: Reward) -> tuple[PhaseCard, ...] | None:
+    """Phases; None when one begins after the end, which a rule says."""
+    if any(phase.begins >= 1 for phase in reward.curriculum):
+        return None
+    return tuple(PhaseCard(from_share=phase.begins, weights=dict(phase.weights)) for phase in reward.curriculum)
+
+
+def within(place: Place, text: str, start: int, length: int, lines: Sequence[str]) -> Place:
+    """The place of some characters of a text; of the whole text when it is not written as it is meant."""
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    at = line.find(text, place.column - 1)
+    return Place(place.file, place.line, at + start + 1, max(1, length)) if at >= 0 else place
+
+
+def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
+    if of.spec.evaluation is None:
+        return ()
+    scores = []
+    for index, score in enumerate(of.spec.evaluation.scores):
+        node = of.node("evaluation", "scores", index)
+        if not isinstance(score, str) and isinstance(next(iter(score.values())), CombinedScore):
+            continue
+        if isinstance(score, str):
+            use = _named_score(
+                score, node, rewards, problems, complete=all(len(rewards[n]) == len(r.gates) for n, r in of.spec.rewards.items())
+            )
+        else:
+            use, found = gate_use(node, "evaluation.scores")
+            problems.extend(found)
+        if use is not None:
+            scores.append(use)
+    return tuple(scores)
+
+
+def combined_scores(of: Experiment, uses: Sequence[GateUse], problems: list[Diagnostic]) -> tuple[CombinedCard, ...]:
+    """Scores made of other scores; with E350 or E351 for a condition that cannot be read."""
+    if of.spec.evaluation is None:
+        return ()
+    kinds = {use.card.name: use.card.kind for use in uses}
+    cards = []
+    for index, score in enumerate(of.spec.evaluation.scores):
+        if isinstance(score, str):
+            continue
+        name, combined = next(iter(score.items()))
+        if isinstance(combined, CombinedScore):
+            when = _read(of, of.node("evaluation", "scores", index, name, "when"), combined.when, kinds, problems)
+            cards += [CombinedCard(name=name, when=when)] if when else []
+    return tuple(cards)
+
+
+def _read(of: Experiment, node: Node, text: str, kinds: Mapping[str, str], problems: list[Diagnostic]) -> ConditionCard | None:
+    """The condition that a text says, or None with the reason among the problems."""
+    try:
+        return condition(text, kinds)
+    except Unreadable as error:
+        lines = of.document.lines if node.place.file == of.document.file else []
+        place = within(node.place, text, error.start, error.length, lines)
+        problems.append(Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place))
+        return None
+
+
+def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagnostic], complete: bool) -> GateUse | None:
+    found = {reward: use for reward, uses in rewards.items() for use in uses if use.card.name == name}
+    cards = {use.card.model_copy(update=DECISIONS).model_dump_json() for use in found.values()}
+    if len(cards) == 1:
+        return next(iter(found.values()))
+    if not found and not complete:
+        return None
+    known = sorted({use.card.name for uses in rewards.values() for use in uses})
+    meant = nearest(name, known)
+    problems.append(
+        Diagnostic(
+            "E316",
+            f"the score `{name}` could be the gate of {' or '.join(f'`{reward}`' for reward in found)}, with different settings"
+            if found
+            else f"no gate `{name}` to score with" + (f", did you mean `{meant}`?" if meant else ""),
+            why="the shared evaluation scores every run with the same gates" + ("" if found else f"; gates of this spec: {listed(known)}"),
+            fix=f"write the gate out: `- {name}: {{kind: ...}}`" if found or not meant else f"write `{meant}`",
+            place=node.place,
+        )
+    )
+    return None

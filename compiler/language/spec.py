@@ -1,0 +1,169 @@
+"""The language of specs as models: closed keys, every field described. The reference and the JSON Schema are made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from compiler.document.names import Slug
+from compiler.language.spec_data import Data
+from compiler.language.spec_judged import Claim, Evaluation, Health, Preflight
+from compiler.language.spec_part import Part
+from compiler.language.spec_retries import Retries
+from compiler.language.spec_rewards import Reward, RewardUse
+from compiler.language.spec_rules import Expectation, Stop
+from compiler.language.spec_words import Action, Contingency, QuestionUse
+from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
+
+MAX_PROFILES = 100
+
+
+class Adapter(Part):
+    """LoRA adapter; names are those of PEFT's LoraConfig."""
+
+    kind: Literal["lora", "full"] = Field(
+        "lora", description="lora: a LoRA adapter. full: all weights of the model, with `algorithm: sft` only; the other keys mean nothing."
+    )
+    r: int = Field(16, ge=1, le=4096, description="Rank.")
+    lora_alpha: int = Field(32, ge=1, description="Scale of the update: lora_alpha / r.")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
+    target_modules: str | tuple[str, ...] = Field("all-linear", description="Modules that get an adapter: `all-linear` or a list of names.")
+
+
+class Model(Part):
+    """The base model, the same for every condition, and its adapter."""
+
+    base: str = Field(
+        min_length=1,
+        description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. A folder in the project. Or `owner/name`, "
+        "a model of the Hugging Face hub, pinned in specs/revisions.lock.yaml.",
+    )
+    apply_chat_template: bool = Field(
+        False,
+        description="Put each prompt into the tokenizer's chat template, as the one message of a user; in training and evaluation alike.",
+    )
+    quantization: Literal["none", "nf4", "int8"] = Field(
+        "none",
+        description="Of the base model's linear layers, by bitsandbytes: nf4 (4 bits, as in QLoRA), int8 (LLM.int8), or none: as they are. "
+        "The same in preflight, training and evaluation.",
+    )
+    adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
+
+
+class ConditionModel(Part):
+    """What a condition may change of the model: the adapter. The base is shared, or runs could not be compared."""
+
+    adapter: dict[str, Any] = Field({}, description="Keys of `model.adapter` that differ.")
+
+
+class ConditionData(Part):
+    """What a condition may change of the data: the training prompts. The evaluation is shared."""
+
+    train: dict[str, Any] = Field({}, description="Keys of `data.train` that differ.")
+
+
+class Condition(Part):
+    """A named set of settings that is compared with others."""
+
+    reward: RewardUse | None = Field(
+        None,
+        description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}; with `algorithm: sft` none.",
+    )
+    role: Literal["treatment", "control", "null_control"] = Field(
+        description="null_control: trained without a signal; its movement is the noise floor."
+    )
+    train: dict[str, Any] = Field(
+        {}, description="Keys of `train` that differ in this condition. `algorithm` may change to or from `sft`; keys of both stay."
+    )
+    data: ConditionData = Field(default_factory=ConditionData, description="Training prompts that differ in this condition.")
+    model: ConditionModel = Field(default_factory=ConditionModel, description="Adapter settings that differ in this condition.")
+
+
+class Resources(Part):
+    """What a run needs."""
+
+    gpus: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="0: trains on the CPU. More: each run trains on so many GPUs of one host, and its batch is so many times as large.",
+    )
+    gpu_memory: int | None = Field(
+        None,
+        ge=0,
+        json_schema_extra={"unit": "B"},
+        description="Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.",
+    )
+    hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
+
+
+class PageUse(Part):
+    """What is published of the experiment, beside its page."""
+
+    runs: bool = Field(
+        False,
+        description="A page for every run: its numbers, curves, health, attempts, completions and card. They are linked from the page of "
+        "the experiment, and are neither in the navigation nor in the search.",
+    )
+
+
+class Spec(Part):
+    """One experiment: `specs/<experiment>.yaml`."""
+
+    title: str = Field(min_length=1, max_length=300, description="Title of the page.")
+    owner: str = Field("", max_length=100, description="Who answers for the experiment.")
+    tags: tuple[str, ...] = Field((), max_length=50, description="Words to find it by.")
+    question: str = Field(min_length=1, max_length=5000, description="What the experiment is to decide.")
+    use: tuple[Slug, ...] = Field(
+        (), max_length=20, description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones."
+    )
+    parent: str | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
+    changes: dict[str, Any] = Field(
+        {}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes. Any other one is an error."
+    )
+    hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
+    model: Model = Field(description="Base model and adapter.")
+    data: Data = Field(description="Prompt sets.")
+    train: dict[str, Any] = Field(description="Settings of training; which keys there are is decided by `algorithm`.")
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = Field(
+        min_length=1, max_length=10_000, description="One run a condition and seed."
+    )
+    rewards: dict[Slug, Reward] = Field({}, max_length=500, description="Rewards by name.")
+    conditions: dict[Slug, Condition] = Field(
+        max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
+    )
+    preflight: Preflight = Field(default_factory=Preflight, description="Checks on the untrained model, before any training.")
+    health: Health = Field(default_factory=Health, description="When a run counts.")
+    evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
+    claims: tuple[Claim, ...] = Field(
+        (), max_length=1_000, description="What the experiment is to decide, with rules written before the data."
+    )
+    questions: tuple[QuestionUse, ...] = Field(
+        (), max_length=200, description="Questions that the page answers with computed sections: a text, or {ask, show}."
+    )
+    stop: Stop = Field(default_factory=Stop, description="When a run is stopped before its end. Null controls never are.")
+    expect: tuple[Expectation, ...] = Field(
+        (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."
+    )
+    actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
+    contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
+    retries: Retries | None = Field(
+        None,
+        description="What the next attempt of a failed run may change, by the class of the failure; not given: nothing is tried by itself.",
+    )
+    resources: Resources = Field(default_factory=Resources, description="What a run needs.")
+    page: PageUse = Field(default_factory=PageUse, description="What is published of the experiment, beside its page.")
+    profiles: dict[Slug, dict[str, Any]] = Field(
+        {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."
+    )
+
+
+class ModelFile(Part):
+    """A base model that the repository makes itself: `specs/_models/<name>.yaml`."""
+
+    corpus: CorpusSettings = Field(description="Generated pairs to learn from.")
+    architecture: ArchitectureSettings = Field(
+        default_factory=lambda: ArchitectureSettings.model_validate({}), description="Shape of the decoder."
+    )
+    pretrain: PretrainSettings = Field(description="Supervised pre-training.")

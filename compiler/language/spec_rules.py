@@ -1,0 +1,65 @@
+"""The language of rules over a run's history: early stopping, red flags and green lights, expectations."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from compiler.document.lengths import LengthText
+from compiler.document.names import Slug, fault
+from compiler.language.spec_part import Part
+
+_WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
+_FOR = "The condition holds on so many logged steps in a row; not given: once, for the mean over the last tenth of the run."
+
+
+class EarlyStop(Part):
+    """Stops a run that has nothing more to learn from. Null controls are never stopped."""
+
+    when: str = Field(min_length=1, description=_WHEN)
+    lasting: LengthText | None = Field(None, alias="for", description=_FOR)
+
+
+class RedFlag(Part):
+    """Stops a run that does not work, unless a green light is on."""
+
+    when: str = Field(min_length=1, description=_WHEN)
+    after: LengthText | None = Field(None, description="Place from which on the rule looks; not given: from the start.")
+    lasting: LengthText | None = Field(None, alias="for", description=_FOR)
+    conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
+
+
+class GreenLight(Part):
+    """Keeps a run going: no red flag stops it at a step at which this holds."""
+
+    when: str = Field(min_length=1, description=_WHEN)
+    conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
+
+
+class Stop(Part):
+    """When a run is stopped before its end. Applied live, and again in the analysis."""
+
+    red_flags: tuple[RedFlag, ...] = Field((), max_length=50, description="Conditions that stop a run, in order.")
+    green_lights: tuple[GreenLight, ...] = Field((), max_length=50, description="Conditions that hold red flags back.")
+
+
+class Expectation(Part):
+    """What a metric should have come to at a place of the run, written before the data. It is scored and never changes training."""
+
+    id: Slug | None = Field(None, description="Name of the expectation; not given: made of the metric and the place.")
+    metric: str = Field(min_length=1, description="A history metric such as `reward`, or `gate.<gate>.<measure>`.")
+    at: LengthText = Field(description="Place in the run; the value is the mean over the tenth of the run that ends there.")
+    above: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="Met when the value lies above this."
+    )
+    below: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="Met when the value lies below this."
+    )
+    conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is about; not given: the treatments.")
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Expectation:
+        if (self.above is None) == (self.below is None):
+            raise fault(
+                "E209", "an expectation has exactly one of `above` and `below`", "the bound and its side decide the score", "above: 0.20"
+            )
+        return self
