@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.fault import Fault
 from compiler.document.names import PATH
+from compiler.fault import Fault
 from stages.contracts.digests import file_digest
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.waiver import Waiver

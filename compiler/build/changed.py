@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from compiler import disk
-from compiler.diagnostics import Rejected
 from compiler.build.difference import Difference, differences, shown
-from compiler.language.experiment import Experiment, experiment
-from compiler.language.family import SPECS, with_changes
 from compiler.build.inputs import Inputs
+from compiler.diagnostics import Rejected
 from compiler.document.nodes import Node
 from compiler.document.parse import validated
+from compiler.language.experiment import Experiment, experiment
+from compiler.language.family import SPECS, with_changes
 from compiler.language.spec import Spec
 from stages.contracts.intention import ChangeWords
 

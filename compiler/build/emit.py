@@ -10,13 +10,12 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compiler import disk
-from compiler.language.expand import Run
-from compiler.language.experiment import Experiment
-from compiler.document.nodes import Node
 from compiler.build.origins import origin
 from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage
+from compiler.document.nodes import Node
+from compiler.language.expand import Run
+from compiler.language.experiment import Experiment
 from stages.contracts.artifact import Artifact, dump
 from stages.contracts.canonical import encoded
 from stages.contracts.import_card import ImportCard

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import os
-
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
+from compiler.build.revisions import LOCK, UPDATE
+from compiler.build.snapshots import snapshot_of
 from compiler.diagnostics import listed, nearest
-from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
-from compiler.language.experiment import Experiment
 from compiler.document.names import PATH
 from compiler.document.nodes import Node
 from compiler.document.parse import key_place
-from compiler.build.revisions import LOCK, UPDATE
+from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
+from compiler.language.experiment import Experiment
 from compiler.language.rewards import RewardUse
-from compiler.build.snapshots import snapshot_of
 from compiler.language.spec import Adapter
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_data import TrainData
 from compiler.language.spec_imports import Import, ImportedSpec
-from stages.contracts.digests import file_digest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.train_settings import TrainSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,18 +11,18 @@ from pathlib import Path
 from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.data_files import DataFile, data_file
+from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.diagnostics import Rejected, nearest
-from compiler.fault import Fault
 from compiler.document.names import SLUG, is_hub_id
 from compiler.document.nodes import Document
 from compiler.document.parse import validated
-from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.document.source import read
+from compiler.fault import Fault
 from compiler.language.spec import ModelFile
-from stages.contracts.digests import file_digest
 from stages.contracts.artifact import ArtifactError, dump
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.digests import file_digest
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard

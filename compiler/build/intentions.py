@@ -6,8 +6,8 @@ from typing import Literal, TypedDict
 
 from compiler.build.changed import Children, change_words, changed
 from compiler.build.difference import Difference, differences
-from compiler.language.experiment import Experiment
 from compiler.build.inputs import Inputs
+from compiler.language.experiment import Experiment
 from compiler.language.spec_words import Move, When
 from stages.contracts.intention import ActionWords, ContingencyWords, MoveWords
 

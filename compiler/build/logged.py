@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from compiler.language.expand import Setup
 from compiler.build.imports import ImportedTraining
+from compiler.language.expand import Setup
 from stages.contracts.grouped import GroupedSettings
 from stages.contracts.history import GATE_METRICS, METRICS, PENALTY_METRICS
 from stages.contracts.train_settings import TrainSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from compiler.document.nodes import Node
 from compiler.language.expand import Setup
 from compiler.language.gates import OWN_KEYS, GateUse
-from compiler.document.nodes import Node
 from compiler.language.rewards import RewardUse
 from stages.contracts.origin import Origin
 from stages.contracts.reward_card import GateCard

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from compiler.build import origins as places
+from compiler.build.stops import stop_card, stop_origins
+from compiler.document.nodes import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
-from compiler.document.nodes import Node
-from compiler.build.stops import stop_card, stop_origins
 
 
 def of_single_stages(of: Experiment, expansion: Expansion) -> dict[str, places.Origins]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from compiler import disk
-from compiler.diagnostics import Rejected, nearest
 from compiler.build.inputs import Inputs
-from compiler.document.names import SLUG_CHARS, slug
 from compiler.build.revisions import LOCK
+from compiler.diagnostics import Rejected, nearest
+from compiler.document.names import SLUG_CHARS, slug
 from stages.contracts.diagnostic import Diagnostic, Place
 
 SPECS = Path("specs")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.diagnostics import sentence
 from compiler.build.origins import escaped
+from compiler.diagnostics import sentence
 from stages.contracts.origin import Origin
 
 CUT = 80

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.build import origins as places
-from compiler.language.algorithms import card_settings
 from compiler.build.base_models import BaseModel
-from compiler.language.expand import Expansion, Setup
-from compiler.language.experiment import Experiment
-from compiler.language.gates import DECISIONS
 from compiler.build.inputs import CONSTRAINTS, LIBRARIES, Inputs
-from compiler.document.nodes import Node
 from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.build.revisions import Reference
+from compiler.build.stops import stop_card, stop_origins
+from compiler.document.nodes import Node
+from compiler.language.algorithms import card_settings
+from compiler.language.expand import Expansion, Setup
+from compiler.language.experiment import Experiment
+from compiler.language.gates import DECISIONS
 from compiler.language.rewards import RewardUse
 from compiler.language.spec_data import PromptData, TrainData
-from compiler.build.stops import stop_card, stop_origins
 from stages.contracts.algorithms import SFT, AnyTrainCard, stage_of
 from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-
 from pathlib import Path
 from typing import Any
 
-from compiler import disk
 from compiler.build.changed import parent_changes
-from compiler.language.expand import Expansion
-from compiler.language.experiment import Experiment
-from compiler.language.health_profiles import detectors, named, profile_of
 from compiler.build.inputs import Inputs
 from compiler.build.intentions import intentions
 from compiler.build.logged import logs_kl
 from compiler.build.questions import asked, asked_metrics, metrics, question_words
 from compiler.build.stops import expect_cards, stop_card
+from compiler.language.expand import Expansion
+from compiler.language.experiment import Experiment
+from compiler.language.health_profiles import detectors, named, profile_of
 from stages.contracts.algorithms import SFT
 from stages.contracts.analysis_card import (
     ClaimCard,

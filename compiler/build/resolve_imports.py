@@ -5,23 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compiler import disk
 from compiler.build import origins as places
 from compiler.build.base_models import BaseModel
-from compiler.language.expand import Run
-from compiler.language.experiment import Experiment
-from compiler.document.import_units import factor
 from compiler.build.imports import ImportedRuns, block_of, filled, section
 from compiler.build.inputs import Inputs
-from compiler.document.layers import overlay
 from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve import Cards
 from compiler.build.resolve_analysis import CURVES, AnalysisCards
+from compiler.document.import_units import factor
+from compiler.document.layers import overlay
+from compiler.language.expand import Run
+from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import ColumnUse, MetricUse, SummaryUse
-from stages.contracts.digests import file_digest
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import Artifact
+from stages.contracts.digests import file_digest
 from stages.contracts.history import metric
 from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
 from stages.contracts.layout import RUNS, RunFolder

@@ -4,7 +4,6 @@ compile, written by `--update` alone."""
 from __future__ import annotations
 
 import os
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from compiler import disk
 from compiler.build.revisions import Lock
-from stages.contracts.digests import file_digest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.digests import file_digest
 from stages.contracts.wandb_snapshot import RUNNING, SNAPSHOT
 
 _MOST = 1 << 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from compiler.build.origins import Origins, origin
+from compiler.document.lengths import Length, read
+from compiler.document.nodes import Node
 from compiler.language.algorithms import early_stop
 from compiler.language.expand import Setup
 from compiler.language.experiment import Experiment
 from compiler.language.history_conditions import history_condition
-from compiler.document.lengths import Length, read
-from compiler.document.nodes import Node
-from compiler.build.origins import Origins, origin
 from compiler.language.spec_rules import Expectation
 from stages.contracts.analysis_card import Windows
 from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
