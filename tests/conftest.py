@@ -24,7 +24,7 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the files of tests/golden and tests/golden_errors")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files of tests/golden and the messages in tests/errors")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from error_cases import all_cases
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,5 +23,5 @@ def test_headings_are_the_codes():
 
 
 def test_every_code_of_the_compiler_has_a_golden_text():
-    golden = {path.name[:4] for path in (ROOT / "tests/golden_errors").iterdir()}
+    golden = {name[:4] for name in all_cases()}
     assert {code for code in codes_in_code() if code[0] in "EW"} - golden == set()

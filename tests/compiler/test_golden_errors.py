@@ -1,65 +1,70 @@
-"""Every code's full rendered text: `tests/golden_errors/<code>[-what]/` holds a spec (or a command, files, a file to be without,
-`nobody`: git knows no user, or what a stand-in for the hub or for W&B answers) and what octavo says."""
+"""The whole text that octavo shows for each code: the cases of `tests/errors/*.txt` (error_cases.py says how to write one)."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
+from error_cases import all_cases, read, write
 from hub_stand_in import hub, octavo
 from wandb_stand_in import Faults, Run, wandb
 
 from compiler.__main__ import main
 
-CASES = Path(__file__).parents[1] / "golden_errors"
 KINDS = re.compile(r"(a kind is a file in stages/train/rewards/; known:) .*")
 """A new gate is a new file, and changes no message but this one."""
-NAMES = sorted(path.name for path in CASES.iterdir())
+CASES = all_cases()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_says(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, update_golden: bool) -> None:
-    case = CASES / name
-    user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "" if (case / "nobody").exists() else "Ada"}
+@pytest.mark.parametrize("name", CASES)
+def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, update_golden: bool) -> None:
+    case = CASES[name]
+    user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ada" if case.text("nobody") is None else ""}
     for key, value in {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **user}.items():
         monkeypatch.setenv(key, value)
     for key in ("OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")  # whatever this machine has
-    if (case / "files").exists():
-        shutil.copytree(case / "files", work, dirs_exist_ok=True)
-    if (case / "spec.yaml").exists():
-        shutil.copyfile(case / "spec.yaml", work / "specs" / "example.yaml")
-    if (case / "without").exists():
-        (work / (case / "without").read_text().strip()).unlink()
+    for path, content in case.files().items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_bytes(content)
+    if (absent := case.text("without")) is not None:
+        (work / absent.strip()).unlink()
     before = snapshot(work)
 
-    command = (case / "command").read_text() if (case / "command").exists() else "check example"
-    if (case / "hub").exists():
-        with hub(json.loads((case / "hub").read_text())) as stand_in:
-            ran = octavo(*command.split(), endpoint=stand_in.address)
-        code, said = ran.returncode, ran.stderr.replace(stand_in.address, "https://hub")
-    elif (case / "wandb").exists():
+    command = case.command.split()
+    if (answers := case.text("hub")) is not None:
+        with hub(json.loads(answers)) as stand_in:
+            ran = octavo(*command, endpoint=stand_in.address)
+        code, message = ran.returncode, ran.stderr.replace(stand_in.address, "https://hub")
+    elif (answers := case.text("wandb")) is not None:
         pytest.importorskip("wandb")
-        answers = {query: [tuple(one) for one in given] for query, given in json.loads((case / "wandb").read_text()).items()}
-        with wandb({"team/prover/a1": Run([{"_step": 0}])}, Faults(answers)) as server:
-            ran = octavo(*command.split(), endpoint="http://127.0.0.1:9", **server.environment)
-        code, said = ran.returncode, ran.stderr
+        faults = Faults({query: [tuple(answer) for answer in given] for query, given in json.loads(answers).items()})
+        with wandb({"team/prover/a1": Run([{"_step": 0}])}, faults) as server:
+            ran = octavo(*command, endpoint="http://127.0.0.1:9", **server.environment)
+        code, message = ran.returncode, ran.stderr
     else:
-        code, said = main(command.split()), capsys.readouterr().err
-    said = KINDS.sub(r"\1 (every file there)", said)
-    expected = case / "expected.txt"
+        code, message = main(command), capsys.readouterr().err
+    message = KINDS.sub(r"\1 (every file there)", message)
     if update_golden:
-        expected.write_text(said, encoding="utf-8")
-    assert said == expected.read_text(encoding="utf-8")
+        update(case.file, name, message)
+    else:
+        assert message == case.text("expect")
     assert code == (0 if name.startswith("W") else 1)
     assert snapshot(work) == before, "a refused or merely checked spec writes nothing"
     if name[0] in "EW":
-        assert name[:4] in re.findall(r"\b[EW]\d{3}\b", said)
+        assert name[:4] in re.findall(r"\b[EW]\d{3}\b", message)
+
+
+def update(file: Path, name: str, message: str) -> None:
+    cases = read(file)
+    for case in cases:
+        if case.name == name:
+            case.blocks = [(kind, argument, message if kind == "expect" else body) for kind, argument, body in case.blocks]
+    write(file, cases)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
