@@ -15,7 +15,7 @@ from compiler.language.history_conditions import history_condition
 from compiler.language.spec_rules import Expectation
 from stages.contracts.analysis_card import Windows
 from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
-from stages.rules.windows import width
+from stages.rules import width
 
 NULL = "null_control"
 

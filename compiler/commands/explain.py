@@ -19,7 +19,7 @@ from compiler.language.expand import Run
 from compiler.language.experiment import experiment
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
-from stages.rules.watch import told
+from stages.rules import rule_text
 
 COMPUTED = {"sha256", "code_hash", "revision"}
 """Last parts of keys that hold hashes and commits, pinned by the compiler. Hiding what looks like a key there would hide the pins."""
@@ -120,7 +120,7 @@ def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
     of, steps, found = one.experiment, run.setup.train.max_steps, {}
     for rule in rules_of(of, run.setup):
         name = "train.early_stop" if rule.kind == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
-        found[name] = (told(rule.card(steps)), _origin(rule.node))
+        found[name] = (rule_text(rule.card(steps)), _origin(rule.node))
     for index, card in enumerate(expect_cards(of, of.spec.expect)):
         if run.setup.name in card.conditions:
             said = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from compiler.document.names import fault
-from stages.rules.windows import step_of
+from stages.rules import step_of
 
 PATTERN = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*%\s*$|^\s*[0-9]{1,9}\s*steps?\s*$"
 _TEXT = re.compile(r"\s*([0-9]{1,9})(\.[0-9]{1,9})?\s*(%|steps?)\s*")

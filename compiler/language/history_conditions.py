@@ -19,7 +19,7 @@ from compiler.document.lengths import Length, length
 from compiler.language.logic import Reader, Unreadable
 from stages.contracts.history import metric
 from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, Sign, WhenCard
-from stages.rules.watch import OPPOSITE, leaves, truth
+from stages.rules import OPPOSITE, leaves, truth
 
 SIGNS = get_args(Sign)
 MAX_CASES = 2_000

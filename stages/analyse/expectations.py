@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.contracts.finding import Expected, Finding, RunScore, SeedValue
 from stages.contracts.rule_card import ExpectCard
-from stages.rules.places import Answer
+from stages.rules import Answer
 
 
 def expected(card: ExpectCard, evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:

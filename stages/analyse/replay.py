@@ -9,8 +9,7 @@ from typing import NamedTuple
 from stages.analyse.tables import History
 from stages.contracts.observed import SILENT
 from stages.contracts.rule_card import ExpectCard, StopCard
-from stages.rules.places import Answer, answer
-from stages.rules.watch import Firing, Row, Seen, Watch, leaves
+from stages.rules import Answer, Firing, Row, Seen, Watch, answer, leaves
 
 
 class Fired(NamedTuple):

@@ -25,6 +25,10 @@ EVALUATION_COLUMNS = ("prompt_id", "sample", "text", "tokens", "truncated")
 """Then per score: gate_columns. `attempt` of the adapter is in the metadata; null reward does not exist here."""
 
 State = Literal["value", "nonfinite", "null"]
+GRADIENT_METRICS = ("grad_norm", "loss")
+"""Metrics whose NaN or Inf means that the gradient of the step was not finite."""
+SKIPPED = "skipped"
+"""1 marks a step that was skipped because its gradient was not finite."""
 STATUSES = ("pass", "fail", "unknown", "not_reached")
 
 

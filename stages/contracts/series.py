@@ -9,13 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from stages.contracts.history import GRADIENT_METRICS as GRADIENT_METRICS
+from stages.contracts.history import SKIPPED as SKIPPED
+
 Cell = tuple[int, float | None, str]
 """(step, value, state): state is `value`, `nonfinite` or `null` (see history.py); the value is None unless the state is `value`."""
 
-GRADIENT_METRICS = ("grad_norm", "loss")
-"""Metrics whose NaN or Inf means that the step's gradient was not finite."""
-SKIPPED = "skipped"
-"""1 marks a step that was skipped because its gradient was not finite."""
 PERSISTENT_STEPS = 3
 """So many last rows in a row without a finite value are a persistent failure; fewer at the very end are transient."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stages.contracts.attempt import StoppedBy
 from stages.contracts.rule_card import StopCard
-from stages.rules.watch import Watch
+from stages.rules import Watch
 from stages.train.recorder import Cell, Journal
 
 

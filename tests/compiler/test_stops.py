@@ -16,7 +16,7 @@ from compiler.language.history_conditions import history_condition, never_or_alw
 from compiler.language.logic import Unreadable
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import dump
-from stages.rules.watch import written
+from stages.rules import condition_text
 
 EARLY = "early_stop: {when: zero_signal_share == 1.0, for: 3 steps}"
 STOP = """stop:
@@ -44,7 +44,7 @@ def test_cards_hold_steps_and_no_text(compiled, ruled):
         ("red_flag-1", 6, None, 1),
         ("red_flag-2", 6, 3, 1),  # 25% of 12 steps
     ]
-    assert written(stop.rules[1].when) == "reward < 0.15 and slope(reward, 3 steps) <= 0"  # a fifth of 12 steps
+    assert condition_text(stop.rules[1].when) == "reward < 0.15 and slope(reward, 3 steps) <= 0"  # a fifth of 12 steps
     assert [light.id for light in stop.green_lights] == ["green_light-1"]
 
 
@@ -105,7 +105,7 @@ def test_explain_shows_them_in_words(compiled, ruled):
 def test_a_condition_may_have_a_rule_of_its_own(compiled, ruled):
     own = ruled.replace("role: treatment}", "role: treatment, train: {early_stop: {when: entropy < 0.1}}}")
     rule = compiled(own).cards.train["shaped"].stop.rules[0]
-    assert (rule.id, written(rule.when), rule.lasting) == ("early_stop", "entropy < 0.1", 3)  # maps merge: `for` stays
+    assert (rule.id, condition_text(rule.when), rule.lasting) == ("early_stop", "entropy < 0.1", 3)  # maps merge: `for` stays
 
 
 def test_a_condition_may_do_without_the_rule(compiled, ruled):
@@ -164,7 +164,7 @@ def test_the_borders_of_expectations(compiled, spec, expect, expected):
     ],
 )
 def test_conditions_are_read(text, expected):
-    assert written(history_condition(text, 60).when) == expected
+    assert condition_text(history_condition(text, 60).when) == expected
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
     except Unreadable as error:
         assert error.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
     else:
-        again = history_condition(written(found.when), 60).when
-        assert written(again) == written(found.when)
+        again = history_condition(condition_text(found.when), 60).when
+        assert condition_text(again) == condition_text(found.when)
         assert {text[mention.start : mention.start + len(mention.metric)] for mention in found.mentions} == {
             mention.metric for mention in found.mentions
         }

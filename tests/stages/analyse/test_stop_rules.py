@@ -18,7 +18,7 @@ from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.rule_card import CompareCard, ConditionStop, EveryCard, ExpectCard, RuleCard, StopCard
-from stages.rules.watch import Watch
+from stages.rules import Watch
 from stages.train.recorder import Journal, cell, write_history
 
 REWARD = CompareCard(metric="reward", sign="<", value=0.8)

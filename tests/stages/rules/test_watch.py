@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, RuleCard, StopCard
-from stages.rules.watch import OPPOSITE, Watch, compared, truth, written
-from stages.rules.windows import Trailing, step_of, width
+from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, ExpectCard, RuleCard, StopCard
+from stages.rules import OPPOSITE, Answer, Trailing, Watch, answer, compared, condition_text, step_of, truth, width
 
 
 def rule(when, *, id="red_flag-1", **rest):
@@ -181,6 +181,34 @@ def test_lengths():
 
 def test_conditions_as_text():
     slope = CompareCard(metric="reward", slope=60, sign="<=", value=0)
-    assert written(EveryCard(every=(EitherCard(either=(below(0.15), SILENT)), slope))) == (
+    assert condition_text(EveryCard(every=(EitherCard(either=(below(0.15), SILENT)), slope))) == (
         "(reward < 0.15 or zero_signal_share == 1) and slope(reward, 60 steps) <= 0"
     )
+
+
+def asked(values: list[float], direction: Literal["above", "below"], bound: float) -> Answer:
+    """Of a run whose last window is as long as the values."""
+    n = len(values)
+    card = ExpectCard(id="e", metric="truncated", direction=direction, bound=bound, at_step=10 * n, conditions=("a",))
+    rows = [(9 * n + place, {"truncated": value}) for place, value in enumerate(values, 1)]
+    return answer(card, rows, target_steps=10 * n, done=10 * n, share=0.1)
+
+
+@pytest.mark.parametrize("direction", ["above", "below"])
+def test_a_mean_that_is_its_bound_but_for_rounding_is_not_beyond_it(direction: Literal["above", "below"]) -> None:
+    """(1.0 + 0.7 + 0.7) / 3 is 0.7999999999999999 in floats."""
+    found = asked([1.0, 0.7, 0.7], direction, 0.8)
+    assert (found.state, found.why) == ("missed", f"0.8 is not {direction} 0.8")
+
+
+def test_means_beyond_their_bound() -> None:
+    found = asked([1.0, 0.7, 0.7], "below", 0.81)
+    assert (found.state, found.value, found.window) == ("met", pytest.approx(0.8), "steps 28-30")
+    assert asked([1.0, 0.7, 0.7], "above", 0.81).state == "missed"
+
+
+def test_the_window_of_a_short_run_is_that_of_its_findings() -> None:
+    """Two steps of eight: 0.2 at step 7 and 0.6 at step 8."""
+    card = ExpectCard(id="e", metric="kl", direction="above", bound=0.3, at_step=8, conditions=("a",))
+    found = answer(card, [(7, {"kl": 0.2}), (8, {"kl": 0.6})], target_steps=8, done=8, share=0.1)
+    assert (found.state, found.value, found.window) == ("met", 0.4, "steps 7-8")

@@ -1,0 +1,300 @@
+"""Stop rules and expectations: the one evaluator, used live while a run trains and again on its recorded history.
+
+A cell that is not finite, null or absent is never a number, and neither is any cell of a step whose gradient was not finite. A rule whose
+quantity is unknown does not fire. With `lasting`, a step at which one of the rule's metrics was not logged does not count, either way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from stages.contracts.history import GRADIENT_METRICS, SKIPPED
+from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, ExpectCard, RuleCard, Sign, StopCard, WhenCard
+
+Seen = float | None | Mapping[str, str]
+"""A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}."""
+Row = Mapping[str, Seen]
+_SCALE = 1 << 1074
+_ROUNDING = 1e-9
+"""Relative. Means of a few thousand rows are more exact than this, and no threshold is meant more exactly."""
+
+
+def above(value: float, limit: float) -> bool:
+    """Whether a mean is larger than its threshold by more than the rounding of its sum: a mean of 0.3 exactly is not above 0.3."""
+    return value > limit and not math.isclose(value, limit, rel_tol=_ROUNDING)
+
+
+def below(value: float, limit: float) -> bool:
+    """Whether a mean is smaller than its threshold by more than the rounding of its sum."""
+    return value < limit and not math.isclose(value, limit, rel_tol=_ROUNDING)
+
+
+def stretch(first: int, last: int) -> str:
+    """`steps 51-60`, or `step 60`."""
+    return f"step {first}" if first == last else f"steps {first}-{last}"
+
+
+def beside(number: float, bound: float, *, digits: int = 3) -> str:
+    """A number as it is printed beside a bound: with more digits where rounding would move it to the other side of the bound."""
+    for precision in range(digits, 17):
+        text = f"{number + 0.0:.{precision}g}"  # + 0.0: no minus zero
+        if (float(text) > bound) == (number > bound) and (float(text) < bound) == (number < bound):
+            return text
+    return repr(number)
+
+
+def bound_text(bound: float) -> str:
+    """A bound with all digits that a spec can hold."""
+    return f"{bound:.15g}"
+
+
+def width(target_steps: int, share: float) -> int:
+    """A share of the target steps, at least one step: the width of a rule's window."""
+    return min(target_steps, max(1, math.floor(target_steps * share + 0.5)))
+
+
+def window_length(target_steps: int, share: float) -> int:
+    """Steps of the first and of the last window: this share of the target steps, rounded. At least two steps in runs of four or more:
+    in shorter runs two windows of two steps would share one."""
+    return max(width(target_steps, share), 2 if target_steps >= 4 else 1)
+
+
+def step_of(share: float, target_steps: int) -> int:
+    """The first step at which this share of the run is done; at least 1."""
+    return max(1, math.ceil(round(share * target_steps, 9)))
+
+
+class Trailing:
+    """The finite values of one metric in the last `width` steps.
+
+    Sums are whole numbers of 2**-1074, the smallest float, so adding and removing loses nothing: the mean of equal values is that value,
+    and the slope of a flat series is exactly 0.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._inside: deque[tuple[int, int]] = deque()
+        self._x = self._xx = self._y = self._xy = 0
+
+    def move(self, step: int, value: float | None) -> None:
+        """Go on to a step, with its value when it has one. Steps must rise."""
+        while self._inside and self._inside[0][0] <= step - self.width:
+            self._add(*self._inside.popleft(), -1)
+        if value is not None:
+            numerator, denominator = value.as_integer_ratio()
+            self._inside.append((step, numerator * (_SCALE // denominator)))
+            self._add(*self._inside[-1], 1)
+
+    def _add(self, step: int, exact: int, sign: int) -> None:
+        self._x += sign * step
+        self._xx += sign * step * step
+        self._y += sign * exact
+        self._xy += sign * step * exact
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the values; None without values."""
+        return self._y / (_SCALE * len(self._inside)) if self._inside else None
+
+    @property
+    def slope(self) -> float | None:
+        """Least-squares slope per step; None with fewer than three values, because every line fits two points."""
+        n = len(self._inside)
+        if n < 3:
+            return None
+        return (n * self._xy - self._x * self._y) / (_SCALE * (n * self._xx - self._x * self._x))
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A rule whose condition held at a step. `held_back`: the green light that kept the run going; None: the run stops."""
+
+    rule: str
+    step: int
+    quantity: str
+    """What `value` is, such as `mean of reward over steps 51-60`. Of a condition with several comparisons: the first one that holds."""
+    value: float
+    metric: str
+    first: int
+    """First step that the value or the stretch covers."""
+    held_back: str | None = None
+
+
+class Watch:
+    """Evaluates the rules on a run's steps in rising order. After a firing that stops the run it looks at no further step."""
+
+    def __init__(self, stop: StopCard) -> None:
+        self.firings: list[Firing] = []
+        self.stopped: Firing | None = None
+        self.known: set[str] = set()
+        """Metrics that had a number at any step."""
+        self._rules = tuple(_Rule(rule) for rule in stop.rules)
+        self._lights = tuple(_Rule(light, waits=False) for light in stop.green_lights)
+
+    def see(self, step: int, row: Row) -> Firing | None:
+        """One logged step. Returns the firing that stops the run at this step, if one does."""
+        if self.stopped is not None:
+            return None
+        values = numbers(row)
+        self.known |= values.keys()
+        fired = [(rule.card.id, firing) for rule in self._rules if (firing := rule.see(step, row, values)) is not None]
+        lights = [light.card.id for light in self._lights if light.see(step, row, values) is not None]
+        for name, (quantity, value, metric, first) in fired:
+            held_back = lights[0] if lights and name != "early_stop" else None
+            firing = Firing(name, step, quantity, value, metric, first, held_back)
+            self.firings.append(firing)
+            if held_back is None:
+                self.stopped = firing
+                return firing
+        return None
+
+
+def numbers(row: Row) -> dict[str, float]:
+    """The finite values of a step. Of a step whose gradient was not finite only whether it was skipped."""
+    values = {name: float(cell) for name, cell in row.items() if isinstance(cell, int | float)}
+    if values.get(SKIPPED) or any(isinstance(row.get(name), Mapping) for name in GRADIENT_METRICS):
+        return {name: value for name, value in values.items() if name == SKIPPED}
+    return values
+
+
+class _Rule:
+    """One rule with its trailing windows, and the steps in a row at which its condition held.
+
+    `waits`: rules need a full window. Green lights do not, because they can only delay a stop.
+    """
+
+    def __init__(self, card: RuleCard, *, waits: bool = True) -> None:
+        self.card = card
+        self._leaves = tuple(dict.fromkeys(leaves(card.when)))
+        self._trails = {leaf: Trailing(leaf.slope or card.window) for leaf in self._leaves if leaf.slope or card.lasting is None}
+        self._begins = max([card.after, *(trail.width for trail in self._trails.values() if waits)])
+        self._held: list[int] = []
+
+    def see(self, step: int, row: Row, values: Mapping[str, float]) -> tuple[str, float, str, int] | None:
+        for leaf, trail in self._trails.items():
+            trail.move(step, values.get(leaf.metric))
+        if step < self._begins:
+            return None
+        quantities = {leaf: self._quantity(leaf, values) for leaf in self._leaves}
+        holds = truth(self.card.when, quantities)
+        if self.card.lasting is None:
+            return self._firing(step, quantities) if holds else None
+        if all(leaf.metric in row for leaf in self._leaves):
+            self._held = [*self._held, step][-self.card.lasting :] if holds else []
+            if len(self._held) == self.card.lasting:
+                return self._firing(step, quantities)
+        return None
+
+    def _quantity(self, leaf: CompareCard, values: Mapping[str, float]) -> float | None:
+        if leaf.slope is not None:
+            return self._trails[leaf].slope
+        return values.get(leaf.metric) if self.card.lasting is not None else self._trails[leaf].mean
+
+    def _firing(self, step: int, quantities: Mapping[CompareCard, float | None]) -> tuple[str, float, str, int]:
+        """(quantity in words, value, metric, first step)."""
+        leaf, value = next((leaf, value) for leaf, value in quantities.items() if value is not None and compared(leaf, value))
+        first = max(1, step - (leaf.slope or self.card.window) + 1)
+        if leaf.slope is not None:
+            return f"slope of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
+        if self.card.lasting is not None:
+            first = self._held[0]
+            return f"{leaf.metric} at step {step} (the condition held over {stretch(first, step)})", value, leaf.metric, first
+        return f"mean of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
+
+
+def leaves(when: WhenCard) -> Iterator[CompareCard]:
+    """The comparisons of a condition, from left to right."""
+    match when:
+        case CompareCard():
+            yield when
+        case EveryCard(every=parts) | EitherCard(either=parts):
+            for part in parts:
+                yield from leaves(part)
+
+
+def truth(when: WhenCard, quantities: Mapping[CompareCard, float | None]) -> bool | None:
+    """Whether a condition holds; None while it depends on what is unknown."""
+    match when:
+        case CompareCard():
+            value = quantities[when]
+            return None if value is None else compared(when, value)
+        case EveryCard(every=parts):
+            answers = [truth(part, quantities) for part in parts]
+            return False if False in answers else None if None in answers else True
+        case EitherCard(either=parts):
+            answers = [truth(part, quantities) for part in parts]
+            return True if True in answers else None if None in answers else False
+
+
+def compared(leaf: CompareCard, value: float) -> bool:
+    """Whether a known value compares with the bound as it should."""
+    bound = leaf.value
+    return {
+        "<": value < bound,
+        "<=": value <= bound,
+        ">": value > bound,
+        ">=": value >= bound,
+        "==": value == bound,
+        "!=": value != bound,
+    }[leaf.sign]
+
+
+OPPOSITE: dict[Sign, Sign] = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def rule_text(rule: RuleCard) -> str:
+    """The rule in words: `zero_signal_share == 1 for 15 steps`, `reward < 0.15, mean over 30 steps, from step 270 on`."""
+    lasting = f" for {rule.lasting} logged steps in a row" if rule.lasting is not None else ""
+    if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in leaves(rule.when)):
+        lasting = f", mean over {rule.window} steps"
+    return f"{condition_text(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
+
+
+def condition_text(when: WhenCard) -> str:
+    """The condition as a spec holds it, such as `reward < 0.15 and slope(reward, 60 steps) <= 0`."""
+    match when:
+        case CompareCard():
+            quantity = when.metric if when.slope is None else f"slope({when.metric}, {when.slope} steps)"
+            return f"{quantity} {when.sign} {when.value:g}"
+        case EveryCard(every=parts):
+            return " and ".join(f"({condition_text(part)})" if isinstance(part, EitherCard) else condition_text(part) for part in parts)
+        case EitherCard(either=parts):
+            return " or ".join(condition_text(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run says of an expectation. `value`: mean over the window; None, with `why`, when the run did not get there."""
+
+    state: Literal["met", "missed", "not_reached"]
+    value: float | None
+    window: str
+    why: str
+
+
+def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_steps: int, done: int, share: float) -> Answer:
+    """Score one expectation. `rows`: the run's logged steps, rising. `done`: steps that the run is known to have done. `share`: width of
+    the trailing window in target steps. not_reached: the run ends before the place, or the metric has no number in the window."""
+    at = expected.at_step if expected.at_step is not None else step_of(expected.at_share or 1.0, target_steps)
+    length = window_length(target_steps, share)
+    window = stretch(max(1, at - length + 1), at)
+    if done < at:
+        return Answer("not_reached", None, window, f"the run ends at step {done}" if done else "nothing was logged")
+    trail = Trailing(length)
+    for step, row in rows:
+        if step > at:
+            break
+        trail.move(step, numbers(row).get(expected.metric))
+    trail.move(at, None)
+    value = trail.mean
+    if value is None:
+        return Answer("not_reached", None, window, f"{expected.metric} has no value in {window}")
+    over, under = above(value, expected.bound), below(value, expected.bound)
+    met = over if expected.direction == "above" else under
+    text = beside(value, expected.bound, digits=4) if over or under else bound_text(expected.bound)
+    why = f"{text} is {'' if met else 'not '}{expected.direction} {bound_text(expected.bound)}"
+    return Answer("met" if met else "missed", value, window, why)
