@@ -141,7 +141,7 @@ class Watch:
             return None
         values = numbers(row)
         self.known |= values.keys()
-        fired = [(rule.card.id, firing) for rule in self._rules if (firing := rule.see(step, row, values)) is not None]
+        fired = [(rule.card.id, held) for rule in self._rules if (held := rule.see(step, row, values)) is not None]
         lights = [light.card.id for light in self._lights if light.see(step, row, values) is not None]
         for name, (quantity, value, metric, first) in fired:
             held_back = lights[0] if lights and name != "early_stop" else None
