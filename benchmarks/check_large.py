@@ -60,7 +60,7 @@ def one(lines: int, wrong: bool) -> dict[str, float]:
     from compiler.build.inputs import Inputs
     from compiler.build.pipeline import named
     from compiler.compile import compile_all
-    from compiler.diagnostics import Rejected, render
+    from compiler.problems import Rejected, render
 
     text = spec(lines, wrong)
     Path("specs/example.yaml").write_text(text, encoding="utf-8")

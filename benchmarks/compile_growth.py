@@ -128,7 +128,7 @@ def parsing() -> tuple[float, float]:
     sys.path.insert(0, str(ROOT))
     from ruamel.yaml import YAML
 
-    from compiler.document.source import parse
+    from compiler.document.read import parse
 
     text = "".join(f"key{number}: {{name: n{number}, value: {number}, list: [a, b, 1.5]}}\n" for number in range(10_000))
     began = time.process_time()

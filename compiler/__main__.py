@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say_no_more()
             print(f"octavo: its output cannot be written: {error.strerror}", file=sys.stderr)
             return 1
-        from compiler.ours import report
+        from compiler.render import report
 
         return report(error)
     finally:

@@ -17,11 +17,11 @@ from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.resolve_imports import resolve_imports
 from compiler.build.stage import Pipeline
 from compiler.checks import intended, rules
-from compiler.diagnostics import Patience, Rejected, errors, in_order
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import OutsideSpec
+from compiler.problems import Patience, Rejected, errors, in_order
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS

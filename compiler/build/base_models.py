@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compiler import disk
 from compiler.document.names import PATH
-from compiler.fault import Fault
+from compiler.problems import Fault
 from stages.contracts.digests import file_digest
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.waiver import Waiver

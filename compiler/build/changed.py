@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from compiler import disk
 from compiler.build.difference import Difference, differences, shown
 from compiler.build.inputs import Inputs
-from compiler.diagnostics import Rejected
-from compiler.document.nodes import Node
-from compiler.document.parse import validated
+from compiler.document.node import Node
+from compiler.document.validate import validated
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.family import SPECS, with_changes
 from compiler.language.spec import Spec
+from compiler.problems import Rejected
 from stages.contracts.intention import ChangeWords
 
 ABOUT_THIS = ("actions", "contingency", "questions", "profiles")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import disk
-from compiler.fault import Fault
+from compiler.problems import Fault
 from stages.contracts.artifact import digest
 
 

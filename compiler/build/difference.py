@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.diagnostics import sentence
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.algorithms import early_stop, plain_train, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.family import at, changes
 from compiler.language.gates import gate_use
 from compiler.language.spec_imports import OutsideSpec
 from compiler.language.spec_rewards import Reward
+from compiler.problems import sentence
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.train_settings import TrainSettings
 

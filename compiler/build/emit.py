@@ -13,7 +13,7 @@ from typing import Any
 from compiler.build.origins import origin
 from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
 from stages.contracts.artifact import Artifact, dump

@@ -12,10 +12,9 @@ from pathlib import Path
 from compiler import disk
 from compiler.build.revisions import LOCK, UPDATE
 from compiler.build.snapshots import snapshot_of
-from compiler.diagnostics import listed, nearest
 from compiler.document.names import PATH
-from compiler.document.nodes import Node
-from compiler.document.parse import key_place
+from compiler.document.node import Node
+from compiler.document.validate import key_place
 from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
 from compiler.language.experiment import Experiment
 from compiler.language.rewards import RewardUse
@@ -23,6 +22,7 @@ from compiler.language.spec import Adapter
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_data import TrainData
 from compiler.language.spec_imports import Import, ImportedSpec
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard

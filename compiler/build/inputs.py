@@ -12,13 +12,12 @@ from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.data_files import DataFile, data_file
 from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
-from compiler.diagnostics import Rejected, nearest
 from compiler.document.names import SLUG, is_hub_id
-from compiler.document.nodes import Document
-from compiler.document.parse import validated
-from compiler.document.source import read
-from compiler.fault import Fault
+from compiler.document.node import Document
+from compiler.document.read import read
+from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
+from compiler.problems import Fault, Rejected, nearest
 from stages.contracts.artifact import ArtifactError, dump
 from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Setup
 from compiler.language.gates import OWN_KEYS, GateUse
 from compiler.language.rewards import RewardUse

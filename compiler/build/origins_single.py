@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.build import origins as places
 from compiler.build.stops import stop_card, stop_origins
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from compiler import disk
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
-from compiler.diagnostics import Rejected, nearest
 from compiler.document.names import SLUG_CHARS, slug
+from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic, Place
 
 SPECS = Path("specs")

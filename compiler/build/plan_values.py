@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.build.origins import escaped
-from compiler.diagnostics import sentence
+from compiler.problems import sentence
 from stages.contracts.origin import Origin
 
 CUT = 80

@@ -8,10 +8,10 @@ from typing import get_args
 
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any
-from compiler.diagnostics import nearest, sentence
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_words import Question
+from compiler.problems import nearest, sentence
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.history import EVALUATION_MEASURES
 from stages.contracts.question import Asked, QuestionWords, Section

@@ -13,7 +13,7 @@ from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.build.revisions import Reference
 from compiler.build.stops import stop_card, stop_origins
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.algorithms import card_settings
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment

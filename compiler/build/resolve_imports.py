@@ -12,8 +12,8 @@ from compiler.build.inputs import Inputs
 from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve import Cards
 from compiler.build.resolve_analysis import CURVES, AnalysisCards
-from compiler.document.import_units import factor
 from compiler.document.layers import overlay
+from compiler.document.units import factor
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from compiler import disk
-from compiler.diagnostics import Rejected, listed, nearest
 from compiler.document.names import PATH, is_hub_id
-from compiler.document.nodes import Document, Node
-from compiler.document.parse import key_place
+from compiler.document.node import Document, Node
+from compiler.document.validate import key_place
+from compiler.problems import Rejected, listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Place
 
 LOCK = Path("specs/revisions.lock.yaml")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from compiler.build.origins import Origins, origin
-from compiler.document.lengths import Length, read
-from compiler.document.nodes import Node
+from compiler.document.node import Node
+from compiler.document.units import Length, read_length
 from compiler.language.algorithms import early_stop
 from compiler.language.expand import Setup
 from compiler.language.experiment import Experiment
@@ -55,10 +55,10 @@ def rules_of(of: Experiment, setup: Setup) -> Iterator[Rule]:
         return
     early, node = early_stop(setup.train), setup.train_node.get("early_stop")
     if early is not None and node is not None:
-        yield Rule("early_stop", "early_stop", early.when, node, None, read(early.lasting) if early.lasting else None)
+        yield Rule("early_stop", "early_stop", early.when, node, None, read_length(early.lasting) if early.lasting else None)
     for index, flag in enumerate(of.spec.stop.red_flags):
         if not flag.conditions or setup.name in flag.conditions:
-            after, lasting = (read(text) if text else None for text in (flag.after, flag.lasting))
+            after, lasting = (read_length(text) if text else None for text in (flag.after, flag.lasting))
             yield Rule(f"red_flag-{index + 1}", "red_flag", flag.when, of.node("stop", "red_flags", index), after, lasting)
     for index, light in enumerate(of.spec.stop.green_lights):
         if not light.conditions or setup.name in light.conditions:
@@ -93,7 +93,7 @@ def name_of(expectation: Expectation) -> str:
     """Its id; without one `reward-at-50pct`."""
     if expectation.id is not None:
         return expectation.id
-    at = read(expectation.at)
+    at = read_length(expectation.at)
     place = f"{round(100 * at.amount, 9):g}pct" if at.unit == "%" else f"step-{at.amount:g}"
     return f"{expectation.metric.removeprefix('gate.')}-at-{place}".replace(".", "-").replace("_", "-")
 
@@ -102,7 +102,7 @@ def expect_cards(of: Experiment, expectations: Iterable[Expectation]) -> tuple[E
     """Cards of the expectations, in the spec's order."""
     cards = []
     for expectation in expectations:
-        at = read(expectation.at)
+        at = read_length(expectation.at)
         cards.append(
             ExpectCard(
                 id=name_of(expectation),

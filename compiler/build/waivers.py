@@ -12,9 +12,9 @@ from compiler.build.emit import CARD, Files, seeded
 from compiler.build.inputs import Inputs
 from compiler.build.plan_values import differences
 from compiler.build.resolve import Cards
-from compiler.diagnostics import sentence
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
+from compiler.problems import sentence
 from stages.contracts.artifact import dump
 from stages.contracts.layout import RUNS
 from stages.contracts.page_card import WaivedWords

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.diagnostic import Diagnostic
 
 SUFFIX = ".octavo-new"

@@ -11,10 +11,10 @@ from compiler.build.intentions import waits_for
 from compiler.build.questions import metrics
 from compiler.build.stops import name_of
 from compiler.checks import rules
-from compiler.diagnostics import Rejected, errors, listed, nearest, sentence
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment
+from compiler.problems import Rejected, errors, listed, nearest, sentence
 from stages.contracts.diagnostic import Diagnostic, Note
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from compiler.build.imports import ImportedTraining
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
-from compiler.diagnostics import listed, nearest
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.spec_imports import OutsideSpec
 from compiler.language.spec_judged import Claim
+from compiler.problems import listed, nearest
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
 from stages.contracts.history import EVALUATION_MEASURES, POLICY_LOSSES, REWARD_UNITS, SAMPLED, metric

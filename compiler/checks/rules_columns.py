@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from compiler.build.data_files import DataFile
 from compiler.build.inputs import Inputs
-from compiler.diagnostics import nearest
-from compiler.document.parse import key_place
-from compiler.fault import Fault
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.language.spec_data import PromptData
+from compiler.problems import Fault, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import columns
 

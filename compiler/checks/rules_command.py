@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compiler.build.inputs import Inputs
-from compiler.diagnostics import nearest
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
+from compiler.problems import nearest
 from stages.contracts.diagnostic import Diagnostic
 
 PLACEHOLDERS = ("{card}", "{out}", "{seed}", "{steps}")

@@ -8,12 +8,11 @@ from compiler.build.base_models import MADE, BaseModel
 from compiler.build.data_files import DataFile
 from compiler.build.inputs import UNPINNED, Inputs
 from compiler.build.revisions import LOCK, UPDATE, Reference
-from compiler.diagnostics import nearest
-from compiler.document.nodes import Node
-from compiler.document.parse import key_place
-from compiler.fault import Fault
+from compiler.document.node import Node
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
+from compiler.problems import Fault, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.sampled import SampledSettings
 

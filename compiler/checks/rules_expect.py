@@ -9,7 +9,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
 from compiler.build.stops import conditions_of, name_of
 from compiler.checks.rules_stops import no_condition, not_logged
-from compiler.document.lengths import read
+from compiler.document.units import read_length
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_rules import Expectation
@@ -44,7 +44,7 @@ def expectations_name_what_exists(of: Experiment, expansion: Expansion, inputs: 
 def places_are_reached(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """E362. 100% is the end of the run and fine; a profile may be too short for `100 steps`, and is no evidence."""
     for index, expectation in enumerate(of.spec.expect):
-        node, at = of.node("expect", index, "at"), read(expectation.at)
+        node, at = of.node("expect", index, "at"), read_length(expectation.at)
         for setup in expansion.setups:
             if setup.name not in conditions_of(of, expectation):
                 continue
@@ -87,7 +87,7 @@ def expectations_differ(of: Experiment, expansion: Expansion, inputs: Inputs) ->
     for (first, one), (second, other) in combinations(enumerate(of.spec.expect), 2):
         node, notes = of.node("expect", second), (Note(of.node("expect", first).place, "the first one"),)
         shared = set(conditions_of(of, one)) & set(conditions_of(of, other))
-        alike = bool(shared) and (one.metric, read(one.at)) == (other.metric, read(other.at))
+        alike = bool(shared) and (one.metric, read_length(one.at)) == (other.metric, read_length(other.at))
         if alike and (one.above is None) == (other.above is None):
             yield Diagnostic(
                 "E366",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
-from compiler.document.parse import key_place
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from stages.contracts.diagnostic import Diagnostic

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any
-from compiler.diagnostics import listed, nearest
-from compiler.document.nodes import Node
-from compiler.document.parse import validated
+from compiler.document.node import Node
+from compiler.document.validate import validated
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import PROFILES
 from compiler.language.spec_judged import Bound
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import metric
 from stages.contracts.plugin import DETECTORS, kinds, load

@@ -8,14 +8,14 @@ from compiler.build import questions
 from compiler.build.imports import block_of, metric_node, misplaced, section
 from compiler.build.inputs import Inputs
 from compiler.checks import rules_claims, rules_command, rules_expect, rules_health, rules_names, rules_stops
-from compiler.diagnostics import listed, nearest
-from compiler.document.import_units import factor
-from compiler.document.nodes import Node
-from compiler.document.parse import key_place
+from compiler.document.node import Node
+from compiler.document.units import factor
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_imports import ColumnUse, SummaryUse
 from compiler.language.trl_names import meant_by
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import METRICS, metric
 from stages.contracts.line_pattern import names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from stages.contracts.diagnostic import Diagnostic, Note

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
-from compiler.document.nodes import Node
-from compiler.document.parse import key_place
+from compiler.document.node import Node
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from stages.contracts.diagnostic import Diagnostic, Note, Place

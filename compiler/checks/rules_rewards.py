@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from compiler.build.inputs import Inputs
-from compiler.fault import Fault
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
+from compiler.problems import Fault
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.plugin import reads
 

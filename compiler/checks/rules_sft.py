@@ -8,11 +8,10 @@ from compiler.build.base_models import MADE
 from compiler.build.data_files import DataFile
 from compiler.build.inputs import Inputs
 from compiler.build.resolve import ANSWER
-from compiler.diagnostics import nearest
-from compiler.document.parse import key_place
-from compiler.fault import Fault
+from compiler.document.validate import key_place
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
+from compiler.problems import Fault, nearest
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic, Note
 from stages.contracts.sft import SftSettings

@@ -8,13 +8,13 @@ from itertools import combinations
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
 from compiler.build.stops import NULL, Rule, rules_of
-from compiler.diagnostics import listed, nearest
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.history_conditions import Mention, Read, history_condition, never_or_always
 from compiler.language.logic import Unreadable
 from compiler.language.rewards import within
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.history import metric
 from stages.contracts.rule_card import RuleCard

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
-from compiler.diagnostics import listed, nearest
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.conditions import asked_gates, outcomes
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.language.spec_rewards import Reward
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 
 TOLERANCE = 1e-9

@@ -77,7 +77,7 @@ def live_needs() -> Needs:
         from compiler.build.inputs import Inputs
         from compiler.build.pipeline import live
         from compiler.compile import compile_all
-        from compiler.diagnostics import Rejected, errors
+        from compiler.problems import Rejected, errors
         from stages.contracts.plugin import GATES, load
     except ImportError as error:
         return Needs((), (), (), f"cannot be read: {error.name or error} is not installed")

@@ -9,7 +9,7 @@ from typing import Any
 from compiler.build.inputs import Inputs
 from compiler.build.resolve import example_cards
 from compiler.compile import Compiled
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.reward_card import RewardCard
 from stages.train.verifiers.faults import VerifierUnavailable

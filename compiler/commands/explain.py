@@ -12,11 +12,11 @@ from compiler.build.pipeline import named
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.stops import expect_cards, rules_of
 from compiler.compile import Compiled
-from compiler.diagnostics import Rejected, nearest, sentence
 from compiler.document.layers import replaced
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.expand import Run
 from compiler.language.experiment import experiment
+from compiler.problems import Rejected, nearest, sentence
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
 from stages.rules import rule_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compiler.build.pipeline import named
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS, ExperimentFolder

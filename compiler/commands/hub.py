@@ -10,7 +10,7 @@ import os
 import re
 
 from compiler.build.revisions import UPDATE, Reference
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.diagnostic import Diagnostic
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from compiler.build.pipeline import SPECS
-from compiler.diagnostics import Rejected
 from compiler.document.names import slug
+from compiler.problems import Rejected
 from stages.contracts.diagnostic import Diagnostic
 
 _NAME = "SLUG"

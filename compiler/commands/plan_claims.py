@@ -11,9 +11,9 @@ from typing import Any
 
 from compiler.commands.plan_git import git, show
 from compiler.compile import Compiled
-from compiler.diagnostics import Rejected
-from compiler.document.nodes import Node
-from compiler.document.source import parse
+from compiler.document.node import Node
+from compiler.document.read import parse
+from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import first_data, read_attempts

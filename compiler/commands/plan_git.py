@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from compiler.diagnostics import Rejected, sentence
+from compiler.problems import Rejected, sentence
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.waiver import NAME as WAIVERS
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from compiler.commands.plan_text import IMPORTED, PAGE, STATES, called, cost, groups, headline, names, said, waived
-from compiler.diagnostics import sentence
+from compiler.problems import sentence
 from stages.contracts.plan import ExperimentPlan, Plan, StagePlan
 
 MARKER = "<!-- octavo-plan -->"

@@ -12,7 +12,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.commands.explain import find
 from compiler.compile import compile_all
-from compiler.diagnostics import Rejected, listed, nearest
+from compiler.problems import Rejected, listed, nearest
 from stages.contracts.algorithms import SFT
 from stages.contracts.artifact import ArtifactError, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError

@@ -20,12 +20,12 @@ from compiler.build.pipeline import Reference, everything
 from compiler.build.revisions import LOCK, UPDATE, files
 from compiler.build.snapshots import Renewed, Snapshot, snapshot_of
 from compiler.build.write import SUFFIX, write
-from compiler.diagnostics import Rejected, nearest
-from compiler.document.nodes import Node
-from compiler.document.parse import key_place
+from compiler.document.node import Node
+from compiler.document.validate import key_place
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_imports import Import, ImportedSpec
+from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.stage import ROOT

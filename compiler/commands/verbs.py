@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from compiler import terminal
 from compiler.build import revisions, waivers
 from compiler.build.imports import NoLog
 from compiler.build.inputs import Inputs
@@ -18,9 +17,10 @@ from compiler.build.snapshots import Renewed
 from compiler.build.write import compare, write
 from compiler.commands import verbs_of_results as commands_of_results
 from compiler.compile import Compiled, compile_all, left_over, project
-from compiler.diagnostics import Rejected, errors, in_order, render
-from compiler.document.source import has_c_parser
+from compiler.document.read import has_c_parser
 from compiler.language.experiment import profiles
+from compiler.problems import Rejected, errors, in_order
+from compiler.render import colour, render
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS
 
@@ -182,7 +182,7 @@ def new(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def show(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None) -> None:
     """Diagnostics on standard error, in colour on a terminal. `broken` holds the lines of files that are no YAML."""
-    print(shown(problems, inputs, broken, colour=terminal.colour()), file=sys.stderr, end="")
+    print(shown(problems, inputs, broken, colour=colour()), file=sys.stderr, end="")
 
 
 def shown(problems: Iterable[Diagnostic], inputs: Inputs, broken: Mapping[str, list[str]] | None = None, *, colour: bool) -> str:

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from compiler import terminal
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import LIVE, live, named
 from compiler.compile import compile_all
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
+from compiler.render import colour
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS, ExperimentFolder
@@ -76,7 +76,7 @@ def verify(options: argparse.Namespace, inputs: Inputs) -> int:
         from compiler.commands import verify_text
 
         print(verify_text.text(found), end="", flush=True)
-        print(verify_text.diagnostics(found, terminal.colour()), file=sys.stderr, end="")
+        print(verify_text.diagnostics(found, colour()), file=sys.stderr, end="")
     return 1 if found.differences else 0
 
 

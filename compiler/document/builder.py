@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from compiler.diagnostics import Rejected, sentence
-from compiler.document.nodes import Node
+from compiler.document.node import Node
+from compiler.problems import Rejected, sentence
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 
 MAX_DEPTH = 40

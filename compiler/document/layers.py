@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 
 RANK = {"parent": 0, "shared": 1, "experiment": 2, "condition": 3, "profile": 4}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compiler import disk
-from compiler.diagnostics import Rejected, nearest
 from compiler.document.layers import lowered, overlay
 from compiler.document.names import SLUG, SLUG_CHARS
-from compiler.document.nodes import Document, Node
-from compiler.document.secrets import secrets
+from compiler.document.node import Document, Node
+from compiler.document.validate import secrets
+from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic
 
 SHARED = Path("specs/_shared")

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from compiler.diagnostics import nearest, sentence
-from compiler.document.nodes import Node
-from compiler.document.parse import validated
+from compiler.document.node import Node
 from compiler.document.units import converted, keys
+from compiler.document.validate import validated
 from compiler.language.spec_rules import EarlyStop
+from compiler.problems import nearest, sentence
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.train_settings import TrainSettings

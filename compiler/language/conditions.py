@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
-from compiler.diagnostics import listed, nearest, sentence
 from compiler.language.logic import Reader, Unreadable
+from compiler.problems import listed, nearest, sentence
 from stages.contracts.plugin import marks
 from stages.contracts.reward_card import AllCard, AnyCard, ConditionCard, MarkCard, SignalCard, StatusCard
 

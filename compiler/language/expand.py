@@ -8,8 +8,8 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from compiler.document.layers import overlay
-from compiler.document.nodes import Node
-from compiler.document.parse import validated
+from compiler.document.node import Node
+from compiler.document.validate import validated
 from compiler.language.algorithms import SECTIONS, algorithm, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.diagnostics import Rejected, nearest
 from compiler.document.layers import overlay
-from compiler.document.nodes import Document, Node
-from compiler.document.parse import validated
-from compiler.document.secrets import secrets
+from compiler.document.node import Document, Node
 from compiler.document.shared import Read
+from compiler.document.validate import secrets, validated
 from compiler.language import spec_command, spec_imports
 from compiler.language.algorithms import COMMAND, train_settings
 from compiler.language.family import Member, member
@@ -18,6 +16,7 @@ from compiler.language.gates import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import ImportedSpec
+from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic
 
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")

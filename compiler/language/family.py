@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.diagnostics import Rejected, listed, nearest
 from compiler.document.layers import lowered, overlay
-from compiler.document.nodes import Document, Node
+from compiler.document.node import Document, Node
 from compiler.document.shared import OWN, Read, with_shared
 from compiler.language.spec_judged import Bound
+from compiler.problems import Rejected, listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 
 SPECS = Path("specs")

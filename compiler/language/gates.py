@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from compiler.diagnostics import nearest
-from compiler.document.nodes import Node
-from compiler.document.parse import validated
+from compiler.document.node import Node
+from compiler.document.validate import validated
 from compiler.language.spec_rewards import Gate
+from compiler.problems import nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
 from stages.contracts.reward_card import GateCard

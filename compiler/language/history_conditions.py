@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import pairwise, product
 from typing import cast, get_args
 
-from compiler.diagnostics import sentence
-from compiler.document.lengths import Length, length
+from compiler.document.units import Length, length
 from compiler.language.logic import Reader, Unreadable
+from compiler.problems import sentence
 from stages.contracts.history import metric
 from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, Sign, WhenCard
 from stages.rules import OPPOSITE, leaves, truth

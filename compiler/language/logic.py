@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from compiler.diagnostics import sentence
+from compiler.problems import sentence
 
 C = TypeVar("C")
 MAX_CHARS = 500

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler.diagnostics import listed, nearest
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.language.conditions import condition
 from compiler.language.experiment import Experiment
 from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
@@ -15,6 +14,7 @@ from compiler.language.logic import Unreadable
 from compiler.language.spec import Condition
 from compiler.language.spec_judged import CombinedScore
 from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
+from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluate_card import CombinedCard
 from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard

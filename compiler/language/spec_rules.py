@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from compiler.document.lengths import LengthText
 from compiler.document.names import Slug, fault
+from compiler.document.units import LengthText
 from compiler.language.spec_part import Part
 
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compiler.document.source import events
+from compiler.document.read import events
 
 
 class Entry(NamedTuple):

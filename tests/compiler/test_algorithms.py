@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 
 PPO = """train:
   algorithm: ppo

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import Patience, listed, nearest
+from compiler.problems import Patience, listed, nearest
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 40

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference
 from compiler.compile import compile_experiment, project
-from compiler.diagnostics import Rejected, render
-from compiler.document.source import parse
+from compiler.document.read import parse
 from compiler.language.experiment import Experiment
+from compiler.problems import Rejected
+from compiler.render import render
 
 PATH = Path("specs/example.yaml")
 GOLDEN = Path(__file__).parents[1] / "golden"

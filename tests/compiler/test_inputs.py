@@ -5,8 +5,7 @@ import json
 import pytest
 
 from compiler.build.inputs import Inputs
-from compiler.diagnostics import Rejected
-from compiler.fault import Fault
+from compiler.problems import Fault, Rejected
 from stages.contracts.artifact import digest
 
 

@@ -9,7 +9,7 @@ import pytest
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords, MoveWords
 
 ACTIONS = """\

@@ -16,9 +16,9 @@ from compiler.build.plan_values import differences
 from compiler.commands.plan_code import changed_definitions
 from compiler.commands.plan_markdown import LIMIT, MARKER, markdown
 from compiler.commands.plan_text import text
-from compiler.diagnostics import Rejected
 from compiler.lock.plan_files import Files
 from compiler.lock.plan_lock import Entry, Locked, parse_lock, read_lock
+from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read, write_text
 from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference
 from compiler.compile import compile_experiment, project
-from compiler.document.source import parse
+from compiler.document.read import parse
 
 SPEC = (Path(__file__).parents[1] / "golden" / "small" / "spec.yaml").read_text(encoding="utf-8")
 VALUE = parse(SPEC.encode(), "specs/example.yaml").root.plain()

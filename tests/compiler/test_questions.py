@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler.build.questions import WORDS, understood
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
 
 SEED_1 = {

@@ -9,7 +9,7 @@ from compiler.__main__ import main
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 
 CHILD = """title: Does a lower learning rate do it too?
 parent: example

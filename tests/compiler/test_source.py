@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Rejected
-from compiler.document.nodes import Node
-from compiler.document.source import MAX_BYTES, parse
+from compiler.document.node import Node
+from compiler.document.read import MAX_BYTES, parse
+from compiler.problems import Rejected
 
 
 def plain(text: str) -> object:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from test_rules import codes
 
 from compiler.commands.explain import explain
-from compiler.diagnostics import Rejected
-from compiler.document.lengths import Length, length
+from compiler.document.units import Length, length
 from compiler.language.history_conditions import history_condition, never_or_always
 from compiler.language.logic import Unreadable
+from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import dump
 from stages.rules import condition_text

@@ -13,7 +13,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.build.revisions import LOCK, Reference, lock, named_in, text
 from compiler.compile import compile_all, project
-from compiler.document.source import parse
+from compiler.document.read import parse
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "abc4567890" * 4
 MODEL, PROMPTS = "/api/models/owner/model", "/api/datasets/owner/prompts"

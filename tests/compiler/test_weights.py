@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.reward_card import PhaseCard
 from stages.train.rewards.combine.sound import check
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler.build.write import SUFFIX, compare, write
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +88,7 @@ def test_a_full_disk_leaves_everything_as_it_was():
     write({"a/one": "old\n"}, {})
     before = snapshot()
     code = (
-        "from compiler.build.write import write\nfrom compiler.diagnostics import Rejected\n"
+        "from compiler.build.write import write\nfrom compiler.problems import Rejected\n"
         "try:\n    write({'a/one': 'new\\n', 'b/two': '2\\n', 'c/big': 'x' * 100_000}, {})\n"
         "except Rejected as error:\n    print(error.diagnostics[0].code, error.diagnostics[0].what)\n"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from compiler.build.inputs import Inputs
 from compiler.commands.verify import verify
-from compiler.diagnostics import Rejected
+from compiler.problems import Rejected
 from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError

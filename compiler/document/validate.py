@@ -10,9 +10,9 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from compiler.diagnostics import nearest, sentence
-from compiler.document.nodes import Node
+from compiler.document.node import Node
 from compiler.document.units import EXAMPLES, arms, converted, keys, unit_of
+from compiler.problems import SECRET, nearest, sentence
 from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -254,3 +254,27 @@ def _unit_at(model: type[BaseModel], location: Sequence[int | str]) -> str | Non
         if field is not None and (unit := unit_of(field)):
             return unit
     return None
+
+
+def secrets(node: Node) -> Iterator[Diagnostic]:
+    """E318 for each key and value below a node that looks like a secret."""
+    if isinstance(node.value, dict):
+        for key, inner in node.value.items():
+            if inner.key is not None and SECRET.search(key):
+                yield _secret(inner.key)
+            yield from secrets(inner)
+    elif isinstance(node.value, list):
+        for inner in node.value:
+            yield from secrets(inner)
+    elif isinstance(node.value, str) and SECRET.search(node.value):
+        yield _secret(node.place)
+
+
+def _secret(place: Place) -> Diagnostic:
+    return Diagnostic(
+        "E318",
+        "this looks like a secret key",
+        why="specs, cards and pages are published; a key in them is a key lost",
+        fix="take it out, revoke it if it was ever committed, and pass it through the environment, as in WANDB_API_KEY",
+        place=place,
+    )

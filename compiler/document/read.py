@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler import disk
-from compiler.diagnostics import Rejected
 from compiler.document.builder import Builder
-from compiler.document.nodes import Document
+from compiler.document.node import Document
+from compiler.problems import Rejected
 from stages.contracts.diagnostic import Diagnostic, Place
 
 MAX_BYTES = 1_000_000

@@ -1,17 +1,11 @@
-"""Diagnostics of a spec: collecting them, rendering them with excerpt and caret, and spelling suggestions."""
+"""Problems of a spec: collecting them, and the words that their sentences share."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from stages.contracts.diagnostic import Diagnostic, Place
-
-LIMIT = 20
-"""Most diagnostics shown at once."""
-WIDTH = 120
-"""Longest excerpt of a line; longer ones are cut around the caret."""
 
 SECRET = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
@@ -19,8 +13,6 @@ SECRET = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 """What looks like a key of a service. It must never enter a card, and never a message either."""
-
-_COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "quiet": "\x1b[2m", "end": "\x1b[0m"}
 
 
 class Rejected(Exception):
@@ -35,6 +27,15 @@ class Rejected(Exception):
         super().__init__("; ".join(f"{found.code} {found.what}" for found in self.diagnostics))
 
 
+class Fault(Exception):
+    """An input that cannot be used: what, why, fix. The caller knows the place in the spec."""
+
+    def __init__(self, what: str, why: str, fix: str, code: str | None = None) -> None:
+        super().__init__(what)
+        self.what, self.why, self.fix, self.code = what, why, fix, code
+        """`code` when the fault has one of its own."""
+
+
 def errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Only those that forbid writing."""
     return [found for found in diagnostics if found.severity == "error"]
@@ -44,18 +45,6 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """In file order, each once: the same code at the same place says the same thing."""
     unique = {(found.code, found.place, found.what if found.place is None else ""): found for found in reversed(list(diagnostics))}
     return sorted(unique.values(), key=lambda found: (*_position(found.place), found.code, found.what))
-
-
-def render(diagnostics: Sequence[Diagnostic], sources: Mapping[str, Sequence[str]], colour: bool = False) -> str:
-    """Text of at most LIMIT diagnostics, errors before warnings when not all fit. `sources` maps a file to its lines."""
-    shown = list(diagnostics)
-    if len(shown) > LIMIT:
-        shown = in_order(sorted(shown, key=lambda found: found.severity != "error")[:LIMIT])
-    blocks = ["\n".join(_block(found, sources, colour)) for found in shown]
-    hidden = len(diagnostics) - len(shown)
-    if hidden:
-        blocks.append(f"and {hidden} more, not shown: repair these first")
-    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def sentence(text: object) -> str:
@@ -101,44 +90,8 @@ def _position(place: Place | None) -> tuple[str, int, int]:
     return (place.file, place.line, place.column) if place else ("", 0, 0)
 
 
-def _block(found: Diagnostic, sources: Mapping[str, Sequence[str]], colour: bool) -> list[str]:
-    paint = _COLOURS if colour else dict.fromkeys(_COLOURS, "")
-    where = f"{_where(found.place)}: " if found.place else ""
-    lines = [f"{where}{paint[found.severity]}{found.code}{paint['end']} {sentence(found.what)}"]
-    if found.place:
-        lines += _excerpt(found.place, sources.get(found.place.file, ()), paint[found.severity], paint["end"])
-    for note in found.notes:
-        lines.append(f"  {paint['quiet']}note:{paint['end']} {_where(note.place) + ': ' if note.place else ''}{sentence(note.text)}")
-    lines.append(f"  {paint['quiet']}why:{paint['end']} {sentence(found.why)}")
-    lines.append(f"  {paint['quiet']}fix:{paint['end']} {sentence(found.fix)}")
-    return lines
-
-
-def _where(place: Place) -> str:
-    return f"{sentence(place.file)}:{place.line}:{place.column}"
-
-
-def _excerpt(place: Place, lines: Sequence[str], paint: str, end: str) -> list[str]:
-    if not 1 <= place.line <= len(lines):
-        return []
-    line, start = masked(lines[place.line - 1]), place.column - 1
-    length = max(1, min(place.length, len(line) - start))
-    cut = max(0, min(start - WIDTH // 3, len(line) - WIDTH)) if len(line) > WIDTH else 0
-    head, tail = "…" if cut else "", "…" if len(line) - cut > WIDTH else ""
-    text, before = sentence(line[cut : cut + WIDTH]), sentence(line[cut:start])
-    width = _columns(sentence(line[start : min(start + length, cut + WIDTH)])) or 1
-    return [
-        f"{place.line:>5} | {head}{text}{tail}",
-        f"      | {' ' * (len(head) + _columns(before))}{paint}{'^' * width}{end}",
-    ]
-
-
 def _escaped(character: str) -> str:
     return "    " if character == "\t" else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-
-
-def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 0 if unicodedata.combining(character) else 1 for character in text)
 
 
 def _distance(one: str, other: str, limit: int) -> int:
