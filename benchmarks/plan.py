@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from compile_growth import OCTAVO, synthetic  # noqa: E402
 
-from compiler.lock.plan_files import Files, folder_md5  # noqa: E402
+from compiler.lock.files import Files, folder_md5  # noqa: E402
 
 TARGET, FLOOR = 20.0, 10.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", "DVC_NO_ANALYTICS": "1"}

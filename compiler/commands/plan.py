@@ -23,10 +23,10 @@ from compiler.commands.plan_git import commit, extract, git
 from compiler.commands.plan_past import AtRevision, OnDisk
 from compiler.commands.plan_why import Past, Why
 from compiler.compile import Compiled, Project, compile_all, left_over, project
-from compiler.lock.plan_decide import Decider, Decision, State, command
-from compiler.lock.plan_files import Cache, Files
-from compiler.lock.plan_lock import Entry, Lock, Locked, read_lock
 from compiler.problems import Rejected, errors, sentence
+from compiler.lock.status import State, Status, command, statuses
+from compiler.lock.files import Cache, Files
+from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from stages.contracts.attempt import Attempt
 from stages.contracts.code_hash import Code
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder
@@ -80,14 +80,14 @@ def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iter
 def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: Inputs, base: str | None, base_name: str | None) -> Plan:
     once = made.once if base else {path: text for path, text in made.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**made.files, **once})
-    decisions = Decider(made.pipelines, before.locks, files, before.cache).all()
+    decisions = statuses(made.pipelines, before.locks, files, before.cache)
     attempts = {one.experiment.name: attempts_of(one.experiment.name) for one in compiled}
     code = OldCode(ROOT, _commits(attempts))
     try:
         why = Why(files, before.past, code, _origins(compiled), expiry(inputs))
         waived = _waived(compiled)
         stages: dict[str, list[StagePlan]] = {}
-        by_key: dict[tuple[str, str], Decision] = {}
+        by_key: dict[tuple[str, str], Status] = {}
         for decision in decisions:
             stages.setdefault(decision.pipeline, []).append(_stage(decision, why, waived))
             by_key[decision.pipeline, decision.stage.name] = decision
@@ -108,7 +108,7 @@ def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: 
     )
 
 
-def _stage(decision: Decision, why: Why, waived: Mapping[tuple[str, str], str]) -> StagePlan:
+def _stage(decision: Status, why: Why, waived: Mapping[tuple[str, str], str]) -> StagePlan:
     stage = decision.stage
     return StagePlan(
         pipeline=decision.pipeline,
@@ -134,7 +134,7 @@ def _waived(compiled: list[Compiled]) -> dict[tuple[str, str], str]:
 
 
 def _experiment(
-    of: Compiled, stages: list[StagePlan], decisions: Mapping[tuple[str, str], Decision], before: _Before, attempts: list[Attempt]
+    of: Compiled, stages: list[StagePlan], decisions: Mapping[tuple[str, str], Status], before: _Before, attempts: list[Attempt]
 ) -> ExperimentPlan:
     name = of.experiment.name
     pipeline = f"{RUNS}/{name}/dvc.yaml"

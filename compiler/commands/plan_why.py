@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from compiler.build.plan_values import differences, nearest
 from compiler.commands.plan_code import OldCode
-from compiler.lock.plan_decide import Cause, Decision, command
-from compiler.lock.plan_files import Files
-from compiler.lock.plan_lock import Entry
 from compiler.problems import sentence
+from compiler.lock.status import Cause, Status, command
+from compiler.lock.files import Files
+from compiler.lock.dvc_lock import Entry
 from stages.contracts.layout import RunFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import Reason, ReasonKind
@@ -59,7 +59,7 @@ class Why:
         """`expired` says, of a card's path and its older and newer text, which waiver no longer holds, and why."""
         self.files, self.past, self.code, self.origins, self.expired = files, past, code, origins, expired
 
-    def reasons(self, decision: Decision) -> tuple[Reason, ...]:
+    def reasons(self, decision: Status) -> tuple[Reason, ...]:
         """All reasons of a stage, in the order of its causes. What comes in hundreds, such as files of new runs, is one reason."""
         found: list[Reason] = []
         together: dict[str, list[str]] = {}
@@ -80,7 +80,7 @@ class Why:
             found.append(Reason(kind=kind, says=words.format(f"{sentence(paths[0])}{more}"), path=paths[0]))
         return tuple(found)
 
-    def _of(self, decision: Decision, cause: Cause, changed: set[str]) -> Iterator[Reason]:
+    def _of(self, decision: Status, cause: Cause, changed: set[str]) -> Iterator[Reason]:
         path, name = cause.path, sentence(cause.path)
         says = _SAYS.get(cause.kind)
         if says is not None:
@@ -96,7 +96,7 @@ class Why:
         else:
             yield self._file(decision, path)
 
-    def _card(self, decision: Decision, path: str, changed: set[str]) -> Iterator[Reason]:
+    def _card(self, decision: Status, path: str, changed: set[str]) -> Iterator[Reason]:
         entry = decision.locked.deps.get(path) if decision.locked else None
         text = self.past.text(path, entry) if entry else None
         old, new = _object(text), _object(self.files.text(path))
@@ -114,7 +114,7 @@ class Why:
                 place = nearest(origins, found.pointer)
                 yield Reason(kind="card", says=found.says, path=path, key=found.key, old=found.old, new=found.new, place=place)
 
-    def _code(self, decision: Decision, path: str, old: dict[str, Any], before: str | None, after: str | None) -> Iterator[Reason]:
+    def _code(self, decision: Status, path: str, old: dict[str, Any], before: str | None, after: str | None) -> Iterator[Reason]:
         modules = [decision.stage.module, *plugins(old)]
         lines = self.code.changes(str(old["code_hash"]), modules)
         if not lines:
@@ -129,7 +129,7 @@ class Why:
         says = f"a retry is due after attempt {sentence(after)[:80]}" if after else f"{RETRY} changed: no retry is due any more"
         return Reason(kind="retry", says=says, path=path)
 
-    def _file(self, decision: Decision, path: str) -> Reason:
+    def _file(self, decision: Status, path: str) -> Reason:
         entry = decision.locked.deps.get(path) if decision.locked else None
         kind: ReasonKind = "data" if path in _data_paths(self._new_card(decision)) else "file"
         name = sentence(path)
@@ -142,12 +142,12 @@ class Why:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         return Reason(kind=kind, says=f"{name} changed{': ' if names else ''}{', '.join(map(sentence, names[:SHOWN]))}{more}", path=path)
 
-    def _new_card(self, decision: Decision) -> dict[str, Any]:
+    def _new_card(self, decision: Status) -> dict[str, Any]:
         card = _own_card(decision)
         return _object(self.files.text(card)) or {} if card else {}
 
 
-def _own_card(decision: Decision) -> str | None:
+def _own_card(decision: Status) -> str | None:
     """The card that the stage is run with: the first that it reads. The page shows others too."""
     return next((dep for dep in decision.stage.deps if dep.endswith(CARD)), None)
 

@@ -12,9 +12,8 @@ from compiler.build.pipeline import live, named
 from compiler.build.stage import Pipeline
 from compiler.build.write import compare
 from compiler.compile import Compiled, compile_all, project
-from compiler.lock.plan_files import Cache, Files
-from compiler.lock.verify_due import due
-from compiler.lock.verify_lock import against_locks
+from compiler.lock.files import Cache, Files
+from compiler.commands.verify_lock import against_locks, due
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.verification import Difference, Verification, Verified
 
@@ -71,7 +70,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
             "bytes": sum(locked.files.values()),
             **rest.checked,
         },
-        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.differences])),
+        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.stages.values()])),
         notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
     )
 

@@ -16,8 +16,6 @@ from compiler.build.plan_values import differences
 from compiler.commands.plan_code import changed_definitions
 from compiler.commands.plan_markdown import LIMIT, MARKER, markdown
 from compiler.commands.plan_text import text
-from compiler.lock.plan_files import Files
-from compiler.lock.plan_lock import Entry, Locked, parse_lock, read_lock
 from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read, write_text
 from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
@@ -371,62 +369,6 @@ def test_markdown_of_a_small_plan_is_whole(work):
     assert "more lines" not in made and "learning&#95;rate 0&#46;001 -&#62; 0&#46;002" in made
 
 
-def test_our_reader_of_locks_is_yaml(work):
-    from ruamel.yaml import YAML
-
-    for path in sorted(Path().rglob("dvc.lock")):
-        content = YAML(typ="safe").load(path.read_text())["stages"]
-        found = read_lock(path)
-        assert list(found) == list(content)
-        for name, record in content.items():
-            expected = [{entry["path"]: Entry(entry["md5"], entry["size"]) for entry in record.get(side, ())} for side in ("deps", "outs")]
-            assert found[name] == Locked(record["cmd"], *expected)
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        "stages:\n  a:\n    cmd: python -m x runs/one\n      runs/two\n    deps:\n    - path: f\n      md5: {0}\n      size: 3\n",
-        "stages: {{a: {{cmd: python -m x runs/one runs/two, deps: [{{path: f, md5: '{0}', size: 3}}]}}}}\n",
-        "stages:\n  a:\n    cmd: 'python -m x runs/one runs/two'\n    deps:\n    - path: f\n      size: 3\n      md5: {0}\n",
-    ],
-)
-def test_locks_of_other_shapes(shape):
-    assert parse_lock(shape.format("ab" * 16)) == {"a": Locked("python -m x runs/one runs/two", {"f": Entry("ab" * 16, 3)})}
-
-
-@pytest.mark.parametrize("broken", ["stages: [\n", "- a\n", "stages: 3\n"])
-def test_a_broken_lock_is_no_lock(work, broken):
-    with pytest.raises(ValueError):
-        parse_lock(broken)
-    Path("runs/example/dvc.lock").write_text(broken)
-    assert states(planned())["runs/example/dvc.yaml:train-zero-s1"] in ("runs", "restored")
-
-
-def test_folders_are_hashed_as_dvc_does(work):
-    (Path("site/docs") / "z \u00e9.md").write_text("z\n")
-    (Path("site/docs") / "empty").mkdir()
-    Path("site/.dvcignore-not").write_text("x\n")
-    from dvc.repo import Repo
-
-    with Repo(".") as repo:
-        (stage,) = [stage for stage in repo.index.stages if stage.addressing == "site"]
-        (dep,) = [dep for dep in stage.deps if dep.def_path == "site"]
-        expected = dep.get_hash().value
-    assert Files(Path(), {}).md5("site") == expected
-
-
-def test_ignored_files_do_not_count(work):
-    Path(".dvcignore").write_text("# words\n*.tmp\nsite/drafts/\n")
-    before = Files(Path(), {}).md5("site")
-    Path("site/x.tmp").write_text("x")
-    Path("site/drafts").mkdir()
-    Path("site/drafts/a.md").write_text("a")
-    assert Files(Path(), {}).md5("site") == before
-    Path("site/x.txt").write_text("x")
-    assert Files(Path(), {}).md5("site") != before
-
-
 def test_entries_with_names_are_compared_by_name():
     old = {"runs": [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]}
     new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
@@ -453,10 +395,3 @@ def test_changed_definitions(edits, names):
     for before, after in edits.items():
         new = new.replace(before, after)
     assert changed_definitions(OLD, new) == names
-
-
-@pytest.mark.parametrize("bottomless", ["x: " + "[" * 100_000, "- " * 100_000 + "x", "x: " + "[" * 100_000 + "]" * 100_000])
-def test_a_lock_without_a_bottom_is_no_lock(bottomless):
-    """The composer of the C parser would end the process here, not raise."""
-    with pytest.raises(ValueError, match=r"nested more than 20 levels deep|is not YAML"):
-        parse_lock(bottomless)

@@ -49,7 +49,7 @@ def forget(path: str, keep: bool = False) -> Callable[[], None]:
     """Delete what DVC's cache holds of a file, and the file unless it is kept."""
 
     def run() -> None:
-        from compiler.lock.plan_files import Files
+        from compiler.lock.files import Files
 
         md5 = Files(Path(), {}).md5(path)
         assert md5
