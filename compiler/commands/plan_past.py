@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from compiler.commands.plan_git import commits_of, show
-from compiler.lock.files import Cache, Files
 from compiler.lock.dvc_lock import Entry
+from compiler.lock.files import Cache, Files
 
 DEPTH = 8
 """So many older commits of a card are looked at."""

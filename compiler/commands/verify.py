@@ -11,9 +11,9 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.build.stage import Pipeline
 from compiler.build.write import compare
+from compiler.commands.verify_lock import against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
-from compiler.commands.verify_lock import against_locks, due
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.verification import Difference, Verification, Verified
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.commands.verify import WHY
-from compiler.render import LIMIT, render
 from compiler.commands.verify_lock import DUE
+from compiler.render import LIMIT, render
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.verification import Difference, Verification, Verified
 

@@ -18,8 +18,8 @@ from compiler.commands.plan_git import git, no_git
 from compiler.commands.plan_past import OnDisk
 from compiler.compile import compile_all
 from compiler.problems import SECRET, Rejected, listed, nearest, sentence
-from compiler.lock.files import Cache
 from compiler.lock.dvc_lock import Lock, read_lock
+from compiler.lock.files import Cache
 from stages.contracts.artifact import ArtifactError, digest, dump, read, write_text
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import Diagnostic

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from compiler.build.stage import Pipeline, Stage
-from compiler.lock.files import Cache, Files, folder_md5
 from compiler.commands.verify_lock import against_locks, due
+from compiler.lock.files import Cache, Files, folder_md5
 
 X = "runs/a/x"
 PIPELINE = Pipeline(
