@@ -23,10 +23,10 @@ from compiler.commands.plan_git import commit, extract, git
 from compiler.commands.plan_past import AtRevision, OnDisk
 from compiler.commands.plan_why import Past, Why
 from compiler.compile import Compiled, Project, compile_all, left_over, project
-from compiler.problems import Rejected, errors, sentence
 from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import State, Status, command, statuses
+from compiler.problems import Rejected, errors, sentence
 from stages.contracts.attempt import Attempt
 from stages.contracts.code_hash import Code
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder

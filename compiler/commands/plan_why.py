@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from compiler.build.plan_values import differences, nearest
 from compiler.commands.plan_code import OldCode
-from compiler.problems import sentence
 from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
+from compiler.problems import sentence
 from stages.contracts.layout import RunFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import Reason, ReasonKind

@@ -17,9 +17,9 @@ from compiler.build.waivers import SHOWN, stages
 from compiler.commands.plan_git import git, no_git
 from compiler.commands.plan_past import OnDisk
 from compiler.compile import compile_all
-from compiler.problems import SECRET, Rejected, listed, nearest, sentence
 from compiler.lock.dvc_lock import Lock, read_lock
 from compiler.lock.files import Cache
+from compiler.problems import SECRET, Rejected, listed, nearest, sentence
 from stages.contracts.artifact import ArtifactError, digest, dump, read, write_text
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import Diagnostic
