@@ -1,22 +1,42 @@
 """`octavo doctor`: what the live experiments need, what this machine has, and what to type for the rest.
 
-Works in a half-installed environment: nothing but the standard library is imported before a check needs it. Prints no secrets,
-no names of machines or people, and no absolute paths.
+It works in a half-installed environment: a check imports what it needs itself. It prints no secrets, no names of machines or people, and
+no absolute paths.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
-from collections.abc import Iterator
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
+FREE_BYTES = 2 * 10**9
+"""Below this a run's checkpoints, DVC's cache and the site do not fit beside each other."""
+_INSTALL = "pip install -c constraints.txt -e ."
+_ACTIVATE = "source .venv/bin/activate"
+_MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
+_TORCH = """
+import json, torch
+names = [[torch.cuda.get_device_name(i), torch.cuda.get_device_properties(i).total_memory] for i in range(torch.cuda.device_count())]
+print(json.dumps({"cuda": torch.version.cuda, "devices": names if torch.cuda.is_available() else []}))
+"""
 Status = Literal["ok", "missing", "optional"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked for. `missing` is needed by a live experiment or by octavo itself; `install` is something to type."""
+    """One thing that was looked for. `missing`: a live experiment or octavo itself needs it; `install` is something to type."""
 
     name: str
     status: Status
@@ -26,26 +46,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the live experiments ask of a machine. `problem` says why the specs could not be asked; then everything is needed."""
+    """What the live experiments ask of a machine. `problem` says why the specs could not be read; then everything is needed."""
 
-    experiments: tuple[str, ...]
-    gpu: tuple[str, ...]
-    """Experiments that train on a GPU."""
-    sandbox: tuple[str, ...]
-    """Kinds of gates that run model-written code."""
-    problem: str = ""
-    repair: str = ""
-    """What to type for the problem."""
-    hub: tuple[tuple[str, str, str], ...] = ()
-    """(models or datasets, name, commit) of hub repositories."""
-    per_run: tuple[tuple[str, int, int | None], ...] = ()
-    """(experiment, GPUs, bytes of memory on each or None) of those that train on GPUs."""
+    experiments: tuple[str, ...] = ()
+    gpus: tuple[tuple[str, int, int | None], ...] = ()
+    """(experiment, GPUs, bytes of memory on each or None) of experiments that train on GPUs."""
+    gates: tuple[str, ...] = ()
+    """Kinds of gates that run a verifier."""
     quantized: tuple[str, ...] = ()
     """Experiments whose base model is loaded in fewer bits."""
+    hub: tuple[tuple[str, str, str], ...] = ()
+    """(models or datasets, name, commit) of hub repositories."""
+    problem: str = ""
+    repair: str = ""
 
 
 def main(as_json: bool) -> int:
-    """Print what was found; 1 when something needed is missing."""
+    """Print what was found; 1 if something needed is missing."""
     needs = live_needs()
     lines = list(examine(needs))
     if as_json:
@@ -53,26 +70,20 @@ def main(as_json: bool) -> int:
     else:
         print(f"live experiments: {', '.join(needs.experiments) or 'none'}")
         for line in lines:
-            print(f"{line.status:<9} {line.name:<18} {line.found}")
-            if line.install:
-                print(f"{'':<28} {line.install}")
+            print(f"{line.status:<9} {line.name:<18} {line.found}" + (f"\n{'':<28} {line.install}" if line.install else ""))
     return 1 if any(line.status == "missing" for line in lines) else 0
 
 
 def examine(needs: Needs) -> Iterator[Line]:
-    """All checks, in the order in which one would repair what they find."""
-    from compiler.commands import doctor_hub, doctor_machine, doctor_proofs, doctor_python
-
+    """All checks, in the order in which a person would repair what they find."""
     if needs.problem:
         yield Line("specs", "missing", needs.problem, needs.repair or "octavo check")
-    yield from doctor_python.checks()
-    yield from doctor_machine.checks(needs)
-    yield from doctor_hub.checks(needs)
-    yield from doctor_proofs.checks(needs)
+    for check in CHECKS:
+        yield from check(needs)
 
 
 def live_needs() -> Needs:
-    """Asked of the specs themselves, when octavo is installed well enough to read them."""
+    """What the specs ask for, if octavo is installed well enough to read them."""
     try:
         from compiler.build.inputs import Inputs
         from compiler.build.pipeline import live
@@ -80,23 +91,261 @@ def live_needs() -> Needs:
         from compiler.problems import Rejected, errors
         from stages.contracts.plugin import GATES, load
     except ImportError as error:
-        return Needs((), (), (), f"cannot be read: {error.name or error} is not installed")
+        return Needs(problem=f"cannot be read: {error.name or error} is not installed")
     try:
         compiled = compile_all(live(Inputs()), Inputs())
     except Rejected as rejected:
         first = errors(rejected.diagnostics)[0]
         where = f"{first.place.file}:{first.place.line}: " if first.place else ""
         repair = first.fix if first.place is None or first.fix.startswith("octavo ") else "octavo check"
-        return Needs((), (), (), f"cannot be compiled: {where}{first.code} {first.what}", repair)
+        return Needs(problem=f"cannot be compiled: {where}{first.code} {first.what}", repair=repair)
+    specs = {one.experiment.name: one.experiment.spec for one in compiled}
     used = {use.card.kind for one in compiled for setup in one.expansion.setups for use in setup.reward.gates}
     used |= {use.card.kind for one in compiled for use in one.expansion.scores}
     return Needs(
-        tuple(one.experiment.name for one in compiled),
-        tuple(one.experiment.name for one in compiled if one.experiment.spec.resources.gpus),
+        tuple(specs),
+        tuple((name, spec.resources.gpus, spec.resources.gpu_memory) for name, spec in specs.items() if spec.resources.gpus),
         tuple(kind for kind in sorted(used) if hasattr(load(GATES, kind), "tier")),
-        per_run=tuple(
-            (one.experiment.name, asked.gpus, asked.gpu_memory) for one in compiled if (asked := one.experiment.spec.resources).gpus
-        ),
-        quantized=tuple(one.experiment.name for one in compiled if one.experiment.spec.model.quantization != "none"),
-        hub=tuple(sorted({found for one in compiled for found in one.cards.on_hub()})),
+        tuple(name for name, spec in specs.items() if spec.model.quantization != "none"),
+        tuple(sorted({repository for one in compiled for repository in one.cards.on_hub()})),
     )
+
+
+def python(needs: Needs) -> Iterator[Line]:
+    """The interpreter, and that DVC, which starts stages as `python -m stages...`, meets the same one."""
+    yield _first("python", platform.python_version(), (sys.version_info < (3, 11), "too old", "apt-get install python3.11-venv"))
+    is_same = _output("python", "-c", "import sys; print(sys.prefix)") == sys.prefix
+    yield _first(
+        "python on PATH",
+        "octavo's own environment",
+        (shutil.which("python") is None, "none, and DVC starts stages as `python`", _ACTIVATE),
+        (not is_same, "another environment than octavo's, and DVC starts stages with it", _ACTIVATE),
+    )
+
+
+def libraries(needs: Needs) -> Iterator[Line]:
+    """Each library that is absent or has another version than constraints.txt pins; and one line for all others."""
+    pins = dict(re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", _text("constraints.txt"), re.MULTILINE))
+    pins = {name.lower(): version for name, version in pins.items()}
+    needed, fine = required(), 0
+    if not pins:
+        fix = "cd to the project's root, which holds specs/ and constraints.txt"
+        yield Line("constraints.txt", "missing", "no versions are pinned here", fix)
+    for name in sorted({*needed, *pins}):
+        version, wanted = installed(name), pins.get(name)
+        is_other = bool(version and wanted and version.partition("+")[0] != wanted)  # +cpu is a build of the same version
+        if name not in needed:
+            if is_other:
+                yield Line(name, "optional", f"{version}, pinned is {wanted}", f"pip install {name}=={wanted}")
+        elif version is None:
+            yield Line(name, "missing", f"not installed{f', pinned is {wanted}' if wanted else ''}", _INSTALL)
+        elif is_other:
+            yield Line(name, "missing", f"{version}, pinned is {wanted}: cards would name a version that did not train", _INSTALL)
+        else:
+            fine += 1
+    yield Line("libraries", "ok", f"{fine} as constraints.txt pins them or pyproject.toml asks for them")
+
+
+def required() -> list[str]:
+    """Names of what octavo itself depends on, without extras."""
+    try:
+        lines = importlib.metadata.requires("octavo") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [match[0].lower() for line in lines if "extra ==" not in line and (match := re.match(r"[A-Za-z0-9._-]+", line))]
+
+
+def installed(name: str) -> str | None:
+    """Version of a library, or None."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def dvc(needs: Needs) -> Iterator[Line]:
+    """The command, not only the library: people type it."""
+    version = installed("dvc")
+    yield _first(
+        "dvc",
+        str(version),
+        (version is None, "not installed", _INSTALL),
+        (shutil.which("dvc") is None, f"{version}, and no command `dvc` on PATH", _ACTIVATE),
+        (not Path(".dvc").is_dir(), f"{version}, and this folder has no .dvc/", "dvc init"),
+    )
+
+
+def tracking(needs: Needs) -> Iterator[Line]:
+    """Weights & Biases, and whether a key is set; never the key."""
+    version = installed("wandb")
+    try:
+        from stages.train.tracking import configured
+
+        is_asked = configured()
+    except ImportError:
+        is_asked = False
+    yield _first(
+        "wandb",
+        f"{version}, configured",
+        (version is None and not is_asked, "not installed; runs need no account", ""),
+        (version is None, "configured and not installed: runs are not logged there", "pip install -c constraints.txt 'octavo[wandb]'"),
+        (not is_asked, f"{version}, not configured", "export WANDB_MODE=offline, or WANDB_API_KEY"),
+        otherwise="optional",
+    )
+
+
+def devices(needs: Needs) -> Iterator[Line]:
+    """Asked of torch in a process of its own: a broken driver can hang or crash it."""
+    try:
+        found = json.loads(_output(sys.executable, "-c", _TORCH, seconds=120) or "")
+    except ValueError:
+        yield Line("torch", "missing", "does not start", f"{_INSTALL} && python -c 'import torch'")
+        return
+    yield Line("cpu", "ok", f"{os.cpu_count()} cores")
+    yield gpus(needs, [(str(name), int(memory)) for name, memory in found["devices"]], found["cuda"])
+
+
+def gpus(needs: Needs, seen: list[tuple[str, int]], cuda: str | None) -> Line:
+    """GPUs of this machine, (name, bytes) each, against what a run of each live experiment asks for. `cuda`: version torch is built for."""
+    build = f"torch is built for CUDA {cuda}" if cuda else "torch is a build without CUDA"
+    if not seen and needs.gpus:
+        fix = "nvidia-smi" if cuda else "install a CUDA build of torch, or set `resources: {gpus: 0}`"
+        return Line("gpu", "missing", f"none seen ({build}); needed by {', '.join(name for name, *_ in needs.gpus)}", fix)
+    if not seen:
+        return Line("gpu", "optional", f"none seen ({build}); no live experiment trains on one")
+    names = ", ".join(f"{name} ({memory / 10**9:.0f} GB)" for name, memory in seen)
+    for experiment, count, least in needs.gpus:
+        if sum(memory >= (least or 0) for _, memory in seen) < count:
+            asked = f"{count} with {least / 10**9:.0f} GB each" if least else str(count)
+            fix = "train it on another machine, or change its `resources`"
+            return Line("gpu", "missing", f"{names}; a run of {experiment} asks for {asked}", fix)
+    return Line("gpu", "ok", names)
+
+
+def quantization(needs: Needs) -> Iterator[Line]:
+    """bitsandbytes, if a live experiment loads its base model in 4 or 8 bits."""
+    version, asked = installed("bitsandbytes"), f"needed by {', '.join(needs.quantized)}"
+    if needs.quantized:
+        fix = "pip install -c constraints.txt -e '.[quantization]'"
+        yield _first("bitsandbytes", f"{version}; {asked}", (version is None, f"not installed; {asked}", fix))
+
+
+def sandbox(needs: Needs) -> Iterator[Line]:
+    """The tier that holds, found by running the attacks, and why no better one does."""
+    asked = f"needed by {', '.join(needs.gates)}" if needs.gates else "no live experiment runs model-written code"
+    wanted: Status = "missing" if needs.gates or needs.problem else "optional"
+    try:
+        from stages.train.verifiers.faults import VerifierUnavailable
+        from stages.train.verifiers.sandbox import choose
+    except ImportError as error:
+        yield Line("sandbox", wanted, f"cannot be probed: {error.name or error} is not installed", _INSTALL)
+        return
+    try:
+        tier, why_not = choose()
+        yield Line("sandbox", "ok", f"{tier} ({asked}){''.join(f'; not {name}: {why}' for name, why in why_not.items())}")
+    except VerifierUnavailable as error:
+        yield Line("sandbox", wanted, f"{error.what} ({asked})", error.fix)
+        if shutil.which("bwrap") is None:
+            yield Line("bwrap", wanted, "none", "apt-get install bubblewrap libseccomp2")
+
+
+def gates(needs: Needs) -> Iterator[Line]:
+    """Each gate that asks a process: it knows its programs, their versions and its sandbox. Those of no live experiment are optional."""
+    try:
+        from stages.contracts.diagnostic import StageError
+        from stages.contracts.plugin import GATES, kinds, load
+
+        plugins = {kind: load(GATES, kind) for kind in kinds(GATES)}
+    except ImportError:
+        return  # the line about the sandbox says so
+    for kind, gate in plugins.items():
+        try:
+            if hasattr(gate, "tier"):
+                yield Line(f"gate {kind}", "ok", f"runs in the tier {gate.tier()}{_server() if kind == 'lean' else ''}")
+        except StageError as error:
+            is_needed = kind in needs.gates
+            found = f"{error}{'' if is_needed else '; no live experiment needs it'}"
+            yield Line(f"gate {kind}", "missing" if is_needed else "optional", found, error.fix)
+
+
+def _server() -> str:
+    """Whether the Lean server that the environment names answers; empty without one. Raises StageError if it does not."""
+    from stages.contracts.diagnostic import StageError
+
+    name = "OCTAVO_LEAN_SERVER"
+    if not os.environ.get(name):
+        return ""
+    parts = urlsplit(os.environ[name])
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), 3.0).close()
+    except OSError:
+        why, fix = "the gate `lean` asks a kimina-lean-server there", f"start the server, or: unset {name}"
+        raise StageError("S299", f"no server answers at the address in {name}", why=why, fix=fix) from None
+    return "; the server answers"
+
+
+def git(needs: Needs) -> Iterator[Line]:
+    """git, the repository, and the merge driver that .gitattributes names."""
+    has_git, trust = shutil.which("git") is not None, 'git init, or in a container: git config --global --add safe.directory "$PWD"'
+    is_inside = _output("git", "rev-parse", "--is-inside-work-tree") == "true"
+    yield _first(
+        "git",
+        (_output("git", "--version") or "").removeprefix("git version "),
+        (not has_git, "none: ledgers and cards could not name their commit", "apt-get install git"),
+        (not is_inside, "this folder is in no repository that git trusts", trust),
+    )
+    if is_inside:
+        driver, no_driver = _output("git", "config", "merge.octavo-lock.driver"), "not set: git merges dvc.lock line by line"
+        yield _first("merge driver", "dvc.lock is merged stage by stage", (not driver, no_driver, _MERGE), otherwise="optional")
+
+
+def disk(needs: Needs) -> Iterator[Line]:
+    """Free space where runs, checkpoints and DVC's cache lie."""
+    free = shutil.disk_usage(".").free
+    found, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
+    yield _first("disk", found, (free < FREE_BYTES, f"{found}, {FREE_BYTES // 10**9} GB are needed", fix))
+
+
+def hub(needs: Needs) -> Iterator[Line]:
+    """Access to the Hugging Face hub, by its settings only, then the pinned commits of live experiments. The network is not asked."""
+    names = ", ".join(name for _, name, _ in needs.hub)
+    uses = f"live experiments use {names}" if names else "no live experiment uses it"
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface")
+    is_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    has_token = bool(os.environ.get("HF_TOKEN")) or (home / "token").is_file()
+    access = "offline (HF_HUB_OFFLINE)" if is_offline else f"online, {'with' if has_token else 'without'} a token"
+    yield Line("hub", "optional", f"{access}; {uses}")
+    for kind, name, commit in needs.hub:
+        at, cache = f"{name} at {commit[:12]}", Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+        snapshot = cache / f"{kind}--{name.replace('/', '--')}/snapshots/{commit}"
+        fetch = f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}"
+        if snapshot.is_dir() and any(snapshot.iterdir()):
+            yield Line("hub cache", "ok", at)
+        elif is_offline:
+            yield Line("hub cache", "missing", f"{at} is not here, and this is offline", f"HF_HUB_OFFLINE=0 {fetch}")
+        else:
+            yield Line("hub cache", "optional", f"{at} is not here: the first stage that needs it fetches it", fetch)
+
+
+_FIRST = (python, libraries, dvc, tracking, devices, quantization)
+CHECKS: tuple[Callable[[Needs], Iterator[Line]], ...] = (*_FIRST, sandbox, gates, git, disk, hub)
+
+
+def _first(name: str, good: str, *problems: tuple[bool, str, str], otherwise: Status = "missing") -> Line:
+    """The first problem (whether it is there, its words, what to type), or `good` if there is none."""
+    return next((Line(name, otherwise, found, fix) for is_there, found, fix in problems if is_there), Line(name, "ok", good))
+
+
+def _output(*command: str, seconds: float = 30) -> str | None:
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
