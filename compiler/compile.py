@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler import disk
-from compiler.build import emit, graph, graph_check, waivers
+from compiler.build import emit, graph, waivers
 from compiler.build.graph_imports import WantedImports, imports
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
+from compiler.build.origins import experiment_origins, places_digest
 from compiler.build.pipeline import LIVE, Reference
 from compiler.build.resolve import Cards, resolve
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
@@ -22,9 +23,11 @@ from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import OutsideSpec
 from compiler.problems import Patience, Rejected, errors, in_order
+from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
-from stages.contracts.layout import RUNS
+from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.origin import Origins
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Compiled:
     expansion: Expansion
     cards: Cards
     warnings: tuple[Diagnostic, ...]
+    origins: Origins
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Project:
 
     files: emit.Files
     once: emit.Files
+    ignored: emit.Files
+    """Files that git ignores; no stage depends on them."""
     warnings: tuple[Diagnostic, ...]
     pipelines: tuple[Pipeline, ...] = ()
 
@@ -61,7 +67,11 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
         raise Rejected(problems)
     cards = resolve_imports(found, imported, inputs) if imported else resolve(found, expansion, inputs)
     cards = waivers.applied(found, expansion, cards, inputs)
-    return Compiled(found, expansion, cards, tuple(in_order(problems)))
+    paths = {**{f"{name}/{emit.CARD}": places for name, places in cards.train_origins.items()}, **cards.single_origins}
+    origins = experiment_origins(found, inputs.documents, paths)
+    page = cards.page.model_copy(update={"places": places_digest(origins)})
+    cards = replace(cards, page=page, single={**cards.single, "page.card.json": page})
+    return Compiled(found, expansion, cards, tuple(in_order(problems)), origins)
 
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:
@@ -92,12 +102,13 @@ def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
         pipelines.append(graph.site(wanted, LIVE.as_posix()))
     files: emit.Files = {}
     once: emit.Files = {}
+    ignored: emit.Files = {}
     for one in compiled:
         files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
         once |= emit.first_files(one.experiment, one.expansion.runs, one.cards)
-    checked = graph_check.checked(pipelines)
-    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in checked}
-    return Project(files, once, tuple(warning for one in compiled for warning in one.warnings), checked)
+        ignored[ExperimentFolder(RUNS / one.experiment.name).origins.as_posix()] = dump(one.origins)
+    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in pipelines}
+    return Project(files, once, ignored, tuple(warning for one in compiled for warning in one.warnings), tuple(pipelines))
 
 
 def _wanted_imports(one: Compiled) -> WantedImports:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.document.names import PATH
 from compiler.problems import Fault
 from stages.contracts.digests import file_digest
+from stages.contracts.names import PATH
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.waiver import Waiver
 

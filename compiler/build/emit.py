@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-import marshal
 import os.path
 import re
-from bisect import bisect
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from compiler.build.origins import origin
 from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage
-from compiler.document.node import Node
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
-from stages.contracts.artifact import Artifact, dump
-from stages.contracts.canonical import encoded
+from stages.contracts.artifact import dump
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
-from stages.contracts.origin import Origin, Origins
 from stages.contracts.retries import Retries
 from stages.contracts.retry import Retry
 from stages.contracts.waiver import recoded
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@-]*")
 _SEED = re.compile(r'\n  "seed": -?[0-9]+')
+_RETRY = dump(Retry())
+CARD = RunFolder(RUNS).card.name
+_IMPORT_CARD = RunFolder(RUNS).import_card.name
+RETRY = RunFolder(RUNS).retry.name
 
 Files = dict[str, str]
 
@@ -41,55 +37,19 @@ def pipeline(of: Pipeline) -> str:
 
 
 def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
-    """Path -> text of every card of an experiment, its origins included."""
+    """Path -> text of every card of an experiment. The text of a condition's card is made once: its runs differ in the seed only."""
     folder = ExperimentFolder(RUNS / of.name)
     root = folder.root.as_posix()
-    texts = _dumped(made.train)
-    runs = [run for run in runs if run.setup.name in made.train]  # imported runs have cards among the single ones
-    files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs}
-    files |= _dumped({(folder.root / path).as_posix(): card for path, card in made.single.items()})
+    texts = {name: dump(card) for name, card in made.train.items()}
+    files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs if run.setup.name in texts}
+    files |= {f"{root}/{path}": dump(card) for path, card in made.single.items()}
     files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
-    files[folder.origins.as_posix()] = _origins(of, runs, made)
     policy = of.spec.retries.policy() if of.spec.retries else Retries()
     if made.train and (of.spec.retries or os.path.exists(folder.retries)):  # a policy that was taken out of the spec must not go on
         files[folder.retries.as_posix()] = dump(policy)
     if made.model.card is not None:
         files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
     return files
-
-
-def _dumped(cards: Mapping[str, Artifact]) -> dict[str, str]:
-    """The same as `dump` of each: cards share most of their parts, such as the list of runs, and each part is encoded once."""
-    known: dict[tuple[bytes, int], str] = {}
-    return {name: _block({"schema": card.SCHEMA, **card.model_dump(mode="json")}, 0, known) + "\n" for name, card in cards.items()}
-
-
-def _shared(value: Any, depth: int, known: dict[tuple[bytes, int], str]) -> str:
-    """The same as `encoded`, with parts that were met before, at the same depth, taken from `known`: those of a card, such as its runs,
-    and those of the entries of its lists, such as each condition's reward with all examples."""
-    if not value or not isinstance(value, dict | list) or depth > _DEEPEST:
-        return encoded(value, "  " * depth)
-    same = marshal.dumps(value), depth  # equal bytes, equal values of equal types
-    if same not in known:
-        inner = "\n" + "  " * (depth + 1)
-        if isinstance(value, dict):
-            known[same] = _block(value, depth, known)
-        else:
-            entries = [_block(item, depth + 1, known) if isinstance(item, dict) else encoded(item, "  " * (depth + 1)) for item in value]
-            known[same] = f"[{inner}{f',{inner}'.join(entries)}{inner[:-2]}]"
-    return known[same]
-
-
-_DEEPEST = 3
-
-
-def _block(value: dict[str, Any], depth: int, known: dict[tuple[bytes, int], str]) -> str:
-    inner = "\n" + "  " * (depth + 1)
-    parts = [
-        f"{encoded(key)}: {_shared(item, depth + 1, known) if isinstance(item := value[key], dict | list) else encoded(item)}"
-        for key in sorted(value)
-    ]
-    return f"{{{inner}{f',{inner}'.join(parts)}{inner[:-2]}}}" if parts else "{}"
 
 
 def first_files(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
@@ -102,67 +62,9 @@ def _is_command(made: Cards, run: Run) -> bool:
     return isinstance(card, ImportCard) and card.command is not None
 
 
-_RETRY = dump(Retry())
-CARD = RunFolder(RUNS).card.name
-_IMPORT_CARD = RunFolder(RUNS).import_card.name
-RETRY = RunFolder(RUNS).retry.name
-
-
 def seeded(text: str, seed: int) -> str:
     """A card's text with another seed. Only a top-level key stands after a newline and exactly two spaces."""
     return _SEED.sub(f'\n  "seed": {seed}', text, count=1)
-
-
-def _origins(of: Experiment, runs: Iterable[Run], made: Cards) -> str:
-    """Canonical text of the origins. Runs of a condition differ in `/seed` only, so the rest is written once a condition."""
-    sides = {name: _around_seed(found) for name, found in made.train_origins.items()}
-    cards: dict[str, tuple[str, ...]] = {}
-    for run in runs:
-        before, after = sides[run.setup.name]
-        cards[f"{run.name}/{CARD}"] = ("{\n", before, ",\n", _entry(_SEED_POINTER, origin(run.seed_node)), ",\n", after, "\n    }")
-    for path, pointers in made.single_origins.items():
-        cards[path] = (encoded({key: _plain(found) for key, found in pointers.items()}, "    "),)
-    claims = {claim.id: _plain(origin(of.node("claims", index))) for index, claim in enumerate(of.spec.claims)}
-    parts = {
-        "claims": encoded(claims, "  "),
-        "conditions": encoded({name: _plain(_named(of.node("conditions", name))) for name in of.spec.conditions}, "  "),
-        "schema": encoded(Origins.SCHEMA),
-        "spec": encoded(of.document.file),
-    }
-    pieces = ['{\n  "cards": {']
-    for index, path in enumerate(sorted(cards)):
-        pieces += [",\n    " if index else "\n    ", encoded(path), ": ", *cards[path]]
-    pieces += ["\n  }", *(f",\n  {encoded(key)}: {part}" for key, part in parts.items()), "\n}\n"]
-    return "".join(pieces)  # once: with a thousand runs this is ten megabytes
-
-
-_SEED_POINTER = "/seed"
-
-
-def _around_seed(found: dict[str, Origin]) -> tuple[str, str]:
-    """Entries that stand before that of the seed, such as the condition's, and after it, such as those of training."""
-    keys = sorted(found)
-    at = bisect(keys, _SEED_POINTER)
-    lines = [_entry(key, found[key]) for key in keys]
-    return ",\n".join(lines[:at]), ",\n".join(lines[at:])
-
-
-def _entry(pointer: str, found: Origin) -> str:
-    return _written(pointer, found.file, found.line, found.column, found.layer)
-
-
-@functools.cache
-def _written(pointer: str, file: str | None, line: int | None, column: int | None, layer: str) -> str:
-    """Conditions share most of their values, and the places where these stand."""
-    return f"      {encoded(pointer)}: " + encoded({"column": column, "file": file, "layer": layer, "line": line}, "      ")
-
-
-def _plain(found: Origin) -> dict[str, str | int | None]:
-    return {"column": found.column, "file": found.file, "layer": found.layer, "line": found.line}
-
-
-def _named(node: Node) -> Origin:
-    return origin(Node(None, node.key or node.place, layer=node.layer))
 
 
 def _stage(stage: Stage, back: str) -> list[str]:

@@ -71,7 +71,7 @@ def analysis(of: Analysed) -> list[Stage]:
             "page",
             "stages.publish.page",
             argument,
-            paths(folder.page_card, TEMPLATES, folder.origins, of.prose, folder.findings, folder.figures, *of.facts),
+            paths(folder.page_card, TEMPLATES, of.prose, folder.findings, folder.figures, *of.facts),
             paths(folder.page),
             "the page, with the lineage of every number",
         ),

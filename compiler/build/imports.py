@@ -12,7 +12,6 @@ from pathlib import Path
 from compiler import disk
 from compiler.build.revisions import LOCK, UPDATE
 from compiler.build.snapshots import snapshot_of
-from compiler.document.names import PATH
 from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
@@ -27,6 +26,7 @@ from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard
 from stages.contracts.layout import RUNS, RunFolder
+from stages.contracts.names import PATH
 from stages.contracts.train_settings import TrainSettings
 
 

@@ -12,7 +12,6 @@ from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.data_files import DataFile, data_file
 from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
-from compiler.document.names import SLUG, is_hub_id
 from compiler.document.node import Document
 from compiler.document.read import read
 from compiler.document.validate import validated
@@ -23,6 +22,7 @@ from stages.contracts.code_hash import Code
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.layout import MODELS, ModelFolder
+from stages.contracts.names import SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id

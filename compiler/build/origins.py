@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from compiler.document.node import Node
+from compiler.document.node import Document, Node
 from compiler.language.expand import Setup
+from compiler.language.experiment import Experiment
 from compiler.language.gates import OWN_KEYS, GateUse
 from compiler.language.rewards import RewardUse
+from stages.contracts.artifact import digest
 from stages.contracts.origin import Origin
+from stages.contracts.origin import Origins as OriginsFile
 from stages.contracts.reward_card import GateCard
 
 Origins = dict[str, Origin]
@@ -120,3 +124,71 @@ def of_reward(reward: RewardUse) -> Origins:
     if reward.scale is not None:
         found["/reward/scale"] = origin(source.get("scale") if source else None)
     return found
+
+
+def experiment_origins(of: Experiment, documents: Mapping[str, Document], cards: Mapping[str, Origins]) -> OriginsFile:
+    """The file of an experiment. `cards`: path below its folder -> origins; of a train card `<condition>/train.card.json`, since the
+    runs of a condition differ in the seed only."""
+    keys = _Keys(documents)
+    return OriginsFile(
+        spec=of.document.file,
+        cards={path: {pointer: keys.named(place) for pointer, place in places.items()} for path, places in cards.items()},
+        claims={claim.id: keys.named(origin(of.node("claims", index))) for index, claim in enumerate(of.spec.claims)},
+        conditions={name: keys.named(origin(_block(of.node("conditions", name)))) for name in of.spec.conditions},
+        seeds={str(seed): keys.named(origin(of.node("seeds", index))) for index, seed in enumerate(of.spec.seeds)},
+    )
+
+
+def places_digest(origins: OriginsFile) -> str:
+    """16 hex digits of all that pages show of places. It stands on the page's card, so that a page follows a value that moved to
+    another key or file, and no comment line changes a page."""
+    named = [f"{path}{pointer}\0{place}\0{place.layer}" for path, places in origins.cards.items() for pointer, place in places.items()]
+    named += [f"{name}\0{place}" for places in (origins.claims, origins.conditions, origins.seeds) for name, place in places.items()]
+    return digest("\n".join(sorted(named)))[:16]
+
+
+class _Keys:
+    """The dotted key that stands at a place of a file."""
+
+    def __init__(self, documents: Mapping[str, Document]) -> None:
+        self._documents = documents
+        self._files: dict[str, dict[tuple[int, int], str]] = {}
+        self._named: dict[Origin, Origin] = {}
+
+    def named(self, place: Origin) -> Origin:
+        if place not in self._named:
+            key = self._file(place.file).get((place.line or 0, place.column or 0), place.key) if place.file else ""
+            self._named[place] = place.model_copy(update={"key": key})
+        return self._named[place]
+
+    def _file(self, file: str) -> dict[tuple[int, int], str]:
+        if file not in self._files:
+            self._files[file] = dict(_keys("", self._documents[file].root)) if file in self._documents else {}
+        return self._files[file]
+
+
+def _keys(key: str, node: Node) -> Iterator[tuple[tuple[int, int], str]]:
+    """Places and dotted keys of everything below a node. An entry of a list is named by its one key or its id, or by its number."""
+    items: Iterable[tuple[str, Node]] = node.items()
+    if isinstance(node.value, list):
+        items = ((_name_of(entry, number), entry) for number, entry in enumerate(node.value, 1))
+    for name, inner in items:
+        dotted = f"{key}.{name}" if key else name
+        if isinstance(node.value, list) and isinstance(inner.value, dict) and list(inner.value) == [name]:
+            yield (inner.place.line, inner.place.column), dotted
+            inner = inner.value[name]
+        for place in (inner.key, inner.place):
+            if place is not None:
+                yield (place.line, place.column), dotted
+        yield from _keys(dotted, inner)
+
+
+def _name_of(entry: Node, number: int) -> str:
+    if isinstance(entry.value, dict) and len(entry.value) == 1:
+        return str(next(iter(entry.value)))
+    named = entry.get("id")
+    return str(named.value) if named is not None else str(number)
+
+
+def _block(node: Node) -> Node:
+    return Node(None, node.key or node.place, layer=node.layer)

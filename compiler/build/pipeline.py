@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 from compiler import disk
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
-from compiler.document.names import SLUG_CHARS, slug
 from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.names import SLUG_CHARS, slug
 
 SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"

@@ -154,7 +154,7 @@ class Resolver:
 
     def train_origins(self, setup: Setup, card: AnyTrainCard) -> places.Origins:
         pins = {
-            name: Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared")
+            name: Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared", key=name)
             for name, (_, line) in self.inputs.pins().items()
             if name in card.versions
         }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from compiler.build.changed import parent_changes
+from compiler.build.difference import differences, shown
 from compiler.build.inputs import Inputs
-from compiler.build.intentions import intentions
 from compiler.build.logged import logs_kl
-from compiler.build.questions import asked, asked_metrics, metrics, question_words
+from compiler.build.questions import asked, asked_metrics, metrics
 from compiler.build.stops import expect_cards, stop_card
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
@@ -29,10 +28,12 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact
+from stages.contracts.intention import Action, ChangeWords, Contingency
 from stages.contracts.page_card import ClaimWords, PageCard
 from stages.contracts.plugin import DETECTORS
 from stages.contracts.rule_card import ConditionStop
 
+P = TypeVar("P", Action, Contingency)
 CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
 PPO_CURVES = (
     "reward",
@@ -75,7 +76,7 @@ class AnalysisCards:
         self.runs = tuple(
             RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
         )
-        self.questions = question_words(of, expansion)
+        self.questions = tuple(question.model_copy(update={"ask": " ".join(question.ask.split())}) for question in of.spec.questions)
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
 
     def single(self, page: PageCard) -> dict[str, Artifact]:
@@ -155,6 +156,7 @@ class AnalysisCards:
 
     def page(self) -> PageCard:
         prose = Path(self.of.document.file).with_suffix(".md")
+        proper = (self.of.proper or self.of).spec
         return PageCard(
             experiment=self.of.name,
             title=self.spec.title.strip(),
@@ -174,7 +176,8 @@ class AnalysisCards:
             changes=parent_changes(self.of),
             hypothesis=" ".join(self.spec.hypothesis.split()),
             questions=self.questions,
-            **intentions(self.of, self.inputs),
+            actions=tuple(sorted(map(_on_one_line, proper.actions), key=lambda action: action.priority)),
+            contingency=tuple(map(_on_one_line, proper.contingency)),
             run_pages=self.spec.page.runs,
             code_hash=self.inputs.code(["stages.publish.page"]),
         )
@@ -197,6 +200,19 @@ class AnalysisCards:
             kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
             rewarded = (*CURVES, *kl, *pass_shares)
         return tuple(dict.fromkeys([*rewarded, *supervised]))
+
+
+def _on_one_line(plan: P) -> P:
+    """An action or a contingency plan with its texts on one line."""
+    return plan.model_copy(
+        update={key: " ".join(text.split()) for key in ("do", "because") if (text := getattr(plan, key, None)) is not None}
+    )
+
+
+def parent_changes(of: Experiment) -> tuple[ChangeWords, ...]:
+    """The whole difference to the parent; () without one."""
+    changes = differences(of.parent, of.proper or of) if of.parent is not None else ()
+    return tuple(ChangeWords(key=change.key, before=shown(change.before), after=shown(change.after)) for change in changes)
 
 
 def _health_gate(name: str, rule: Any) -> HealthGate:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from compiler import disk
-from compiler.document.names import PATH, is_hub_id
 from compiler.document.node import Document, Node
 from compiler.document.validate import key_place
 from compiler.problems import Rejected, listed, nearest
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.names import PATH, is_hub_id
 
 LOCK = Path("specs/revisions.lock.yaml")
 UPDATE = "octavo compile --update"

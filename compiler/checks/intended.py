@@ -1,21 +1,21 @@
-"""Rules about actions and contingency plans: the changed spec must compile, change something, and wait for what exists."""
+"""Rules about actions and contingency plans: their changes must lead somewhere, and they wait for what exists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.build.changed import changed
-from compiler.build.difference import differences
 from compiler.build.inputs import Inputs
-from compiler.build.intentions import waits_for
 from compiler.build.questions import metrics
 from compiler.build.stops import name_of
-from compiler.checks import rules
 from compiler.document.node import Node
-from compiler.language.expand import Expansion, expand
+from compiler.document.validate import validated
+from compiler.language.algorithms import train_settings
+from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
-from compiler.problems import Rejected, errors, listed, nearest, sentence
-from stages.contracts.diagnostic import Diagnostic, Note
+from compiler.language.family import with_changes
+from compiler.language.spec import Spec
+from compiler.problems import Rejected, listed, nearest, sentence
+from stages.contracts.diagnostic import Diagnostic
 
 
 def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -27,39 +27,24 @@ def check(of: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diag
             node = of.node(key, index)
             change = node.get("change")
             if change is not None and change.value:
-                yield from _compiles(of, str(node.value["id"].value), change, inputs)
+                yield from _leads_somewhere(of, change)
     yield from _moves(of, expansion)
     yield from _waits(of)
 
 
-def _compiles(of: Experiment, name: str, change: Node, inputs: Inputs) -> Iterator[Diagnostic]:
+def _leads_somewhere(of: Experiment, change: Node) -> Iterator[Diagnostic]:
+    """E338 for keys that lead nowhere, E2xx for values that the language refuses. Whether a spec with the change compiles is seen in
+    the child that makes it."""
+    kept = {key: node for key, node in of.root.value.items() if key not in ("actions", "contingency", "questions", "profiles")}
     try:
-        after = changed(of, change)
-        expansion = expand(after)
-        found = errors([*expansion.problems, *rules.check(after, expansion, inputs)])
+        root = with_changes(Node(kept, of.root.place, of.root.key, of.root.layer), change.value.items())
     except Rejected as rejected:
         yield from rejected.diagnostics
         return
-    direct = [problem for problem in found if problem.code.startswith("E2")]
-    yield from direct
-    if found and not direct:
-        first = found[0]
-        yield Diagnostic(
-            "E371",
-            f"with the change of `{name}` the spec does not compile: {first.code} {first.what}",
-            why=f"who takes the plan up copies the change into a child, and must not find it broken; {first.why}",
-            fix=first.fix,
-            place=change.key or change.place,
-            notes=(Note(first.place, "what is wrong then"),) if first.place else (),
-        )
-    elif not found and not differences(of, after):
-        yield Diagnostic(
-            "E372",
-            f"the change of `{name}` changes nothing",
-            why="the spec has these values already, or they change no result: nobody could see whether it was tried",
-            fix="write other values than the spec's, or leave `change` out",
-            place=change.key or change.place,
-        )
+    yield from validated(Spec, root)[1]
+    train = root.get("train")
+    if train is not None:
+        yield from (problem for problem in train_settings(train)[1] if problem.code != "E202")
 
 
 def _moves(of: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
@@ -84,7 +69,7 @@ def _waits(of: Experiment) -> Iterator[Diagnostic]:
         "red_flag": [f"red_flag-{number}" for number in range(1, len(of.spec.stop.red_flags) + 1)],
     }
     for index, plan in enumerate(of.spec.contingency):
-        kind, name = waits_for(plan.when)
+        kind, name = plan.when.waits, plan.when.name
         if name in known[kind]:
             continue
         meant = nearest(name, known[kind])

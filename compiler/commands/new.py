@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from compiler.build.pipeline import SPECS
-from compiler.document.names import slug
 from compiler.problems import Rejected
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.names import slug
 
 _NAME = "SLUG"
 

@@ -137,8 +137,6 @@ class Why:
         if entry and entry.md5.endswith(".dir") and (before := self.past.listing(path, entry)):
             after = self.files.listing(path)
             names = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)]
-        if path.endswith("origins.json"):
-            return Reason(kind=kind, says="places of values in the spec moved", path=path)
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         return Reason(kind=kind, says=f"{name} changed{': ' if names else ''}{', '.join(map(sentence, names[:SHOWN]))}{more}", path=path)
 

@@ -11,10 +11,10 @@ from compiler.build.pipeline import named
 from compiler.build.revisions import LOCK, UPDATE, Lock, named_in, spec_files
 from compiler.build.revisions import Reference as Repository
 from compiler.commands.hub import newest
-from compiler.document.names import is_hub_id
 from compiler.language.experiment import experiment
 from compiler.problems import Rejected, listed, nearest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.names import is_hub_id
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference, everything
 from compiler.build.revisions import LOCK, UPDATE, files
 from compiler.build.snapshots import Renewed, Snapshot, snapshot_of
-from compiler.build.write import SUFFIX, write
+from compiler.build.write import write
 from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import Run
@@ -32,6 +32,7 @@ from stages.contracts.stage import ROOT
 from stages.contracts.wandb_snapshot import Answer, Ask
 
 MODULE = "stages.train.imports.wandb_api"
+SUFFIX = ".octavo-new"
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,8 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     made = project(compiled, with_site=not specs)
     gone = list(waivers.expired(made.files, inputs))
     written = (compare if options.check else write)({**made.files, **extra}, made.once)
+    if not options.check:
+        write(made.ignored, {})
     warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
     show([*fetched.problems, *warnings], inputs)
     print("".join(f"{path}\n" for path in written.differing), end="")

@@ -1,4 +1,4 @@
-"""`octavo verify`: whether specs, cards, locks, files, findings, pages and the site say the same. Writes nothing."""
+"""`octavo verify`: whether specs, cards, locks, files, findings, pages and the site say the same. Writes nothing that git knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.build.stage import Pipeline
-from compiler.build.write import compare
+from compiler.build.write import compare, write
 from compiler.commands.verify_lock import against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
@@ -58,6 +58,8 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         )
         return Verified(experiment=folder.name, checked={}, differences=(nothing,))
     generated = list(_generated(made.files, made.once))
+    if folder.page.is_dir():  # it is rendered again, and names places in the spec
+        write(made.ignored, {})
     waiting = due(made.pipelines, made.files, files)
     locked = against_locks(made.pipelines, files, cache, waiting, _absent(made.pipelines))
     whole = all(map(os.path.isfile, made.files))
@@ -82,7 +84,7 @@ def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
 
 
 def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
-    """Cards, pipelines and origins that are not what the spec compiles to, field by field."""
+    """Cards and pipelines that are not what the spec compiles to, field by field."""
     from stages.publish.verify.parts import parts
 
     fix = "octavo compile, then dvc repro"

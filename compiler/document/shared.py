@@ -7,11 +7,11 @@ from pathlib import Path
 
 from compiler import disk
 from compiler.document.layers import lowered, overlay
-from compiler.document.names import SLUG, SLUG_CHARS
 from compiler.document.node import Document, Node
 from compiler.document.validate import secrets
 from compiler.problems import Rejected, nearest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.names import SLUG, SLUG_CHARS
 
 SHARED = Path("specs/_shared")
 OWN = ("title", "question", "use", "parent", "changes", "hypothesis", "claims", "actions", "contingency")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from compiler.document.names import fault
+from stages.contracts.names import fault
 from stages.rules import step_of
 
 _FACTORS: dict[str, dict[str, float]] = {

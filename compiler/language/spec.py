@@ -6,15 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from compiler.document.names import Slug
 from compiler.language.spec_data import Data
 from compiler.language.spec_judged import Claim, Evaluation, Health, Preflight
 from compiler.language.spec_part import Part
 from compiler.language.spec_retries import Retries
 from compiler.language.spec_rewards import Reward, RewardUse
 from compiler.language.spec_rules import Expectation, Stop
-from compiler.language.spec_words import Action, Contingency, QuestionUse
+from stages.contracts.intention import Action, Contingency
+from stages.contracts.names import Slug
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
+from stages.contracts.question import Question
 
 MAX_PROFILES = 100
 
@@ -139,9 +140,7 @@ class Spec(Part):
     claims: tuple[Claim, ...] = Field(
         (), max_length=1_000, description="What the experiment is to decide, with rules written before the data."
     )
-    questions: tuple[QuestionUse, ...] = Field(
-        (), max_length=200, description="Questions that the page answers with computed sections: a text, or {ask, show}."
-    )
+    questions: tuple[Question, ...] = Field((), max_length=200, description="Questions that the page answers with computed sections.")
     stop: Stop = Field(default_factory=Stop, description="When a run is stopped before its end. Null controls never are.")
     expect: tuple[Expectation, ...] = Field(
         (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."

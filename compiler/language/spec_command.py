@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from compiler.document.names import ProjectPath
 from compiler.language.spec_imports import MetricUse, OutsideSpec
 from compiler.language.spec_part import Part
+from stages.contracts.names import ProjectPath
 
 REFUSED = {
     "model": "the program loads its own; write what it needs under `train.settings`",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from compiler.document.names import HubId, ProjectPath, fault
 from compiler.language.spec_part import Part
+from stages.contracts.names import HubId, ProjectPath, fault
 
 
 class PromptData(Part):

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from compiler.document.names import ProjectPath, Slug
 from compiler.language.spec import Condition, Model, Spec
 from compiler.language.spec_data import Data, TrainData
 from compiler.language.spec_part import Part
 from stages.contracts.import_card import LogFormat
+from stages.contracts.names import ProjectPath, Slug
 
 REFUSED = {
     "model": "no model is loaded",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from compiler.document.names import Slug, fault
 from compiler.language.spec_part import Part
 from compiler.language.spec_rewards import NamedGate
+from stages.contracts.names import Slug, fault
 
 
 class Below(Part):

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from compiler.document.names import Slug, fault
 from compiler.language.spec_part import Part
+from stages.contracts.names import Slug, fault
 
 Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from compiler.document.names import Slug, fault
 from compiler.document.units import LengthText
 from compiler.language.spec_part import Part
+from stages.contracts.names import Slug, fault
 
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
 _FOR = "The condition holds on so many logged steps in a row; not given: once, for the mean over the last tenth of the run."

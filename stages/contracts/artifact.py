@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stages.contracts.canonical import encoded
 from stages.contracts.digests import digest as digest
 from stages.contracts.digests import file_digest as file_digest
 
@@ -38,8 +36,6 @@ class Artifact(Frozen):
     """A file of its own. SCHEMA is `octavo.<name>/<version>` and is written under the key `schema`."""
 
     SCHEMA: ClassVar[str]
-    MANY: ClassVar[str] = ""
-    """A field of models that grows with the experiment: its items are written one by one, and never all held as text."""
 
 
 A = TypeVar("A", bound=Artifact)
@@ -47,42 +43,21 @@ A = TypeVar("A", bound=Artifact)
 
 def canonical_json(value: Any) -> str:
     """Canonical text of a JSON-able value. Raises ValueError on NaN or Infinity."""
-    return encoded(value) + "\n"
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def dump(artifact: Artifact) -> str:
     """Canonical text of an artifact, schema included."""
-    return canonical_json({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json")})
+    return canonical_json({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json", by_alias=True)})
 
 
-def _pieces(artifact: Artifact) -> Iterator[str]:
-    """The text of `dump` in parts."""
-    many = type(artifact).MANY
-    if not many or not getattr(artifact, many):
-        yield dump(artifact)
-        return
-    rest = {"schema": artifact.SCHEMA, **artifact.model_dump(mode="json", exclude={many})}
-    opening = "{\n  "
-    for key in sorted([*rest, many]):
-        yield f"{opening}{encoded(key)}: "
-        if key == many:
-            for place, item in enumerate(getattr(artifact, many)):
-                yield (",\n    " if place else "[\n    ") + encoded(item.model_dump(mode="json"), "    ")
-            yield "\n  ]"
-        else:
-            yield encoded(rest[key], "  ")
-        opening = ",\n  "
-    yield "\n}\n"
-
-
-def write_text(path: Path, text: str | Iterable[str]) -> None:
-    """Write a text, or its parts, through a temporary file in the same folder, so that a reader never sees half a file, also on a full
-    disk."""
+def write_text(path: Path, text: str) -> None:
+    """Write a text through a temporary file in the same folder: a reader never sees half a file, also on a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines([text] if isinstance(text, str) else text)
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
@@ -94,7 +69,7 @@ def write_text(path: Path, text: str | Iterable[str]) -> None:
 
 def write(path: Path, artifact: Artifact) -> None:
     """Write an artifact canonically and atomically."""
-    write_text(path, _pieces(artifact))
+    write_text(path, dump(artifact))
 
 
 def load_json(path: Path) -> Any:

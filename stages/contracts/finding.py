@@ -151,7 +151,6 @@ class Ruled(Frozen):
 
 class Findings(Artifact):
     SCHEMA: ClassVar[str] = "octavo.findings/1"
-    MANY: ClassVar[str] = "findings"
 
     card_id: str
     experiment: str

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen
-from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords
-from stages.contracts.question import QuestionWords
+from stages.contracts.intention import Action, ChangeWords, Contingency
+from stages.contracts.question import Question
 
 
 class ClaimWords(Frozen):
@@ -65,12 +65,14 @@ class PageCard(Artifact):
     """Of imported runs: metrics that the source does not have, as the author says."""
     hypothesis: str = Field("", exclude_if=_empty)
     """What the changes were expected to do."""
-    questions: tuple[QuestionWords, ...] = Field((), exclude_if=_empty)
+    questions: tuple[Question, ...] = Field((), exclude_if=_empty)
     """What the page is asked, in the spec's order."""
-    actions: tuple[ActionWords, ...] = Field((), exclude_if=_empty)
-    contingency: tuple[ContingencyWords, ...] = Field((), exclude_if=_empty)
+    actions: tuple[Action, ...] = Field((), exclude_if=_empty)
+    contingency: tuple[Contingency, ...] = Field((), exclude_if=_empty)
     run_pages: bool = Field(False, exclude_if=_empty)
     """Whether every run has a page of its own."""
+    places: str = Field("", exclude_if=_empty)
+    """Digest of where the spec writes each value (stages/contracts/origin.py), without lines: pages show it."""
     waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
     """Waivers that hold now, each stage's oldest first."""
     code_hash: str

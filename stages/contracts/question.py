@@ -1,8 +1,10 @@
-"""What can answer a question on a page: a closed set of computed sections, and any metric."""
+"""Questions to a page: in the spec and on the page's card. A closed set of computed sections answers them, or any metric."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
 
 from stages.contracts.artifact import Frozen
 
@@ -14,9 +16,22 @@ Asked = Literal["anomalies", "completion", "signal"]
 """Sections whose answers need findings that nothing else on a page needs."""
 
 
-class QuestionWords(Frozen):
-    """A question on a page. Exactly one of `show` and `metric` says what answers it."""
+class ShownMetric(Frozen):
+    """A metric's movement in each condition."""
 
-    ask: str
-    show: Section | None = None
-    metric: str | None = None
+    metric: str = Field(min_length=1, max_length=200, description="A history metric such as `entropy`, or `evaluation.<score>.pass_share`.")
+
+
+Show = Annotated[
+    Annotated[Section, Tag("(section)")] | Annotated[ShownMetric, Tag("(metric)")],
+    Discriminator(lambda value: "(metric)" if isinstance(value, dict | ShownMetric) else "(section)"),
+]
+
+
+class Question(Frozen):
+    """A question with what is computed to answer it."""
+
+    ask: str = Field(min_length=1, max_length=1000, description="The question, as the page shows it.")
+    show: Show = Field(
+        description="What answers it: `signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, or {metric: name}."
+    )

@@ -76,7 +76,7 @@ def lineage(experiment: ExperimentFiles, used: list[str]) -> Lineage:
         graph.edge(f"finding:{verdict.finding}" if f"finding:{verdict.finding}" in graph.nodes else analysis, id_)
         graph.edge(spec, id_)
         graph.edge(id_, page)
-    for path in (experiment.folder.preflight, experiment.folder.origins, *(run.folder.health for run in experiment.runs)):
+    for path in (experiment.folder.preflight, *(run.folder.health for run in experiment.runs)):
         if path.exists():
             graph.edge(graph.file(path), page)
     commit = commits(experiment.runs)

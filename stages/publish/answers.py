@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from stages.contracts.finding import Finding
 from stages.contracts.metric_words import words
-from stages.contracts.question import QuestionWords
+from stages.contracts.question import Question, ShownMetric
 from stages.publish import numbers
 from stages.publish.anomalies import unseen
 from stages.publish.claims import ClaimView
@@ -45,9 +45,9 @@ def answers(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, 
     return tuple(_asked(_Answering(experiment, facts, claims), question) for question in experiment.card.questions)
 
 
-def _asked(by: _Answering, question: QuestionWords) -> Asked:
-    if question.show is None:
-        return Asked(question.ask, question.metric or "", by.metric(question.metric or ""))
+def _asked(by: _Answering, question: Question) -> Asked:
+    if isinstance(question.show, ShownMetric):
+        return Asked(question.ask, question.show.metric, by.metric(question.show.metric))
     sections: dict[str, Callable[[], Answer]] = {
         "signal": by.signal,
         "reward": lambda: by.metric("reward"),

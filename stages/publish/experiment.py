@@ -144,8 +144,11 @@ class ExperimentFiles:
 
     def origin(self, run: RunRef, pointer: str) -> Origin | None:
         """Where a value of a run's train or import card was written; the nearest parent that has a place."""
-        names = (self.folder.run(run.name).card.name, self.folder.run(run.name).import_card.name)
-        places = next((found for name in names if (found := self.origins.cards.get(f"{run.name}/{name}"))), {})
+        if pointer == "/seed":
+            return self.origins.seeds.get(str(run.seed))
+        folder = self.folder.run(run.name)
+        cards = (f"{run.condition}/{folder.card.name}", f"{run.name}/{folder.import_card.name}")
+        places = next((found for card in cards if (found := self.origins.cards.get(card))), {})
         while pointer:
             if pointer in places:
                 return places[pointer]

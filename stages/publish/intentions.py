@@ -1,14 +1,16 @@
-"""Actions and contingency plans with their state: what a child has tried, and which plan the verdicts call for."""
+"""Actions with where their metrics are now, and contingency plans with their state: which of them the verdicts call for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
 from stages.contracts.finding import Expected, Ruled, Verdict
-from stages.contracts.intention import ChangeWords, ContingencyWords, MoveWords
+from stages.contracts.intention import Contingency
+from stages.contracts.intention import Move as Aim
 from stages.contracts.metric_words import words
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
@@ -16,7 +18,7 @@ from stages.publish.facts import Facts
 from stages.publish.numbers import listed
 from stages.publish.text import shown
 
-TONES = {"tried": "finished", "open": "missing", "triggered": "failed", "not triggered": "finished", "undecided": "missing"}
+TONES = {"triggered": "failed", "not triggered": "finished", "undecided": "missing"}
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,9 @@ class ActionView:
     priority: int
     do: str
     because: str
-    changes: tuple[ChangeWords, ...]
+    changes: tuple[tuple[str, str], ...]
+    """Dotted key and new value."""
     moves: tuple[Move, ...]
-    state: str
-    tried: tuple[str, ...]
-
-    @property
-    def tone(self) -> str:
-        return TONES[self.state]
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,9 @@ class PlanView:
     id: str
     when: Markup
     do: str
-    changes: tuple[ChangeWords, ...]
+    changes: tuple[tuple[str, str], ...]
     state: str
     why: str
-    tried: tuple[str, ...]
 
     @property
     def tone(self) -> str:
@@ -66,10 +62,8 @@ def actions(experiment: ExperimentFiles, facts: Facts) -> tuple[ActionView, ...]
             priority=action.priority,
             do=action.do,
             because=action.because,
-            changes=action.changes,
-            moves=tuple(_move(experiment, facts, move) for move in action.expects),
-            state="tried" if action.tried else "open",
-            tried=action.tried,
+            changes=_changes(action.change),
+            moves=tuple(_move(experiment, facts, move) for move in action.expect),
         )
         for action in experiment.card.actions
     )
@@ -80,30 +74,36 @@ def plans(experiment: ExperimentFiles) -> tuple[PlanView, ...]:
     return tuple(_plan(experiment, plan) for plan in experiment.card.contingency)
 
 
-def _move(experiment: ExperimentFiles, facts: Facts, move: MoveWords) -> Move:
-    bound = numbers.setting(move.bound).replace("-", numbers.MINUS)
+def _changes(change: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, "removed" if value is None else numbers.setting(value)) for key, value in change.items())
+
+
+def _move(experiment: ExperimentFiles, facts: Facts, move: Aim) -> Move:
+    direction, limit = ("above", move.above) if move.above is not None else ("below", move.below)
+    bound = numbers.setting(limit).replace("-", numbers.MINUS)
     found = [(condition.name, facts.find(condition.name, move.metric, "final")) for condition in experiment.card.conditions]
     parts = [Markup("{} {}").format(shown(name), facts.value(finding)) for name, finding in found if finding]
-    return Move(f"{words(move.metric)} {move.direction} {bound}", Markup(", ").join(parts))
+    return Move(f"{words(move.metric)} {direction} {bound}", Markup(", ").join(parts))
 
 
 _LINK = Markup('<a href="#claim-{0}">{0}</a> is {1}')
 _OTHER = Markup("{0} <code>{1}</code> is {2}")
 
 
-def _plan(experiment: ExperimentFiles, plan: ContingencyWords) -> PlanView:
-    wanted = shown(" or ".join(plan.states))
-    if plan.waits == "claim":
-        when = _LINK.format(shown(plan.of), wanted)
-        state, why = claim_state(experiment.verdicts.get(plan.of), plan.states)
-    elif plan.waits == "expectation":
-        when = _OTHER.format("expectation", shown(plan.of), wanted)
-        scored = [found for found in experiment.conclusions.expectations if found.expectation == plan.of]
-        state, why = expectation_state(scored, plan.states)
+def _plan(experiment: ExperimentFiles, plan: Contingency) -> PlanView:
+    outcomes, name = plan.when.wanted, plan.when.name
+    wanted = shown(" or ".join(outcomes))
+    if plan.when.waits == "claim":
+        when = _LINK.format(shown(name), wanted)
+        state, why = claim_state(experiment.verdicts.get(name), outcomes)
+    elif plan.when.waits == "expectation":
+        when = _OTHER.format("expectation", shown(name), wanted)
+        scored = [score for score in experiment.conclusions.expectations if score.expectation == name]
+        state, why = expectation_state(scored, outcomes)
     else:
-        when = _OTHER.format("red flag", shown(plan.of.removeprefix("red_flag-")), wanted)
-        state, why = flag_state([found for found in experiment.conclusions.rules if found.rule == plan.of])
-    return PlanView(plan.id, when, plan.do, plan.changes, state, why, plan.tried)
+        when = _OTHER.format("red flag", shown(name.removeprefix("red_flag-")), wanted)
+        state, why = flag_state([result for result in experiment.conclusions.rules if result.rule == name])
+    return PlanView(plan.id, when, plan.do, _changes(plan.change), state, why)
 
 
 def claim_state(verdict: Verdict | None, wanted: tuple[str, ...]) -> tuple[str, str]:

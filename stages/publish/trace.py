@@ -80,7 +80,7 @@ def _claim(experiment: ExperimentFiles, claim: str) -> Iterator[str]:
     yield f"  {says}"
     yield f"  {verdict.why}"
     place = experiment.origins.claims.get(claim)
-    yield from _table("spec", [(str(place), "the rule")] if place else [])
+    yield from _table("spec", [(place.position, "the rule")] if place else [])
     if verdict.finding and verdict.finding in experiment.findings:
         yield ""
         yield from _finding(experiment, experiment.findings[verdict.finding])
@@ -104,7 +104,7 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
     if run.card:
         yield from _table("settings", list(_settings(experiment, run, run.card)))
     place = experiment.origins.conditions.get(run.ref.condition)
-    yield from _table("spec", [(str(place), f"condition {run.ref.condition}")] if place else [])
+    yield from _table("spec", [(place.position, f"condition {run.ref.condition}")] if place else [])
     yield from _data((run,))
     reads = run.import_card is not None and run.import_card.command is None
     stage = f"{experiment.folder.pipeline}:{'import' if reads else 'train'}-{run.ref.name}"
@@ -217,7 +217,7 @@ def _settings(experiment: ExperimentFiles, run: RunFiles, card: AnyTrainCard) ->
     width = max(len(text) for text in values.values())
     for pointer, text in values.items():
         origin = experiment.origin(run.ref, pointer)
-        yield pointer.removeprefix("/train/").replace("/", "."), f"{text:<{width}}   {origin or 'not traced'}"
+        yield pointer.removeprefix("/train/").replace("/", "."), f"{text:<{width}}   {origin.position if origin else 'not traced'}"
 
 
 def _data(runs: tuple[RunFiles, ...]) -> Iterator[str]:

@@ -120,13 +120,14 @@ def test_gold_answers_beside_rewards_move_no_other_card(spec, files):
 
 
 def test_gold_answers_are_trained_without_asking_preflight(spec, files):
-    made = files(with_gold(spec)).files
+    project = files(with_gold(spec))
+    made = project.files
     pipeline = made["runs/example/dvc.yaml"]
     stage = pipeline[pipeline.index("train-gold-s1:") : pipeline.index("train-gold-s2:")]
     assert "stages.train.supervised runs/example/gold-s1" in stage and "permission" not in stage and "data/train.jsonl" in stage
     assert "stages.train.grpo runs/example/shaped-s1" in pipeline and "gold.permission" not in pipeline
     assert [one["name"] for one in json.loads(made["runs/example/preflight/preflight.card.json"])["conditions"]] == ["shaped", "zero"]
-    origins = json.loads(made["runs/example/origins.json"])["cards"]["gold-s1/train.card.json"]
+    origins = json.loads(project.ignored["runs/example/origins.json"])["cards"]["gold/train.card.json"]
     line = with_gold(spec).splitlines().index(GOLD.rstrip()) + 1
     assert origins["/train/learning_rate"]["line"] == line and origins["/train/learning_rate"]["layer"] == "condition"
     assert origins["/train/max_steps"]["layer"] == "experiment" and origins["/train/gradient_checkpointing"]["layer"] == "defaults"

@@ -78,9 +78,13 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "claim's words": (spec("says: The shaped", "says: A shaped"), set(), {"page"}),
     "claim's margin": (spec("above: 0.05", "above: 0.10"), set(), {"conclude", "page"}),
     "actions": (spec("profiles:", "actions: [{id: a, do: x, change: {train.beta: 0.1}}]\n\nprofiles:"), set(), {"page"}),
-    "a child that tries an action": (lambda: child(), set(), {"page"}),
-    "question": (spec("profiles:", "questions: ['Which claims hold?']\n\nprofiles:"), set(), {"page"}),
-    "question with numbers of its own": (spec("profiles:", "questions: ['Any NaN?']\n\nprofiles:"), set(), {"conclude", "page"}),
+    "a child that makes the change of an action": (lambda: child(), set(), set()),
+    "question": (spec("profiles:", "questions: [{ask: 'Which claims hold?', show: claims}]\n\nprofiles:"), set(), {"page"}),
+    "question with numbers of its own": (
+        spec("profiles:", "questions: [{ask: 'Any NaN?', show: anomalies}]\n\nprofiles:"),
+        set(),
+        {"conclude", "page"},
+    ),
     "prose": (other("specs/example.md", "think", "believe"), set(), {"page"}),
     "prose deleted": (delete("specs/example.md"), set(), {"page"}),
     "learning rate of one condition": (

@@ -1,10 +1,9 @@
-"""Questions: what answers a plain text, what a question adds to the cards, and what it does not touch."""
+"""Questions: what a question adds to the cards, and what it does not touch."""
 
 from __future__ import annotations
 
 import pytest
 
-from compiler.build.questions import WORDS, understood
 from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
 
@@ -15,31 +14,7 @@ SEED_1 = {
     "Were there any anomalies (NaN, spikes, early stopping)?": "anomalies",
     "How many steps did each run complete (vs 300 target)?": "completion",
 }
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *SEED_1.items(),
-        ("Did any condition lose its reward signal?", "signal"),
-        ("How many attempts finished?", "attempts"),
-        ("Which claims are supported?", "claims"),
-        ("Was there a NaN in the loss?", "anomalies"),
-        ("How large is entropy at the end?", "entropy"),
-        ("Does gate.tests.pass_share rise?", "gate.tests.pass_share"),
-        ("Is it any good?", None),
-        ("How blossoming is it?", None),  # `loss` inside of a word is no word
-    ],
-)
-def test_a_plain_question_is_understood_by_its_words(text, expected):
-    found = understood(text, ["reward", "entropy", "gate.tests.pass_share"])
-    assert (found and (found.show or found.metric)) == expected
-    assert found is None or found.ask == text
-
-
-def test_no_word_hints_at_two_sections():
-    words = [word for hints in WORDS.values() for word in hints]
-    assert len(words) == len(set(words))
+ASKED = [f'{{ask: "{text}", show: {section}}}' for text, section in SEED_1.items()]
 
 
 def asking(spec: str, *questions: str) -> str:
@@ -58,28 +33,28 @@ def test_the_cards_of_a_spec_without_questions_are_what_they_were(files, spec):
 def test_a_question_that_needs_no_number_of_its_own_changes_the_page_only(files, spec):
     before, after = (
         files(spec).files,
-        files(asking(spec, "Which claims hold?", "How many attempts finished?", "What was the reward?")).files,
+        files(asking(spec, *(f"{{ask: '{name}?', show: {name}}}" for name in ("claims", "attempts", "reward")))).files,
     )
-    changed = {path for path in before if before[path] != after[path] and not path.endswith("origins.json")}
+    changed = {path for path in before if before[path] != after[path]}
     assert changed == {"runs/example/page.card.json"}
 
 
 def test_a_question_asks_conclude_for_what_it_needs(files, compiled, spec):
-    made = compiled(asking(spec, *(f'"{text}"' for text in SEED_1), '{ask: "And kl?", show: {metric: skipped}}'))
+    made = compiled(asking(spec, *ASKED, '{ask: "And kl?", show: {metric: skipped}}'))
     assert conclude(made).asked == ("anomalies", "completion", "signal")
     assert conclude(made).metrics[-2:] == ("loss", "skipped") and "reward" in conclude(made).metrics
     assert [(q.ask, q.show) for q in made.cards.page.questions[:5]] == list(SEED_1.items())
-    assert made.cards.page.questions[5].metric == "skipped"
-    before, after = files(spec).files, files(asking(spec, *(f'"{text}"' for text in SEED_1))).files
-    changed = {path for path in before if before[path] != after[path] and not path.endswith("origins.json")}
+    assert made.cards.page.questions[5].show.metric == "skipped"
+    before, after = files(spec).files, files(asking(spec, *ASKED)).files
+    changed = {path for path in before if before[path] != after[path]}
     assert changed == {"runs/example/page.card.json", "runs/example/analysis/conclude.card.json"}
 
 
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        ("Is it any good", "E370"),
-        ('""', "E205"),
+        ("Is it any good", "E203"),
+        ('{ask: "", show: signal}', "E205"),
         ('{ask: "x"}', "E202"),
         ('{ask: "x", show: signall}', "E204"),
         ('{ask: "x", show: {metric: entropi}}', "E305"),

@@ -14,7 +14,7 @@ def test_device(compiled, spec, gpus, device):
 
 
 def test_planning_numbers_enter_no_card(compiled, spec):
-    planned = compiled(spec + "resources: {gpus: 0, gpu_memory: 30GB, hours: 5.5}\n").cards
+    planned = compiled(spec + "resources: {gpu_memory: 30GB, hours: 5.5}\n").cards
     assert (planned.train, planned.single) == (compiled(spec).cards.train, compiled(spec).cards.single)
 
 

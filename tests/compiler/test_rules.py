@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compiler.checks.rules_training import _whole_groups
-from compiler.document.names import slug
 from compiler.problems import Rejected
+from stages.contracts.names import slug
 
 
 def codes(compiled, text, name="example") -> list[str]:

@@ -68,7 +68,7 @@ def test_a_block_changes_no_card_when_its_values_are_written_out(files, spec, sh
     shared("quick", "health: {gates: {steps: complete}}\ntrain: {top_p: 0.9}\n")
     there = files(spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max")).files
     written = files(spec.replace("train:\n  max", "train:\n  top_p: 0.9\n  max")).files
-    assert {path for path in written if written[path] != there[path]} == {"runs/example/origins.json"}
+    assert {path for path in written if written[path] != there[path]} == {"runs/example/page.card.json"}, "it names where values stand"
 
 
 def test_profiles_of_blocks_and_parents_are_checked(work, spec, shared, capsys):

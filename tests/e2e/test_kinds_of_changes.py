@@ -34,8 +34,8 @@ runs:
 seeds: [1, 2, 3]
 conditions: {{{", ".join(f"{name}: {{reward: of {name}, role: {role}}}" for name, role in ROLES.items())}}}
 questions:
-  - Did the reward rise?
-  - Did the loss fall?
+  - {{ask: "Did the reward rise?", show: reward}}
+  - {{ask: "Did the loss fall?", show: loss}}
   - {{ask: "How far did it go?", show: {{metric: kl}}}}
   - {{ask: "Decay or warm-up?", show: {{metric: learning_rate}}}}
 claims:

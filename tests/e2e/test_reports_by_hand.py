@@ -136,7 +136,7 @@ entropy={entropy}  frac_zero_std={zero}"
     metrics: {loss: loss, grad_norm: grad, learning_rate: lr, reward: reward, entropy: entropy, zero_signal_share: zero}
 seeds: [1]
 conditions: {ocaml: {reward: structure types compile tests, role: treatment}}
-questions: ["What was the reward?"]
+questions: [{ask: "What was the reward?", show: reward}]
 """
 
 

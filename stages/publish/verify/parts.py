@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from stages.contracts.canonical import encoded
+from stages.contracts.artifact import canonical_json
 from stages.contracts.verification import Difference
 
 MOST = 12
@@ -79,7 +79,7 @@ def _json(expected: str, found: str) -> Iterator[Part]:
     for trail, before, after in _fields((), old, new):
         line = _line(new, trail)
         text = lines[line - 1] if line <= len(lines) else ""
-        written = "" if after is _MISSING else encoded(after)
+        written = "" if after is _MISSING else canonical_json(after).strip()
         column = text.rfind(written) + 1 if written and "\n" not in written else len(text) - len(text.lstrip()) + 1
         if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _LONG:
             _, one, other = differing(before, after)
@@ -111,7 +111,7 @@ def _line(value: Any, trail: tuple[Any, ...]) -> int:
             before, value = value[:step], value[step] if step < len(value) else None
         else:
             break
-        line += 1 + sum(encoded(one).count("\n") + 1 for one in before)
+        line += 1 + sum(canonical_json(one).count("\n") for one in before)
     return line
 
 
@@ -185,7 +185,7 @@ def _edge(letter: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return "no such key" if value is _MISSING else _cut(encoded(value))
+    return "no such key" if value is _MISSING else _cut(canonical_json(value).strip())
 
 
 def _cut(text: str) -> str:

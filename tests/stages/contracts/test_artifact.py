@@ -16,17 +16,6 @@ def test_a_written_artifact_reads_back_and_names_its_schema(tmp_path):
     assert read(Retry, path) == Retry(after="shaped-s1-a2-0f3c")
 
 
-@pytest.mark.parametrize("many", [0, 1, 3])
-def test_a_list_that_is_written_item_by_item_has_the_same_bytes(tmp_path, many):
-    said = {"subject": "a", "metric": "reward", "statistic": "final", "unit": "reward", "value": 0.1, "window": "steps 1-2"}
-    found = tuple(Finding(id=f"a/reward/{n}", says='"é"\n', seeds=(), sources=(), **said) for n in range(many))
-    made = Findings(card_id="c", experiment="e", claims_tested=0, findings=found, verdicts=())
-    assert Findings.MANY == "findings"
-    write(tmp_path / "findings.json", made)
-    assert (tmp_path / "findings.json").read_text(encoding="utf-8") == dump(made)
-    assert read(Findings, tmp_path / "findings.json") == made
-
-
 def test_a_number_that_cannot_be_written_leaves_the_old_file(tmp_path):
     path = tmp_path / "findings.json"
     path.write_text("old")

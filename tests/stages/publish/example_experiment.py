@@ -109,13 +109,13 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
         Origins(
             spec=SPEC,
             cards={
-                f"{ref.name}/train.card.json": {
+                f"{name}/train.card.json": {
                     "/train/learning_rate": Origin(file=SPEC, line=22, column=18, layer="experiment"),
                     "/train/max_steps": Origin(file=SPEC, line=21, column=14, layer="experiment"),
                     "/train/beta": Origin(file=None, line=None, column=None, layer="defaults"),
                     "/reward/gates/0": Origin(file=SPEC, line=37, column=9, layer="condition"),
                 }
-                for ref in refs
+                for name in dict.fromkeys(ref.condition for ref in refs)
             },
             claims={claim.id: Origin(file=SPEC, line=next(place), column=5, layer="experiment") for claim in claims},
             conditions={c.name: Origin(file=SPEC, line=next(place), column=3, layer="condition") for c in CONDITIONS},

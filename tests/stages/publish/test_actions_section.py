@@ -7,22 +7,21 @@ from example_experiment import HOSTILE, build
 
 from stages.contracts.artifact import read, write
 from stages.contracts.finding import Expected, Findings, Ruled, RunScore, Verdict
-from stages.contracts.intention import ActionWords, ChangeWords, ContingencyWords, MoveWords
+from stages.contracts.intention import Action, Contingency
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.intentions import claim_state, expectation_state, flag_state
 from stages.publish.page import page
 
-CHANGE = ChangeWords(key="train.temperature", before="1", after="1.1 <b>|")
+CHANGE = {"train.temperature": "1.1 <b>|"}
 
 
-def action(id_: str, tried: tuple[str, ...] = (), **more: object) -> ActionWords:
-    fields = {"do": "Raise the `temperature` <i>.", "priority": 1, "because": "", "changes": (CHANGE,), "expects": ()} | more
-    return ActionWords(id=id_, tried=tried, **fields)  # type: ignore[arg-type]
+def action(id_: str, **more: object) -> Action:
+    return Action.model_validate({"id": id_, "do": "Raise the `temperature` <i>.", "change": CHANGE, **more})
 
 
-def plan(claim: str, *verdicts: str, tried: tuple[str, ...] = ()) -> ContingencyWords:
-    return ContingencyWords(id=f"if-{claim}", waits="claim", of=claim, states=verdicts, do="Stop.", changes=(CHANGE,), tried=tried)
+def plan(claim: str, *verdicts: str) -> Contingency:
+    return Contingency.model_validate({"id": f"if-{claim}", "if": {"claim": claim, "is": verdicts}, "do": "Stop.", "change": CHANGE})
 
 
 def section(project: Path, **fields: object) -> str:
@@ -37,13 +36,13 @@ def plain(markup: str) -> str:
 
 
 def test_actions_with_their_state_and_what_they_should_move(project: Path) -> None:
-    moves = (MoveWords(metric="zero_signal_share", direction="below", bound=0.1),)
-    text = section(project, actions=(action("hotter", ("warm", "warmer"), expects=moves, because=HOSTILE), action("longer", priority=2)))
+    moves = ({"metric": "zero_signal_share", "below": 0.1},)
+    text = section(project, actions=(action("hotter", expect=moves, because=HOSTILE), action("longer", priority=2)))
     assert "<b>|" not in text and "<i>" not in text and "<script" not in text and "{{" not in text
     first, second = (plain(row) for row in text.split('<tr id="action-')[1:])
-    assert "1 Raise the temperature <i>." in first and "train.temperature 1 → 1.1 <b>|" in first
+    assert "1 Raise the temperature <i>." in first and "train.temperature → 1.1 <b>|" in first
     assert "zero-signal share below 0.1 now: shaped 0.21 , inverted 0.21 , random 0.21 , zero 1.00" in first
-    assert "tried in warm , warmer" in first and " open" in second
+    assert "Raise the temperature" in second
     links = set(map(html.unescape, re.findall(r'data-finding="([^"]*)"', text)))
     assert "shaped/zero_signal_share/final" in links
 
@@ -52,14 +51,14 @@ def test_plans_with_the_state_that_verdicts_give(project: Path) -> None:
     """shaped-teaches is supported, random-harmless refuted, inverted-lengthens void, shaped-forms inconclusive."""
     plans = (
         plan("shaped-teaches", "refuted", "void"),
-        plan("random-harmless", "refuted", tried=("eased",)),
+        plan("random-harmless", "refuted"),
         plan("inverted-lengthens", "refuted"),
         plan("shaped-forms", "inconclusive", "void"),
     )
     text = section(project, contingency=plans)
     rows = [plain(row) for row in text.split('<tr id="plan-')[1:]]
     assert "shaped-teaches is refuted or void" in rows[0] and "not triggered the claim is supported" in rows[0]
-    assert "triggered the claim is refuted tried in eased" in rows[1] and "not triggered" not in rows[1]
+    assert "triggered the claim is refuted" in rows[1] and "not triggered" not in rows[1]
     assert "undecided the claim is void, neither refuted nor the opposite" in rows[2]
     assert " triggered the claim is inconclusive" in rows[3]
     assert 'href="#claim-random-harmless"' in text and "Actions</h3>" not in text
@@ -139,8 +138,8 @@ def test_plans_for_expectations_and_red_flags_are_told(project: Path) -> None:
     more = {"expectations": (expected("shaped", "missed"),), "rules": (ruled,)}
     write(folder.findings, read(Findings, folder.findings).model_copy(update=more))
     plans = (
-        ContingencyWords(id="a", waits="expectation", of="early", states=("missed",), do="x", changes=(), tried=()),
-        ContingencyWords(id="b", waits="red_flag", of="red_flag-1", states=("raised",), do="x", changes=(), tried=()),
+        Contingency.model_validate({"id": "a", "if": {"expectation": "early"}, "do": "x"}),
+        Contingency.model_validate({"id": "b", "if": {"red_flag": 1}, "do": "x"}),
     )
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"contingency": plans}))
     page(folder.root)

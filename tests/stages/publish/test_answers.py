@@ -17,20 +17,20 @@ from stages.contracts.artifact import read, write
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.contracts.question import QuestionWords
+from stages.contracts.question import Question
 from stages.publish.loss_words import loss_words
 from stages.publish.page import page
 
 ASKED = (
-    QuestionWords(ask="Did reward_std collapse?", show="signal"),
-    QuestionWords(ask="What was the final reward?", show="reward"),
-    QuestionWords(ask="Did loss decrease meaningfully?", show="loss"),
-    QuestionWords(ask="Were there any anomalies <script>?", show="anomalies"),
-    QuestionWords(ask="How many steps did each run complete?", show="completion"),
-    QuestionWords(ask="What holds?", show="claims"),
-    QuestionWords(ask="How many attempts?", show="attempts"),
-    QuestionWords(ask="And `completion_tokens`?", metric="completion_tokens"),
-    QuestionWords(ask="And the tests?", metric="evaluation.tests.pass_share"),
+    Question(ask="Did reward_std collapse?", show="signal"),
+    Question(ask="What was the final reward?", show="reward"),
+    Question(ask="Did loss decrease meaningfully?", show="loss"),
+    Question(ask="Were there any anomalies <script>?", show="anomalies"),
+    Question(ask="How many steps did each run complete?", show="completion"),
+    Question(ask="What holds?", show="claims"),
+    Question(ask="How many attempts?", show="attempts"),
+    Question(ask="And `completion_tokens`?", show={"metric": "completion_tokens"}),
+    Question(ask="And the tests?", show={"metric": "evaluation.tests.pass_share"}),
 )
 
 
@@ -38,7 +38,7 @@ def plain(markup: str) -> str:
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).replace(" .", ".").replace(" ;", ";").strip()
 
 
-def ask(folder: ExperimentFolder, *questions: QuestionWords) -> list[str]:
+def ask(folder: ExperimentFolder, *questions: Question) -> list[str]:
     """The answers' sections of the page."""
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"questions": questions}))
     page(folder.root)

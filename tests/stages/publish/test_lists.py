@@ -6,7 +6,7 @@ from pathlib import Path
 
 from example_experiment import build
 
-from compiler.document.names import SLUG
+from stages.contracts.names import SLUG
 from stages.publish.entries import Entry, entries, family, size
 from stages.publish.home import CARDS, NEWEST, computed
 from stages.publish.leaves import FRAME
