@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -14,30 +18,47 @@ from compiler.commands.explain import find
 from compiler.compile import compile_all
 from compiler.problems import Rejected, listed, nearest
 from stages.contracts.algorithms import SFT
-from stages.contracts.artifact import ArtifactError, load_json
+from stages.contracts.artifact import ArtifactError, dump, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
-from stages.contracts.rescoring import Rescoring, ScoredCard
+
+if TYPE_CHECKING:
+    from stages.train.rescoring import CompletionChange, Counts, Rescoring, ScoredCard, StepChange
 
 CARDS = ("train.card.json", "import.card.json")
 """A run's folder holds one of them."""
 EVERY_SECONDS = 2.0
-"""Between two lines of progress."""
+"""Time between two lines of progress."""
+SHOWN = 8
+"""Completions shown, largest change of the reward first."""
+WINDOWS = 5
+"""Parts of the run that the curve is shown in."""
+WIDTH = 90
+"""Characters shown of a completion."""
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print the report. Writes only where `--write` says, and only a new file."""
+    report = rescore(options.run, spec=options.spec, to=Path(options.write) if options.write else None, inputs=inputs)
+    print(dump(report) if options.json else text(report), end="")
+    if options.write:
+        print(f"{options.write}: written", file=sys.stderr)
+    return 0
 
 
 def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescoring:
-    """The report; writes a new file when `to` says where. Raises Rejected E330 (no such run), E498 (a file that is in the
-    way), or what scoring found."""
+    """The report; also writes a new file if `to` is given. Raises Rejected E330 (no such run), E498 (a file is in the way), or what
+    scoring found."""
     from stages.train import rescore as scoring
 
-    run = folder(name)
+    folder = _folder(name)
     if to is not None:
-        _free(to, name)
+        _check_free(to, name)
     try:
-        if not run.completions.is_file():
-            scoring.read_completions(run.completions)  # says so, before anything is said of cards
-        card = _declared(run, inputs) if spec else _card(run)
-        made = scoring.rescore(run, card, "spec" if spec else "card", Progress(run.name))
+        if not folder.completions.is_file():
+            scoring.read_completions(folder.completions)  # raises, before anything is said of cards
+        card = _declared(folder, inputs) if spec else _card(folder)
+        made = scoring.rescore(folder, card, "spec" if spec else "card", Progress(folder.name))
         if to is not None:
             made.write(to)
     except StageError as error:
@@ -48,41 +69,57 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
     return made.report
 
 
-def folder(name: str) -> RunFolder:
-    """The folder of a run such as `shaped-s1`, `quickstart/shaped-s1` or `runs/quickstart/shaped-s1`; whatever has a card there, old and
-    imported runs among them. Raises Rejected E330."""
+def _folder(name: str) -> RunFolder:
+    """The folder of a run such as `shaped-s1`, `quickstart/shaped-s1` or `runs/quickstart/shaped-s1`. Any folder with a card is a run,
+    old and imported ones among them. Raises Rejected E330."""
     wanted = name.removeprefix(f"{RUNS}/").rstrip("/")
-    runs = {
-        f"{path.parent.parent.name}/{path.parent.name}": path.parent for path in sorted(RUNS.glob("*/*/*.card.json")) if path.name in CARDS
-    }
-    found = [full for full in runs if wanted in (full, full.partition("/")[2])]
-    if len(found) > 1:  # the plain name means the experiment proper
-        found = [full for full in found if "@" not in full] or found
-    if len(found) == 1:
-        return RunFolder(runs[found[0]])
-    if found:
-        raise _rejected("E330", f"`{wanted}` is a run of several experiments", f"runs: {listed(found, 12)}", f"octavo rescore {found[0]}")
-    raise _rejected(*_unknown(wanted, list(runs)))
-
-
-def _unknown(wanted: str, runs: list[str]) -> tuple[str, str, str, str]:
+    paths = sorted(path.parent for path in RUNS.glob("*/*/*.card.json") if path.name in CARDS)
+    runs = {f"{path.parent.name}/{path.name}": path for path in paths}
+    matches = [full for full in runs if wanted in (full, full.partition("/")[2])]
+    if len(matches) > 1:  # the plain name means the experiment proper
+        matches = [full for full in matches if "@" not in full] or matches
+    if len(matches) == 1:
+        return RunFolder(runs[matches[0]])
+    if matches:
+        what, why = f"`{wanted}` is a run of several experiments", f"runs: {listed(matches, 12)}"
+        raise _rejected("E330", what, why, f"octavo rescore {matches[0]}")
     meant = nearest(wanted, runs if "/" in wanted else [full.partition("/")[2] for full in runs])
     what = f"no run `{wanted}`" + (f", did you mean `{meant}`?" if meant else "")
     why = f"a run is a folder below {RUNS}/ with a card; runs: {listed(runs, 12)}"
-    return "E330", what, why, f"octavo rescore {meant or next(iter(runs), '<experiment>/<run>')}"
+    raise _rejected("E330", what, why, f"octavo rescore {meant or next(iter(runs), '<experiment>/<run>')}")
 
 
-def _declared(run: RunFolder, inputs: Inputs) -> ScoredCard:
+def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
     """What the spec says now of the run's condition."""
-    one, found = find(compile_all([named(run.root.parent.name)], inputs), f"{run.root.parent.name}/{run.name}")
-    card = one.cards.train.get(found.setup.name)
-    if card is not None and card.reward is None:
-        raise _learned(found.setup.name)
+    from stages.train.rescoring import ScoredCard
+
+    experiment = folder.root.parent.name
+    compiled, found = find(compile_all([named(experiment)], inputs), f"{experiment}/{folder.name}")
+    condition = found.setup.name
+    card = compiled.cards.train.get(condition)
     if card is None:
-        raise _no_reward(
-            f"the spec trains nothing in the condition `{found.setup.name}`", f"name a reward in conditions.{found.setup.name}"
-        )
+        raise _no_reward(f"the spec trains nothing in the condition `{condition}`", f"name a reward in conditions.{condition}")
+    if card.reward is None:
+        raise _learned(condition)
     return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": found.seed})
+
+
+def _card(folder: RunFolder) -> ScoredCard:
+    from stages.train.rescoring import ScoredCard
+
+    by_spec = f"octavo rescore {folder.root.parent.name}/{folder.name} --spec"
+    if not folder.card.is_file() and folder.root.joinpath("import.card.json").is_file():
+        raise _no_reward("the run was imported, and its card holds none", by_spec)
+    content = load_json(folder.card)
+    train = content.get("train") if isinstance(content, dict) and "reward" not in content else None
+    if isinstance(train, dict) and train.get("algorithm") == SFT:
+        raise _learned(str(content["condition"]))
+    try:
+        return ScoredCard.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{'.'.join(map(str, first['loc'])) or '(top)'}: {first['msg']}"
+        raise ArtifactError(folder.card, what, why="scoring needs the run's reward and its data", fix=by_spec) from None
 
 
 def _no_reward(what: str, fix: str) -> StageError:
@@ -93,26 +130,7 @@ def _learned(condition: str) -> StageError:
     return _no_reward(f"`{condition[:64]}` learned gold answers", "look at its shared evaluation; training sampled no completions")
 
 
-def _card(run: RunFolder) -> ScoredCard:
-    if not run.card.is_file() and run.root.joinpath("import.card.json").is_file():
-        raise _no_reward("the run was imported, and its card holds none", f"octavo rescore {run.root.parent.name}/{run.name} --spec")
-    content = load_json(run.card)
-    train = content.get("train") if isinstance(content, dict) and "reward" not in content else None
-    if isinstance(train, dict) and train.get("algorithm") == SFT:
-        raise _learned(str(content["condition"]))
-    try:
-        return ScoredCard.model_validate(content)
-    except ValidationError as error:
-        place = ".".join(str(part) for part in error.errors()[0]["loc"]) or "(top)"
-        raise ArtifactError(
-            run.card,
-            f"{place}: {error.errors()[0]['msg']}",
-            why="scoring needs the run's reward and its data",
-            fix=f"octavo rescore {run.root.parent.name}/{run.name} --spec",
-        ) from None
-
-
-def _free(to: Path, name: str) -> None:
+def _check_free(to: Path, name: str) -> None:
     """Raises Rejected E498 unless a new file may be written there."""
     why = "today's scores go to a new file; what was published stays as it is"
     if RUNS.resolve() in to.resolve().parents:
@@ -128,18 +146,86 @@ def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:
 
 
 class Progress:
-    """Lines on standard error, at most one every two seconds."""
+    """Lines on standard error, at most one every two seconds; none for a scoring that takes less."""
 
     def __init__(self, name: str) -> None:
         self.name, self.begun = name, time.monotonic()
-        self.said = self.begun
+        self.last = self.begun
 
-    def __call__(self, done: int, of: int) -> None:
+    def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self.said < EVERY_SECONDS and done < of:
-            return
-        if done == of and self.said == self.begun:
-            return  # it was quick: nobody waited
-        self.said = now
-        left = (now - self.begun) / done * (of - done)
-        print(f"{self.name}: {done} of {of} completions scored, {left:.0f} s left", file=sys.stderr, flush=True)
+        if now - self.last >= EVERY_SECONDS or (done == total and self.last > self.begun):
+            self.last = now
+            left = (now - self.begun) / done * (total - done)
+            print(f"{self.name}: {done} of {total} completions scored, {left:.0f} s left", file=sys.stderr, flush=True)
+
+
+def text(report: Rescoring) -> str:
+    """Headline, gates, curve, and the completions that changed most."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Rescoring) -> Iterator[str]:
+    whose = "of its card" if report.scored_with == "card" else "that the spec declares now"
+    yield f"{report.run}: {report.completions} completions of {report.steps} steps, scored again with the reward {whose} ({report.reward})"
+    unknown = f"{report.newly_unknown} newly unknown, {report.newly_known} newly known"
+    yield f"rewards: {report.changed} of {report.completions} differ: {report.higher} higher, {report.lower} lower, {unknown}"
+    gone = f" ({report.without_row} without a data row)" if report.without_row else ""
+    yield f"unknown: {report.unknown_before} -> {report.unknown_after}{gone}"
+    yield f"mean:    {_number(report.mean_before)} -> {_number(report.mean_after)}\n"
+    width = max((len(gate.gate) for gate in report.gates), default=4)
+    yield f"{'gate':<{width}}  {'passed, failed, unknown, not reached':<42} differ  gained  lost"
+    for gate in report.gates:
+        counts = f"{_counted(gate.before) if gate.before else 'not there'} -> {_counted(gate.after)}"
+        yield f"{gate.gate:<{width}}  {counts:<42} {gate.changed:>6}  {gate.gained:>6}  {gate.lost:>4}"
+    yield f"\n{'steps':<12} {'reward':<20} groups without signal"
+    parts = min(WINDOWS, len(report.curve))
+    for part in range(parts):
+        yield _window(report.curve[part * len(report.curve) // parts : (part + 1) * len(report.curve) // parts])
+    if report.changes:
+        most = sorted(report.changes, key=_moved, reverse=True)[:SHOWN]
+        yield f"\ncompletions that score differently: {len(report.changes)}; {len(most)} shown, --json has all"
+        for change in most:
+            yield from _completion(change)
+    elif report.completions:
+        yield "\nNothing changes."
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"
+
+
+def _counted(counts: Counts) -> str:
+    return f"{counts.passed} {counts.failed} {counts.unknown} {counts.not_reached}"
+
+
+def _window(steps: Sequence[StepChange]) -> str:
+    rewards = f"{_mean([step.reward_before for step in steps])} -> {_mean([step.reward_after for step in steps])}"
+    groups = sum(step.groups for step in steps)
+    silent = f"{sum(step.zero_signal_before for step in steps)} -> {sum(step.zero_signal_after for step in steps)} of {groups}"
+    return f"{f'{steps[0].step}..{steps[-1].step}':<12} {rewards:<20} {silent if groups else 'no groups'}"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    numbers = [value for value in values if value is not None]
+    return _number(sum(numbers) / len(numbers) if numbers else None)
+
+
+def _moved(change: CompletionChange) -> float:
+    if change.reward_before is None or change.reward_after is None:
+        return 2.0 if change.reward_before != change.reward_after else 0.0
+    return abs(change.reward_after - change.reward_before)
+
+
+def _completion(change: CompletionChange) -> Iterator[str]:
+    where = f"step {change.step}, {_quoted(change.prompt_id)[1:-1]}, completion {change.place}"
+    yield f"  {_number(change.reward_before)} -> {_number(change.reward_after)}  {where}: {_quoted(change.text)}"
+    for gate in change.gates:
+        before = f"{gate.before}" if gate.score_before is None else f"{gate.before} {gate.score_before:g}"
+        after = gate.after if gate.score_after is None else f"{gate.after} {gate.score_after:g}"
+        yield f"    {gate.gate}: {before} -> {after}" + (f" ({_quoted(gate.reason)[1:-1]})" if gate.reason else "")
+
+
+def _quoted(text: str) -> str:
+    """Text of a model as one line that cannot steer a terminal."""
+    return json.dumps(text if len(text) <= WIDTH else text[:WIDTH] + "...", ensure_ascii=True)

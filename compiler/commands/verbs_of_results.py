@@ -103,15 +103,4 @@ def rescore(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what today's gates say of stored completions. Writes only where `--write` says, and only a new file."""
     from compiler.commands import rescore as again
 
-    found = again.rescore(options.run, spec=options.spec, to=Path(options.write) if options.write else None, inputs=inputs)
-    if options.json:
-        from stages.contracts.artifact import dump
-
-        print(dump(found), end="")
-    else:
-        from compiler.commands.rescore_text import text
-
-        print(text(found), end="")
-    if options.write:
-        print(f"{options.write}: written", file=sys.stderr)
-    return 0
+    return again.run(options, inputs)

@@ -18,7 +18,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, gate_columns
 from stages.contracts.layout import RunFolder
 from stages.contracts.plugin import Answer
-from stages.contracts.rescoring import Rescoring, ScoredCard
+from stages.train.rescoring import Rescoring, ScoredCard
 from stages.train.data import Row, read_rows
 from stages.train.recorder import write_completions
 from stages.train.rewards.compose import Composed, compose, sandbox

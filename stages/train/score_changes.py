@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.contracts.history import gate_columns
-from stages.contracts.rescoring import CompletionChange, Counts, GateChange, Rescoring, Said, StepChange
+from stages.train.rescoring import CompletionChange, Counts, GateChange, Rescoring, Said, StepChange
 from stages.contracts.reward_card import RewardCard
 from stages.train.scoring import zero_signal_groups
 

@@ -156,7 +156,7 @@ def test_the_text_shows_what_moved_and_cannot_steer_a_terminal(run, capsys):
     assert main(["rescore", "c-s1"]) == 0
     said = capsys.readouterr().out
     assert "runs/old/c-s1: 7 completions of 2 steps" in said
-    assert "rewards: 4 of 7 are others: 2 higher, 1 lower, 0 newly unknown, 1 newly known" in said
+    assert "rewards: 4 of 7 differ: 2 higher, 1 lower, 0 newly unknown, 1 newly known" in said
     assert "\x1b" not in said and "x\\u001b[2J" in said
     assert "0.2500 -> 0.5000  step 1, row-1, completion 3" in said
     run(rows=ROWS[:5])
