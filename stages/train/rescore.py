@@ -18,9 +18,9 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, gate_columns
 from stages.contracts.layout import RunFolder
 from stages.contracts.plugin import Answer
-from stages.train.rescoring import Rescoring, ScoredCard
 from stages.train.data import Row, read_rows
 from stages.train.recorder import write_completions
+from stages.train.rescoring import Rescoring, ScoredCard
 from stages.train.rewards.compose import Composed, compose, sandbox
 from stages.train.score_changes import Completion, compared
 from stages.train.scoring import completion_rows

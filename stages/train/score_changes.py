@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.contracts.history import gate_columns
-from stages.train.rescoring import CompletionChange, Counts, GateChange, Rescoring, Said, StepChange
 from stages.contracts.reward_card import RewardCard
+from stages.train.rescoring import CompletionChange, Counts, GateChange, Rescoring, Said, StepChange
 from stages.train.scoring import zero_signal_groups
 
 TOLERANCE = 1e-9
