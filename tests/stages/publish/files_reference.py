@@ -21,6 +21,8 @@ from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
+_PRINTED = ("stages.train.rescoring",)
+"""Modules of what commands print with `--json`."""
 
 _HEAD = """\
 # File formats
@@ -117,8 +119,9 @@ def _names(names: typing.Iterable[str]) -> str:
 def _models() -> list[type[Frozen]]:
     """All models of the contracts, in the order of module and source line."""
     found = []
-    for module_info in pkgutil.iter_modules(stages.contracts.__path__):
-        module = importlib.import_module(f"stages.contracts.{module_info.name}")
+    contracts = [f"stages.contracts.{module.name}" for module in pkgutil.iter_modules(stages.contracts.__path__)]
+    for name in sorted([*contracts, *_PRINTED], key=lambda name: name.rpartition(".")[2]):
+        module = importlib.import_module(name)
         mine = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, Frozen) and m.__module__ == module.__name__]
         found += sorted(
             (m for m in mine if m not in (Frozen, Artifact) and not m.__pydantic_generic_metadata__["args"]),
