@@ -69,8 +69,6 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
     from stages.contracts.artifact import write
     from stages.contracts.attempt import Outcome
     from stages.contracts.history import HISTORY_SCHEMA
-    from stages.contracts.history_index import INDEX, HistoryIndex
-    from stages.train.recorder import HISTORY_LAYOUT, sorting_columns
 
     rng, names = np.random.default_rng(0), list(synthetic.GATES)
     made = [synthetic.Run(names[index % 4], index // 4 + 1, target=steps, steps=20, passed=10) for index in range(runs)]
@@ -88,8 +86,6 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
         "metric": text(pa.array(np.repeat(np.arange(metrics, dtype=np.int32), steps)), pa.array(sorted(columns))),
     }
     state = text(pa.array(np.zeros(rows, np.int32)), pa.array(["value"]))
-    index = HistoryIndex.of({name: range(1, steps + 1) for name in sorted(columns)})
-    assert index is not None
     for run in made:
         place = synthetic.ExperimentFolder(root / folder.root).run(run.name)
         walks = 0.5 + 0.001 * rng.standard_normal((metrics, steps)).cumsum(axis=1) + 0.01 * rng.standard_normal((metrics, steps))
@@ -98,8 +94,7 @@ def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
         for name, column in plain.items():
             table = table.set_column(table.column_names.index(name), name, column)
         metadata = {"octavo.schema": HISTORY_SCHEMA, "octavo.card_id": f"card-{run.name}", "octavo.attempt": "a1"}
-        table = table.replace_schema_metadata({**metadata, INDEX: index.model_dump_json()})
-        pq.write_table(table, place.history, **HISTORY_LAYOUT, sorting_columns=sorting_columns())  # as the recorder's
+        pq.write_table(table.replace_schema_metadata(metadata), place.history, compression="zstd")  # as the recorder's
         write(place.outcome, Outcome(card_id=f"card-{run.name}", attempt="a1", finished=True, steps_done=steps, target_steps=steps))
     return folder.root
 

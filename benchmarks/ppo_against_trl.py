@@ -197,7 +197,7 @@ def ours() -> None:
         batch, logs = trainer._scored()
         logs |= trainer._learn(batch)
         trainer.state.global_step += 1
-        mine = {"logprobs": batch.logps, "values": batch.values, "advantages": batch.gains, "returns": batch.returns}
+        mine = {"logprobs": batch.logps, "values": batch.values, "advantages": batch.advantages, "returns": batch.returns}
         for name, tensor in mine.items():
             worst[name] = max(worst.get(name, 0.0), float((tensor - update[name]).abs().max()))
         for name, theirs_name in NAMES.items():

@@ -73,7 +73,6 @@ def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
     from transformers import set_seed
 
     from stages.train.callbacks import HistoryRecorder
-    from stages.train.grpo import trainer as grpo_trainer
     from stages.train.guards import NonfiniteGuard
     from stages.train.model import load_base
     from stages.train.progress import Progress
@@ -81,7 +80,7 @@ def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
     from stages.train.rewards.compose import compose
     from stages.train.scoring import TrainingReward
     from stages.train.stopping import Stopping
-    from stages.train.with_trl import built
+    from stages.train.trl import grouped_trainer
 
     rows = read_rows(card.data, "/data")
     by_id = {row["id"]: row for row in rows}
@@ -111,7 +110,7 @@ def one_round(card: TrainCard[GrpoSettings], name: str) -> float:
 
         callbacks = []
     function = scored if name == "octavo" else reward
-    trainer = built(card, grpo_trainer, model, tokenizer, rows, reward=function, callbacks=callbacks, output=folder / "trainer")
+    trainer = grouped_trainer(card, model, tokenizer, rows, reward=function, callbacks=callbacks, output=folder / "trainer")
     begun = time.process_time()
     trainer.train()
     spent = (time.process_time() - begun) / STEPS

@@ -258,7 +258,7 @@ def test_hooks_are_a_manifest_of_pre_commit():
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
 def test_hooks_run_on_what_they_read(hook):
-    for path in ("specs/quickstart.yaml", "specs/_models/tiny.yaml", "data/quickstart/train.jsonl", "stages/train/grpo.py"):
+    for path in ("specs/quickstart.yaml", "specs/_models/tiny.yaml", "data/quickstart/train.jsonl", "stages/train/trl.py"):
         assert re.search(hook["files"], path)
     assert not re.search(hook["files"], "README.md")
     assert bool(re.search(hook["files"], "runs/quickstart/page.card.json")) == (hook["id"] == "octavo-compile")

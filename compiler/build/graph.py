@@ -9,7 +9,7 @@ from typing import Protocol
 
 from compiler.build.graph_analysis import RUN, TEMPLATES, Analysed, analysis, of_runs
 from compiler.build.stage import Pipeline, Stage, paths
-from stages.contracts.algorithms import SFT, stage_of
+from stages.contracts.algorithms import SFT, STAGES
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
 
 SITE = Path("site")
@@ -78,7 +78,7 @@ def base_model(name: str, spec: str) -> Pipeline:
     folder = ModelFolder(MODELS / name)
     stage = Stage(
         "pretrain",
-        "stages.train.sft",
+        "stages.train.pretrain",
         (folder.root.as_posix(),),
         paths(folder.card),
         paths(folder.model, folder.history),
@@ -136,7 +136,7 @@ def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
             f"train-{name}",
-            stage_of(of.algorithms[condition]),
+            STAGES[of.algorithms[condition]],
             (root,),
             (*(f"{root}/{file}" for file in given), *shared[condition]),
             tuple([f"{root}/{file}" for file in made]),

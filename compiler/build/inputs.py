@@ -204,7 +204,7 @@ class Inputs:
             architecture=made.architecture,
             pretrain=made.pretrain,
             versions=self.versions(),
-            code_hash=self.code(["stages.train.sft", f"{CORPORA}.{made.corpus.kind}"]),
+            code_hash=self.code(["stages.train.pretrain", f"{CORPORA}.{made.corpus.kind}"]),
         )
         folder = ModelFolder(MODELS / name)
         waived = chain(self.waivers(folder.root), folder.card.name, identity(dump(card)), card.code_hash)

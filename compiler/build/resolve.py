@@ -20,7 +20,7 @@ from compiler.language.experiment import Experiment
 from compiler.language.gates import DECISIONS
 from compiler.language.rewards import RewardUse
 from compiler.language.spec_data import PromptData, TrainData
-from stages.contracts.algorithms import SFT, AnyTrainCard, stage_of
+from stages.contracts.algorithms import SFT, STAGES, AnyTrainCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
@@ -99,7 +99,7 @@ class Resolver:
             device=self.device,
             gpus=max(1, self.spec.resources.gpus),
             versions=self._versions(LIBRARIES),
-            code_hash=self._code(stage_of(setup.train.algorithm), GATES, (use.card.kind for use in setup.reward.gates)),
+            code_hash=self._code(STAGES[setup.train.algorithm], GATES, (use.card.kind for use in setup.reward.gates)),
         )
 
     def preflight(self) -> PreflightCard:

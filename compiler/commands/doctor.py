@@ -188,7 +188,7 @@ def tracking(needs: Needs) -> Iterator[Line]:
         "wandb",
         f"{version}, configured",
         (version is None and not is_asked, "not installed; runs need no account", ""),
-        (version is None, "configured and not installed: runs are not logged there", "pip install -c constraints.txt 'octavo[wandb]'"),
+        (version is None, "configured and not installed: runs are not logged there", "pip install -c constraints.txt wandb"),
         (not is_asked, f"{version}, not configured", "export WANDB_MODE=offline, or WANDB_API_KEY"),
         otherwise="optional",
     )

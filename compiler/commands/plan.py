@@ -35,7 +35,7 @@ from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
 from stages.contracts.stage import ROOT
 
 CARD = "train.card.json"
-PRETRAINS = "stages.train.sft"
+PRETRAINS = "stages.train.pretrain"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 

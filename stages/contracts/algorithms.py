@@ -23,6 +23,5 @@ Settings = GrpoSettings | RlooSettings | PpoSettings | SftSettings
 AnyTrainCard = TrainCard[Annotated[Settings, Discriminator("algorithm")]]
 
 
-def stage_of(algorithm: str) -> str:
-    """Module of the stage that trains with an algorithm. The one named `sft` makes base models, and their cards hold its name."""
-    return "stages.train.supervised" if algorithm == SFT else f"stages.train.{algorithm}"
+STAGES = {"grpo": "stages.train.trl", "rloo": "stages.train.trl", "ppo": "stages.train.ppo", SFT: "stages.train.supervised"}
+"""Algorithm -> module of the stage that trains with it."""

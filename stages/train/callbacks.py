@@ -29,7 +29,7 @@ class Clock:
         self.seconds = 0.0
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, and its time counts. What it returns must be there when it returns: a GPU works on meanwhile."""
+        """The function with its time counted. Its result must be complete when it returns: a GPU may still be working."""
 
         def timed(*arguments: Any, **named: Any) -> Any:
             begun = time.perf_counter()
@@ -42,8 +42,8 @@ class Clock:
 
     def taken(self) -> float:
         """The seconds since the last time they were taken."""
-        found, self.seconds = self.seconds, 0.0
-        return found
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
 
 
 def update_seconds(cells: Mapping[str, Cell]) -> Cell:
@@ -60,7 +60,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look.
 
     The time of a step is measured here, from its begin to its log, the optimizer included (TRL's own `step_time` ends before it). A
-    trainer that tells no begin logs the time itself. `tokens_before`: those of the steps before a resume, for a trainer that counts
+    trainer without `on_step_begin` logs the time itself. `tokens_before`: those of the steps before a resume, for a trainer that counts
     from its own start.
     """
 
@@ -94,7 +94,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         interrupts.check()
 
     def _recorded(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
-        """Write the step down; whether a rule ends the run here. Of several ranks the first one does."""
+        """Record the step and return whether a rule ends the run here. Of several ranks the first one does this."""
         cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {}
         for name, value in logs.items():
             if name not in DROPPED and not name.startswith("rewards/"):

@@ -34,7 +34,7 @@ def collect(folder: Path) -> int:
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
     _unchanged(card)
-    interrupts.heed()
+    interrupts.install_handlers()
     with lock(run):
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
         begun = time.monotonic()

@@ -27,7 +27,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
-from stages.train import interrupts, memory_kills
+from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.environment import prepare
 from stages.train.failures import classify
@@ -50,8 +50,8 @@ def train(folder: Path) -> int:
     assert card.command is not None  # the compiler names this stage for cards with a command only
     _unchanged(card.command)
     prepare("cpu")
-    interrupts.heed()
-    with interrupts.held(), lock(run):
+    interrupts.install_handlers()
+    with interrupts.deferred(), lock(run):
         return _attempt(run, card, card.command)
 
 
@@ -81,7 +81,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     failure: FailureClass | None = None
     error: str | None = None
     try:
-        with interrupts.let_in():
+        with interrupts.interruptible():
             _run(run, card, command, out)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
@@ -102,7 +102,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
         return 0
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)
     if failure == "interrupted":  # by us, or the program alone was killed: that is recorded, and the runs beside it go on
-        return 130 if interrupts.told() else 0
+        return 130 if interrupts.received() else 0
     return 1 if failure == "disk" else 0
 
 
@@ -126,7 +126,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
     arguments = [values.get(argument, argument) for argument in command.arguments]
     if arguments[0] == "python":
         arguments[0] = sys.executable
-    output, kills = out / "output.txt", memory_kills.kills()
+    output = out / "output.txt"
     print(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}", flush=True)
     with output.open("ab") as stream:
         before = stream.tell()
@@ -152,16 +152,12 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
     if code:
         said = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise Stopped(_class(code, said, kills), f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
+        raise Stopped(_class(code, said), f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
 
 
-def _class(code: int, said: Sequence[str], kills: int | None) -> FailureClass:
-    """Of a program that did not end well: the signal that ended it and the kernel's count decide, and its last words where it ended by
-    itself. `kills`: the count as it began."""
-    if code == -signal.SIGKILL:
-        now = memory_kills.kills()
-        return "out_of_memory" if now is not None and kills is not None and now > kills else "interrupted"
-    if code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+def _class(code: int, said: Sequence[str]) -> FailureClass:
+    """Of a program that did not end well: by the signal that ended it, or by its last words where it ended by itself."""
+    if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
         return "interrupted"
     if any(_NO_MEMORY.search(line) for line in said[-20:]):
         return "out_of_memory"

@@ -28,11 +28,11 @@ def read_rows(data: DataCard, pointer: str) -> list[Row]:
         raise StageError(
             "S201", f"{path} is missing", why="the card trains or evaluates on this file", fix=f"git checkout {path}", pointer=pointer
         )
-    found = file_digest(path)
-    if found != data.sha256:
+    digest = file_digest(path)
+    if digest != data.sha256:
         raise StageError(
             "S201",
-            f"{path} has changed since the card was compiled (sha256 {found[:12]}, card {(data.sha256 or 'none')[:12]})",
+            f"{path} has changed since the card was compiled (sha256 {digest[:12]}, card {(data.sha256 or 'none')[:12]})",
             why="the card must name the data that made the result",
             fix="octavo compile && dvc repro",
             pointer=pointer,

@@ -1,6 +1,6 @@
 """Sampling at a fixed shape: rows, prompt width and new tokens never change, so the work of a token is recorded once and replayed.
 
-At 16 rows a token of a 7B model takes longer to launch (some 1,500 kernels from Python) than to compute. On a GPU one token (choice,
+At 16 rows the kernels of a token of a 7B model (about 1,500) take longer to launch from Python than to compute. On a GPU one token (choice,
 forward pass, bookkeeping) is therefore captured as a CUDA graph, its forward pass compiled first where that works. On a CPU the same
 code runs step by step.
 """
@@ -8,15 +8,17 @@ code runs step by step.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-LOOK_EVERY = 32
-"""Tokens between two looks at whether every row has ended: a look waits for the device."""
+from stages.train.rollout_model import cache_shape
+
+CHECK_EVERY = 32
+"""Tokens between two checks whether every row has ended: a check waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Decoded:
     repaired: int
 
 
-class Slots:
+class StaticCache:
     """Keys and values of all layers at addresses that stay. Stands in for the cache of transformers in a forward pass."""
 
     def __init__(self, layers: int, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
@@ -73,11 +75,10 @@ class Decoder:
 
     def __init__(self, model: Any, shape: Shape, choice: Choice, compiled: bool) -> None:
         config, device, dtype = model.config.get_text_config(), model.device, model.dtype
-        heads = int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
-        width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        heads, width = cache_shape(config)
         self.model, self.shape, self.choice, self.device = model, shape, choice, device
         length = -(-(shape.prompt + shape.new) // 64) * 64  # attention kernels like whole blocks; places past the end stay hidden
-        self.slots = Slots(config.num_hidden_layers, (shape.rows, heads, length, width), dtype, device)
+        self.cache = StaticCache(config.num_hidden_layers, (shape.rows, heads, length, width), dtype, device)
         self.cache_name = "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
         self.places = torch.zeros((shape.rows, 1), dtype=torch.long, device=device)
         self.visible = torch.zeros((shape.rows, 1, 1, length), dtype=torch.bool, device=device)
@@ -92,7 +93,7 @@ class Decoder:
         self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def run(self, ids: Tensor, attention: Tensor, every: int = LOOK_EVERY) -> Decoded:
+    def run(self, ids: Tensor, attention: Tensor, every: int = CHECK_EVERY) -> Decoded:
         """Completions of prompts (rows, at most shape.prompt), padded on the left."""
         missing = self.shape.prompt - ids.shape[1]
         ids = torch.nn.functional.pad(ids, (missing, 0), value=self.choice.pad)
@@ -115,7 +116,7 @@ class Decoder:
         self.visible.zero_()
         self.visible[:, 0, 0, :width] = shown
         self.places.copy_(places[:, -1:] + 1)
-        self.slots.at.fill_(width)
+        self.cache.at.fill_(width)
         self.index.zero_()
         self.done.zero_()
         self.repaired.zero_()
@@ -124,9 +125,9 @@ class Decoder:
 
     def _forward(self, ids: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """Logits of the last place, (rows, vocabulary)."""
-        named = {self.cache_name: self.slots, "use_cache": True, "logits_to_keep": 1, "return_dict": True}
-        found: Tensor = self.model(input_ids=ids, attention_mask=visible, position_ids=places, **named).logits[:, -1]
-        return found
+        named = {self.cache_name: self.cache, "use_cache": True, "logits_to_keep": 1, "return_dict": True}
+        logits: Tensor = self.model(input_ids=ids, attention_mask=visible, position_ids=places, **named).logits[:, -1]
+        return logits
 
     def _token(self) -> None:
         """Choose a token from the scores, keep it, and read the scores after it. No value comes back from the device."""
@@ -143,10 +144,10 @@ class Decoder:
         self.tokens.index_copy_(1, self.index, token[:, None])
         self.logps.index_copy_(1, self.index, torch.where(self.done, 0.0, logp)[:, None])
         self.done |= (token[:, None] == self.ends).any(-1)
-        self.visible.index_fill_(3, self.slots.at, True)
+        self.visible.index_fill_(3, self.cache.at, True)
         self.scores.copy_(self.forward(token[:, None], self.places, self.visible))
         self.places += 1
-        self.slots.at += 1
+        self.cache.at += 1
         self.index += 1
 
     def _nucleus(self, logps: Tensor) -> Tensor:
@@ -159,16 +160,16 @@ class Decoder:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _captured(self) -> Callable[[], Any]:
-        """One token as a CUDA graph. What trying it out draws from the random numbers is put back: a resumed run draws the same."""
+        """One token as a CUDA graph. The warm-up's random numbers are put back: a resumed run draws the same."""
         state = torch.cuda.get_rng_state(self.device)
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
             for _ in range(3):
-                self._first()
+                self._restart()
                 self._token()
         torch.cuda.current_stream(self.device).wait_stream(side)
-        self._first()
+        self._restart()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._token()
@@ -176,13 +177,8 @@ class Decoder:
         replay: Callable[[], Any] = graph.replay
         return replay
 
-    def _first(self) -> None:
+    def _restart(self) -> None:
         self.index.zero_()
-        self.slots.at.fill_(self.shape.prompt)
+        self.cache.at.fill_(self.shape.prompt)
         self.visible[..., : self.shape.prompt] = True
         self.places.fill_(self.shape.prompt)
-
-
-def end_ids(declared: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Ends of a generation configuration as a tuple."""
-    return () if declared is None else (declared,) if isinstance(declared, int) else tuple(declared)

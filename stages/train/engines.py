@@ -1,4 +1,4 @@
-"""Which engine samples the completions of a run, and what TRL must be told of it."""
+"""Which engine samples the completions of a run, and TRL's settings for it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.generation import GenerationSettings, VllmSettings
-from stages.contracts.grouped import GroupedSettings
-from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 
 
 def engine(card: TrainCard[Any]) -> str:
     """`auto` resolved: `compiled` on a GPU, `transformers` on a CPU. Quantisation to 8 bits stays with `transformers`."""
-    settings: GroupedSettings | PpoSettings = card.train
-    chosen = settings.generation.engine if settings.generation else "auto"
+    chosen = card.train.generation.engine if card.train.generation else "auto"
     if chosen != "auto":
         return chosen
     return "compiled" if card.device == "cuda" and card.model.quantization != "int8" else "transformers"
@@ -36,5 +33,5 @@ def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:
             fix="pip install vllm, or set `train: {generation: {engine: auto}}` and compile",
             pointer="/train/generation/engine",
         )
-    found = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
-    return {"use_vllm": True, **{f"vllm_{key}": value for key, value in found.model_dump().items()}}
+    vllm = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
+    return {"use_vllm": True, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}

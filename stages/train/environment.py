@@ -9,18 +9,16 @@ import subprocess
 import warnings
 from typing import Literal
 
-HANDOVER = "OCTAVO_HANDOVER"
-"""Folder that holds the task of a run's other processes (stages/train/ranks.py); set in them alone."""
 _LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What torchrun and cluster jobs set for their own processes."""
 RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes")
 
 
-def prepare(device: Literal["cpu", "cuda"], gpus: int = 1) -> None:
+def prepare(device: Literal["cpu", "cuda"], gpus: int = 1, worker: bool = False) -> None:
     """Set thread counts and quiet flags. On a CPU one thread: it is deterministic, and two threads beside a busy neighbour
-    were measured 6-14x slower on a model this small. A user's own setting wins, but for a launcher's: `dvc repro` inside of a job that
-    counts processes is one of them, and libraries would wait for the others."""
-    if HANDOVER not in os.environ:
+    were measured 6-14x slower on a model this small. The user's own settings win, except those of a launcher: inside a cluster job
+    `dvc repro` is one of the job's processes, and libraries would wait for the others. `worker`: we started it (ranks.py)."""
+    if not worker:
         for name in _LAUNCHER:
             os.environ.pop(name, None)
     if device == "cpu":

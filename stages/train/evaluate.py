@@ -37,33 +37,35 @@ def evaluate(folder: Path) -> None:
     experiment = ExperimentFolder(folder)
     card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
     prepare(card.device)
-    interrupts.heed()
+    interrupts.install_handlers()
     rows = read_rows(card.data, "/data")
+    identity = card_id(card)
     content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
     yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + content)
-    model = _Model(card)
+    models = _Models(card)
     for run in (experiment.untrained, *(experiment.run(name) for name in card.runs)):
-        attempt = "untrained"
+        attempt, adapter = "untrained", None
         if run != experiment.untrained:
             outcome = read(Outcome, run.outcome)
-            attempt = outcome.attempt
+            attempt, adapter = outcome.attempt, run.adapter
             if not outcome.finished:
-                write_evaluation(run.evaluation, [], score_names(card), card_id=card_id(card), attempt=attempt)
+                write_evaluation(run.evaluation, [], score_names(card), card_id=identity, attempt=attempt)
                 print(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed", flush=True)
                 continue
-        adapter = None if run == experiment.untrained else run.adapter
-        kept = EVALUATIONS / f"{digest('|'.join([yardstick, run.name, attempt, file_digest(adapter) if adapter else '']))[:32]}.parquet"
-        if not kept.exists():
-            _evaluate(card, run, model, adapter, rows, attempt)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(run.evaluation, kept)
-        else:
+        key = digest("|".join([yardstick, run.name, attempt, file_digest(adapter) if adapter else ""]))[:32]
+        cached = EVALUATIONS / f"{key}.parquet"
+        if cached.exists():
             run.root.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(kept, run.evaluation)
+            shutil.copy2(cached, run.evaluation)
+        else:
+            table = _evaluated(card, run, models, adapter, rows)
+            write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(run.evaluation, cached)
         print(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}", flush=True)
 
 
-class _Model:
+class _Models:
     """The base model, loaded once when first needed; adapters are put on and taken off. A run that trained all weights is its own model."""
 
     def __init__(self, card: EvaluateCard) -> None:
@@ -84,9 +86,10 @@ class _Model:
         return PeftModel.from_pretrained(self.base, str(adapter)).to(self.card.device), self.tokenizer
 
 
-def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path | None, rows: list[Row], attempt: str) -> None:
-    network, tokenizer = model.with_adapter(adapter)
-    sampled = sample(
+def _evaluated(card: EvaluateCard, run: RunFolder, models: _Models, adapter: Path | None, rows: list[Row]) -> list[dict[str, Any]]:
+    """Rows of evaluation.parquet: completions of a model, judged by all scores."""
+    network, tokenizer = models.with_adapter(adapter)
+    samples = sample(
         network,
         tokenizer,
         prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows]),
@@ -96,27 +99,27 @@ def _evaluate(card: EvaluateCard, run: RunFolder, model: _Model, adapter: Path |
         top_p=card.top_p,
         seed=_sampling_seed(card, run),
     )
-    if adapter is not None and model.base is not None:
-        model.base = network.unload()
-    flat = [(row, number, found) for row, several in zip(rows, sampled, strict=True) for number, found in enumerate(several)]
-    answers = [
-        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=found.tokens)
-        for row, number, found in flat
-    ]
+    if adapter is not None and models.base is not None:
+        models.base = network.unload()
+    answers, numbers = [], []
+    for row, completions in zip(rows, samples, strict=True):
+        for number, made in enumerate(completions):
+            key = f"{card.seed}:{row['id']}:{number}"
+            answers.append(Answer(text=made.text, row=row, truncated=made.truncated, key=key, tokens=made.tokens))
+            numbers.append(number)
     judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
-    judgements |= {one.name: combined_score(one.when, answers, judgements) for one in card.combined}
-    table = [
+    judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
+    return [
         {
-            "prompt_id": row["id"],
+            "prompt_id": answer.row["id"],
             "sample": number,
-            "text": found.text,
-            "tokens": found.tokens,
-            "truncated": found.truncated,
+            "text": answer.text,
+            "tokens": answer.tokens,
+            "truncated": answer.truncated,
             **gate_cells({gate: judged[place] for gate, judged in judgements.items()}),
         }
-        for place, (row, number, found) in enumerate(flat)
+        for place, (answer, number) in enumerate(zip(answers, numbers, strict=True))
     ]
-    write_evaluation(run.evaluation, table, list(judgements), card_id=card_id(card), attempt=attempt)
 
 
 def score_names(card: EvaluateCard) -> list[str]:
@@ -126,14 +129,14 @@ def score_names(card: EvaluateCard) -> list[str]:
 
 def combined_score(when: ConditionCard, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
     """A condition over the judgements of each answer, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
-    found: list[Judgement] = []
+    scores = []
     for place, answer in enumerate(answers):
         held = holds(when, answer, {name: judged[place] for name, judged in judgements.items()})
         if held is None:
-            found.append(Judgement(status="unknown", score=None, reason="a score it is made of is unknown"))
+            scores.append(Judgement(status="unknown", score=None, reason="a score it is made of is unknown"))
         else:
-            found.append(Judgement(status="pass" if held else "fail", score=float(held)))
-    return found
+            scores.append(Judgement(status="pass" if held else "fail", score=float(held)))
+    return scores
 
 
 def _sampling_seed(card: EvaluateCard, run: RunFolder) -> int:

@@ -24,19 +24,19 @@ _FULL_BYTES = 1 << 20
 
 def classify(error: BaseException) -> tuple[FailureClass, str]:
     """Failure class and one sentence for an exception that ended training."""
-    said = interrupts.told()
+    stopped = interrupts.received()
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", str(error) or said or "stopped by a signal"
-    if isinstance(error, Stopped) and not (said and error.failure == "verifier"):
+        return "interrupted", str(error) or stopped or "stopped by a signal"
+    if isinstance(error, Stopped) and not (stopped and error.failure == "verifier"):
         return error.failure, str(error)
-    if said is not None:  # what came after it: a broken pipe, verifiers that got the same signal
-        return "interrupted", said
+    if stopped is not None:  # a consequence of it: a broken pipe, verifiers that got the same signal
+        return "interrupted", stopped
     name = type(error).__name__
-    for one in _causes(error):
-        if _memory(one):
-            return "out_of_memory", f"{type(one).__name__}: {one}"
-        if isinstance(one, OSError) and one.errno in _DISK:
-            return "disk", f"{one.strerror}: {one.filename2 or one.filename or '(no file named)'}"
+    for cause in _causes(error):
+        if _memory(cause):
+            return "out_of_memory", f"{type(cause).__name__}: {cause}"
+        if isinstance(cause, OSError) and cause.errno in _DISK:
+            return "disk", f"{cause.strerror}: {cause.filename2 or cause.filename or '(no file named)'}"
     full = next((folder for folder in (CHECKPOINTS, RUNS) if _full(folder)), None)
     if full is not None:  # safetensors and torch raise their own kinds when the disk is full
         return "disk", f"the disk that holds {full} is full ({name})"
@@ -48,11 +48,11 @@ def classify(error: BaseException) -> tuple[FailureClass, str]:
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what it was raised from."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _memory(error: BaseException) -> bool:
@@ -65,5 +65,5 @@ def _memory(error: BaseException) -> bool:
 
 
 def _full(folder: Path) -> bool:
-    found = os.statvfs(folder if folder.exists() else Path())
-    return found.f_bavail * found.f_frsize < _FULL_BYTES or (found.f_files > 0 and found.f_favail == 0)
+    disk = os.statvfs(folder if folder.exists() else Path())
+    return disk.f_bavail * disk.f_frsize < _FULL_BYTES or (disk.f_files > 0 and disk.f_favail == 0)

@@ -62,13 +62,13 @@ class InvalidLogits:
 
     def taken(self) -> int:
         """The count since the last time it was taken."""
-        found, self.positions = self.positions, 0
-        return found
+        positions, self.positions = self.positions, 0
+        return positions
 
 
 def _finite(gradients: Iterable[torch.Tensor | None]) -> bool:
-    found = [gradient for gradient in gradients if gradient is not None]
-    return not found or bool(torch.isfinite(torch.stack(torch._foreach_norm(found))).all())
+    present = [gradient for gradient in gradients if gradient is not None]
+    return not present or bool(torch.isfinite(torch.stack(torch._foreach_norm(present))).all())
 
 
 def adapter_state(model: Any) -> dict[str, torch.Tensor]:

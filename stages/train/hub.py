@@ -27,7 +27,7 @@ def not_had(card: ModelCard, error: Exception) -> StageError:
     return _missing(card.path, card.revision, "model", "/model/base", _one_line(error))
 
 
-def dataset_rows(data: DataCard, of: HubSplit, pointer: str) -> list[dict[str, Any]]:
+def dataset_rows(data: DataCard, split: HubSplit, pointer: str) -> list[dict[str, Any]]:
     """Rows of a split, in the dataset's order, as JSON values, each with its text `id` and the prompt's text.
 
     Raises StageError S275 when the dataset cannot be had, S276 when it has no such split, configuration or column, or a row that
@@ -35,38 +35,40 @@ def dataset_rows(data: DataCard, of: HubSplit, pointer: str) -> list[dict[str, A
     """
     import datasets
 
-    folder = _dataset(data.path, of.revision, pointer)
+    folder = _dataset(data.path, split.revision, pointer)
     datasets.disable_progress_bars()
     try:
-        rows = datasets.load_dataset(str(folder), name=of.config, split=of.split, streaming="[" not in of.split)
+        stream = datasets.load_dataset(str(folder), name=split.config, split=split.split, streaming="[" not in split.split)
     except Exception as error:  # each reader of a format raises its own kind for what it cannot read
-        inside = f" of `{of.config}`" if of.config else ""
-        raise _unfit(data, f"has no split `{of.split}`{inside}: {_one_line(error)}", pointer) from None
-    found: list[dict[str, Any]] = []
+        inside = f" of `{split.config}`" if split.config else ""
+        raise _unfit(data, f"has no split `{split.split}`{inside}: {_one_line(error)}", pointer) from None
+    rows: list[dict[str, Any]] = []
     seen: set[str] = set()
     try:
-        for number, row in enumerate(rows, start=1):
-            found.append(_row(data, of, dict(row), number, seen, pointer))
+        for number, row in enumerate(stream, start=1):
+            rows.append(_row(data, split, dict(row), number, seen, pointer))
             if data.rows is not None and number == data.rows:
                 break
     except StageError:
         raise
     except Exception as error:
         raise _unfit(data, f"cannot be read to its end: {_one_line(error)}", pointer) from None
-    if not found or (data.rows is not None and len(found) < data.rows):
-        raise _unfit(data, f"has {len(found)} rows in `{of.split}`, fewer than {data.rows or 1}", pointer)
-    return found
+    if not rows or (data.rows is not None and len(rows) < data.rows):
+        raise _unfit(data, f"has {len(rows)} rows in `{split.split}`, fewer than {data.rows or 1}", pointer)
+    return rows
 
 
-def _row(data: DataCard, of: HubSplit, row: dict[str, Any], number: int, seen: set[str], pointer: str) -> dict[str, Any]:
+def _row(data: DataCard, split: HubSplit, row: dict[str, Any], number: int, seen: set[str], pointer: str) -> dict[str, Any]:
     if not isinstance(row.get(data.prompt), str):
         texts = ", ".join(f"`{key}`" for key, value in row.items() if isinstance(value, str)) or "none"
-        raise _unfit(data, f"has no text `{data.prompt}` in row {number} of `{of.split}`; columns with text: {texts}", f"{pointer}/prompt")
-    if of.id is not None and row.get(of.id) is None:
-        raise _unfit(data, f"has no `{of.id}` in row {number} of `{of.split}`; columns: {', '.join(row)}", f"{pointer}/hub/id")
-    name = str(row[of.id]) if of.id is not None else f"{of.split}-{number}"
+        raise _unfit(
+            data, f"has no text `{data.prompt}` in row {number} of `{split.split}`; columns with text: {texts}", f"{pointer}/prompt"
+        )
+    if split.id is not None and row.get(split.id) is None:
+        raise _unfit(data, f"has no `{split.id}` in row {number} of `{split.split}`; columns: {', '.join(row)}", f"{pointer}/hub/id")
+    name = str(row[split.id]) if split.id is not None else f"{split.split}-{number}"
     if name in seen:
-        raise _unfit(data, f"repeats the id {name[:80]!r} in row {number} of `{of.split}`", f"{pointer}/hub/id")
+        raise _unfit(data, f"repeats the id {name[:80]!r} in row {number} of `{split.split}`", f"{pointer}/hub/id")
     seen.add(name)
     plain: dict[str, Any] = json.loads(json.dumps(row, default=str))  # as a row of a file: gates and their sandboxes take JSON only
     return {**plain, "id": name}
@@ -81,9 +83,8 @@ def _dataset(name: str, revision: str, pointer: str) -> Path:
         raise _missing(name, revision, "dataset", pointer, _one_line(error)) from None
 
 
-def _missing(name: str, revision: str, kind: str, pointer: str, said: str = "") -> StageError:
+def _missing(name: str, revision: str, kind: str, pointer: str, reason: str = "offline") -> StageError:
     flag = " --repo-type dataset" if kind == "dataset" else ""
-    reason = said or "offline"
     return StageError(
         "S275",
         f"the {kind} {name} at {revision[:12]} is not in the hub cache of this machine, and cannot be had: {reason}",

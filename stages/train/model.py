@@ -124,7 +124,7 @@ def sample(
     ends = end_tokens(model, tokenizer)
     torch.manual_seed(seed)
     model.eval()
-    found: list[Sampled] = []
+    completions: list[Sampled] = []
     flat = [prompt for prompt in prompts for _ in range(per_prompt)]
     batch = 128
     with torch.inference_mode():
@@ -141,8 +141,8 @@ def sample(
                 pad_token_id=tokenizer.pad_token_id,
             )
             rows = output[:, inputs["input_ids"].shape[1] :].tolist()
-            found.extend(_cut(row, ends, tokenizer) for row in rows)
-    return [found[i : i + per_prompt] for i in range(0, len(found), per_prompt)]
+            completions.extend(_cut(row, ends, tokenizer) for row in rows)
+    return [completions[i : i + per_prompt] for i in range(0, len(completions), per_prompt)]
 
 
 def end_tokens(model: Any, tokenizer: Any) -> set[int]:

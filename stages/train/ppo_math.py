@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 STOP_AT = 1.5
-"""The rest of an update is left out once the policy moved so many times `target_kl`."""
+"""The rest of an update is left out once the policy moved this many times `target_kl`."""
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -49,14 +49,14 @@ def token_rewards(scores: Tensor, kl: Tensor, coefficient: float, mask: Tensor) 
 def advantages(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """(advantages, returns), not whitened. The value after the last token of a completion is 0: the episode ends there."""
     values = values * mask
-    found = torch.zeros_like(rewards)
-    following = torch.zeros_like(rewards[:, 0])
+    result = torch.zeros_like(rewards)
+    running = torch.zeros_like(rewards[:, 0])
     for place in reversed(range(rewards.shape[1])):
-        next_value = values[:, place + 1] if place + 1 < rewards.shape[1] else torch.zeros_like(following)
-        surprise = rewards[:, place] + gamma * next_value - values[:, place]
-        following = (surprise + gamma * lam * following) * mask[:, place]
-        found[:, place] = following
-    return found, (found + values) * mask
+        next_value = values[:, place + 1] if place + 1 < rewards.shape[1] else torch.zeros_like(running)
+        delta = rewards[:, place] + gamma * next_value - values[:, place]
+        running = (delta + gamma * lam * running) * mask[:, place]
+        result[:, place] = running
+    return result, (result + values) * mask
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class PolicyLoss:
     """Half the mean square of the log-ratio new/old, nats a token."""
 
 
-def policy_loss(new: Tensor, old: Tensor, gains: Tensor, mask: Tensor, cliprange: float) -> PolicyLoss:
-    """`new` and `old` are log-probabilities of the sampled tokens, `gains` their advantages."""
+def policy_loss(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, cliprange: float) -> PolicyLoss:
+    """`new` and `old` are log-probabilities of the sampled tokens, `advantages` is whitened."""
     change = (new - old) * mask
     ratio = change.exp()
-    plain, limited = -gains * ratio, -gains * ratio.clamp(1 - cliprange, 1 + cliprange)
+    plain, limited = -advantages * ratio, -advantages * ratio.clamp(1 - cliprange, 1 + cliprange)
     loss = masked_mean(torch.maximum(plain, limited), mask)
     with torch.no_grad():
         return PolicyLoss(loss, masked_mean(ratio, mask), masked_mean((limited > plain).float(), mask), 0.5 * masked_mean(change**2, mask))
@@ -105,7 +105,7 @@ class AdaptiveKl:
         self.coefficient, self.target, self.horizon = coefficient, target, horizon
 
     def update(self, measured: float, completions: int) -> None:
-        """`measured`: mean KL of a whole completion in nats, over so many completions."""
+        """`measured`: mean KL of a whole completion in nats, over this many completions."""
         error = min(max(measured / self.target - 1, -0.2), 0.2)
         self.coefficient *= 1 + error * completions / self.horizon
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +37,22 @@ class Sampled:
         return Sampled(self.ids[which], self.attention[which], self.mask[which])
 
 
+class Reading(NamedTuple):
+    """Of each completion token its log-probability, the value before it, and the entropy of its distribution where that was asked for;
+    each (completions, tokens)."""
+
+    logps: Tensor
+    values: Tensor
+    entropy: Tensor | None
+
+
 class Policy(nn.Module):  # type: ignore[misc]
     """Base model with adapter (`network`) and the value head. Dropout is off: it would make the old and the new policy differ before
     any step. The value head starts at zero, so the first advantages are the rewards themselves."""
 
     rollouts: Rollouts | None = None
     """The engine that samples; none: transformers does."""
+    _states: Tensor
 
     def __init__(self, model: Any, adapter: AdapterCard, checkpointing: bool) -> None:
         from peft import get_peft_model
@@ -59,62 +69,55 @@ class Policy(nn.Module):  # type: ignore[misc]
         if checkpointing:
             self.network.enable_input_require_grads()
             self.network.gradient_checkpointing_enable({"use_reentrant": False})
-        self.learning(False)
+        self.network.get_output_embeddings().register_forward_pre_hook(self._keep_states)
+        self.train_mode(False)
 
-    def learning(self, on: bool) -> None:
+    def train_mode(self, on: bool) -> None:
         """Transformers recomputes activations in training mode only; nothing else depends on the mode."""
         self.network.train(on and self.checkpointing)
+
+    def _keep_states(self, module: Any, inputs: tuple[Tensor, ...]) -> None:
+        """Keep what the vocabulary head reads: the value head reads the same, and no other layer's states need to be kept."""
+        self._states = inputs[0]
 
     def sample(self, tokenizer: Any, prompts: Sequence[str], ends: set[int], max_tokens: int, temperature: float, top_p: float) -> Sampled:
         """One completion a prompt, with torch's global random numbers."""
         inputs = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left").to(self.network.device)
         ids, attention = inputs["input_ids"], inputs["attention_mask"]
-        how = {"max_new_tokens": max_tokens, "do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        how["pad_token_id"] = tokenizer.pad_token_id
-        output = self._compiled(ids, attention, ends, how)
+        options = {"max_new_tokens": max_tokens, "do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        options["pad_token_id"] = tokenizer.pad_token_id
+        output = None
+        if self.rollouts is not None:
+            output = self.rollouts.sampled(self.network, ids, attention, GenerationConfig(**options, eos_token_id=sorted(ends)))
         if output is None:
             with torch.no_grad():
-                output = self.network.generate(input_ids=ids, attention_mask=attention, **how)
-        made = output[:, ids.shape[1] :]
-        over = torch.isin(made, torch.tensor(sorted(ends), device=made.device)).cumsum(1)
-        mask = torch.cat([torch.ones_like(over[:, :1]), (over[:, :-1] == 0).long()], 1)
-        return Sampled(output, torch.cat([attention, mask], 1), mask.float())
+                output = self.network.generate(input_ids=ids, attention_mask=attention, **options)
+        completions = output[:, ids.shape[1] :]
+        ended = torch.isin(completions, torch.tensor(sorted(ends), device=completions.device)).cumsum(1)
+        longest = min(completions.shape[1], int((ended == 0).sum(1).max()) + 1)  # the engine's completions are all of full width
+        mask = torch.cat([torch.ones_like(ended[:, :1]), (ended[:, :-1] == 0).long()], 1)[:, :longest]
+        return Sampled(output[:, : ids.shape[1] + longest], torch.cat([attention, mask], 1), mask.float())
 
-    def _compiled(self, ids: Tensor, attention: Tensor, ends: set[int], how: dict[str, Any]) -> Tensor | None:
-        """Prompts with completions from the engine, as wide as the longest of them; None where transformers must sample."""
-        if self.rollouts is None:
-            return None
-        config = GenerationConfig(**how, eos_token_id=sorted(ends))
-        output = self.rollouts.sampled(self.network, ids, attention, config)
-        if output is None:
-            return None
-        made = output[:, ids.shape[1] :]
-        going = torch.isin(made, torch.tensor(sorted(ends), device=made.device)).cumsum(1) == 0
-        longest = min(made.shape[1], int(going.sum(1).max()) + 1)
-        return output[:, : ids.shape[1] + longest]
-
-    def read(self, sampled: Sampled, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-        """(log-probability of each completion token, entropy of its distribution, value before it), each (completions, tokens)."""
+    def read(self, sampled: Sampled, temperature: float, entropy: bool = False) -> Reading:
+        """What the policy gives the completions at a temperature."""
         places = (sampled.attention.cumsum(1) - 1).clamp(min=0)
-        found = self.network(
-            input_ids=sampled.ids,
-            attention_mask=sampled.attention,
-            position_ids=places,
-            logits_to_keep=sampled.width + 1,
-            output_hidden_states=True,
-            use_cache=False,
+        width = sampled.width
+        output = self.network(
+            input_ids=sampled.ids, attention_mask=sampled.attention, position_ids=places, logits_to_keep=width + 1, use_cache=False
         )
-        spread = torch.log_softmax(found.logits[:, -sampled.width - 1 : -1].float() / temperature, -1)
+        spread = torch.log_softmax(output.logits[:, -width - 1 : -1].float() / temperature, -1)
         logps = spread.gather(-1, sampled.completions[..., None])[..., 0]
+        values = self.value_head(self._states[:, -width - 1 : -1].float())[..., 0]
+        del self._states
+        if not entropy:
+            return Reading(logps, values, None)
         with torch.no_grad():
-            entropy = -(spread.exp() * spread).sum(-1)
-        values = self.value_head(found.hidden_states[-1][:, -sampled.width - 1 : -1].float())[..., 0]
-        return logps, entropy, values
+            return Reading(logps, values, -(spread.exp() * spread).sum(-1))
 
     def reference(self, sampled: Sampled, temperature: float) -> Tensor:
         """Log-probabilities under the base model: the adapter is switched off."""
         with self.network.disable_adapter():
-            return self.read(sampled, temperature)[0]
+            return self.read(sampled, temperature).logps
 
     def trainable(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.parameters() if parameter.requires_grad]

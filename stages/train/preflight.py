@@ -50,7 +50,7 @@ def preflight(folder: Path) -> None:
         PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(g for c in card.conditions for g in c.reward.gates)
     )
     prepare(card.device)
-    interrupts.heed()
+    interrupts.install_handlers()
     base = load_base(card.model, card.device)
     made: dict[Sampling, Made] = {}
     results, rows = [], []

@@ -18,6 +18,18 @@ from stages.train.recorder import Cell
 
 VARIABLE = "OCTAVO_PROGRESS"
 MODES = ("live", "lines", "json", "off")
+PARTS = {"generation": "generation", "reward": "rewards", "update": "update"}
+_IN_JSON = (
+    "reward",
+    "group_range",
+    "zero_signal_share",
+    "unknown_share",
+    "truncated",
+    "objective.kl",
+    "loss",
+    "grad_norm",
+    "mean_token_accuracy",
+)
 _BAR = 24
 
 
@@ -27,80 +39,73 @@ class Progress:
     def __init__(self, name: str, attempt: int, steps: int, begin_at: int = 0) -> None:
         self.name, self.attempt, self.steps = name, attempt, steps
         self.mode = _mode()
-        self._drawn = 0
-        self._skipped = 0
-        self._from = (begin_at, time.monotonic())
+        self._rows_drawn = self._skipped = 0
+        self._since = (begin_at, time.monotonic())
         self._first = True
 
     def step(self, step: int, cells: Mapping[str, Cell]) -> None:
         """Show one finished step."""
         pace = self._pace(step)
         self._skipped += bool(cells.get("skipped"))
-        last = step == self.steps
         if self.mode == "json":
-            self._say(json.dumps(self._record(step, cells, pace), ensure_ascii=True, allow_nan=False) + "\n")
+            self._write(json.dumps(self._record(step, cells, pace), ensure_ascii=True, allow_nan=False) + "\n")
         elif self.mode == "live":
-            self._draw(self._fields(step, cells, pace, bar=True), last)
-        elif self.mode == "lines" and (last or step % max(1, self.steps // 10) == 0):
-            self._say("  ".join(chain.from_iterable(self._fields(step, cells, pace, bar=False))) + "\n")
+            self._draw(self._fields(step, cells, pace, bar=True), last=step == self.steps)
+        elif self.mode == "lines" and (step == self.steps or step % max(1, self.steps // 10) == 0):
+            self._write("  ".join(chain.from_iterable(self._fields(step, cells, pace, bar=False))) + "\n")
 
     def _pace(self, step: int) -> float:
         """Seconds a step; the first one, which loads and compiles, counts only as long as there is no other."""
-        before, begun = self._from
+        before, begun = self._since
         pace = (time.monotonic() - begun) / max(1, step - before)
         if self._first:
-            self._first, self._from = False, (step, time.monotonic())
+            self._first, self._since = False, (step, time.monotonic())
         return pace
 
     def _fields(self, step: int, cells: Mapping[str, Cell], pace: float, *, bar: bool) -> tuple[list[str], list[str], list[str]]:
-        """Where it is, what it does, and what its time goes to."""
+        """Where it is, how it learns, and what its time goes to."""
         done = round(_BAR * step / self.steps)
         place = [f"{self.name} (attempt {self.attempt})", *(["━" * done + "╌" * (_BAR - done)] if bar else [])]
         place += [f"step {step}/{self.steps}", f"{_duration(pace * (self.steps - step))} left"]
-        does = [_taught(cells)] if "mean_token_accuracy" in cells else [_reward(cells)]
-        if "zero_signal_share" in cells:
-            does.append(f"zero-signal {_percent(cells.get('zero_signal_share'))}")
-        if "objective.kl" in cells:
-            does.append(f"KL {_number(cells.get('objective.kl'))}")
-        does += [f"truncated {_percent(cells.get('truncated'))}"] if "mean_token_accuracy" not in cells else []
-        does += [f"{'→ ' if place else ''}{gate} {_percent(passed)}" for place, (gate, passed) in enumerate(_gates(cells).items())]
-        does += [f"non-finite {self._skipped}"] if self._skipped else []
-        split = _split(cells)
-        words = {"generation": "generation", "reward": "rewards", "update": "update"}
-        return place, does, [f"{pace:.2f} s/step", *(f"{word} {split[part]:.2f} s" for part, word in words.items() if part in split)]
+        if "mean_token_accuracy" in cells:  # supervised fine-tuning
+            learning = [f"loss {_number(cells.get('loss'))}  gold tokens {_percent(cells['mean_token_accuracy'])}"]
+        else:
+            spread = f" spread {_number(cells['group_range'])}" if "group_range" in cells else ""
+            learning = [f"reward {_number(cells.get('reward'))}{spread}"]
+            learning += [f"zero-signal {_percent(cells['zero_signal_share'])}"] if "zero_signal_share" in cells else []
+            learning += [f"KL {_number(cells['objective.kl'])}"] if "objective.kl" in cells else []
+            learning += [f"truncated {_percent(cells.get('truncated'))}"]
+        for number, (gate, passed) in enumerate(_gates(cells).items()):
+            learning.append(f"{'→ ' if number else ''}{gate} {_percent(passed)}")
+        learning += [f"non-finite {self._skipped}"] if self._skipped else []
+        seconds = _seconds(cells)
+        return (
+            place,
+            learning,
+            [f"{pace:.2f} s/step", *(f"{word} {seconds[part]:.2f} s" for part, word in PARTS.items() if part in seconds)],
+        )
 
     def _record(self, step: int, cells: Mapping[str, Cell], pace: float) -> dict[str, object]:
-        names = (
-            "reward",
-            "group_range",
-            "zero_signal_share",
-            "unknown_share",
-            "truncated",
-            "objective.kl",
-            "loss",
-            "grad_norm",
-            "mean_token_accuracy",
-        )
         return {
             "progress": self.name,
             "attempt": self.attempt,
             "step": step,
             "steps": self.steps,
-            **{name: _plain(cells[name]) for name in names if name in cells},
-            "gates": {gate: _plain(passed) for gate, passed in _gates(cells).items()},
+            **{name: _finite(cells[name]) for name in _IN_JSON if name in cells},
+            "gates": {gate: _finite(passed) for gate, passed in _gates(cells).items()},
             "skipped": self._skipped,
-            "seconds": {part: round(found, 4) for part, found in _split(cells).items()},
+            "seconds": {part: round(seconds, 4) for part, seconds in _seconds(cells).items()},
             "seconds_left": round(pace * (self.steps - step), 1),
         }
 
     def _draw(self, fields: Sequence[Sequence[str]], last: bool) -> None:
         rows = [row for group in fields for row in folded(group, shutil.get_terminal_size().columns - 1)]
-        up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
+        up = f"\x1b[{self._rows_drawn - 1}A" if self._rows_drawn > 1 else ""
         rows[0] = rows[0] if os.environ.get("NO_COLOR") else f"\x1b[1m{rows[0]}\x1b[0m"
-        self._say(f"\r{up}\x1b[J" + "\n".join(rows) + ("\n" if last else ""))
-        self._drawn = len(rows)
+        self._write(f"\r{up}\x1b[J" + "\n".join(rows) + ("\n" if last else ""))
+        self._rows_drawn = len(rows)
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -128,28 +133,18 @@ def _mode() -> str:
     return "live" if sys.stdout.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb" else "lines"
 
 
-def _taught(cells: Mapping[str, Cell]) -> str:
-    """Of supervised fine-tuning."""
-    return f"loss {_number(cells.get('loss'))}  gold tokens {_percent(cells.get('mean_token_accuracy'))}"
-
-
-def _reward(cells: Mapping[str, Cell]) -> str:
-    spread = f" spread {_number(cells['group_range'])}" if "group_range" in cells else ""
-    return f"reward {_number(cells.get('reward'))}{spread}"
-
-
 def _gates(cells: Mapping[str, Cell]) -> dict[str, Cell]:
     """Gate -> share of completions that passed it, in the order of the funnel."""
     return {name[5:-11]: cell for name, cell in cells.items() if name.startswith("gate.") and name.endswith(".pass_share")}
 
 
-def _split(cells: Mapping[str, Cell]) -> dict[str, float]:
+def _seconds(cells: Mapping[str, Cell]) -> dict[str, float]:
     """Seconds of a step by what they went to."""
-    known = {part: _plain(cells.get(f"{part}_seconds")) for part in ("step", "generation", "reward", "update")}
-    return {part: seconds for part, seconds in known.items() if seconds is not None}
+    parts = {part: _finite(cells.get(f"{part}_seconds")) for part in ("step", *PARTS)}
+    return {part: seconds for part, seconds in parts.items() if seconds is not None}
 
 
-def _plain(cell: Cell) -> float | None:
+def _finite(cell: Cell) -> float | None:
     return float(cell) if isinstance(cell, float | int) else None
 
 

@@ -1,195 +1,152 @@
-"""One run on several devices of this host: the stage's own process is rank 0, and starts one more process a device.
+"""One run on several devices of this host: torch's elastic agent (torchrun) starts one worker a device (stages/train/worker.py).
 
-Rank 0 keeps lock, ledger, journal, scoring and files; the others only train (stages/train/follower.py). Nothing here imports torch
-while there is one process.
+The stage keeps the lock, the ledger and the files of the run; the workers train, and the worker of rank 0 scores and records. Nothing here
+imports torch while there is one process.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import os
 import signal
-import socket
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stages.contracts.attempt import StoppedBy
 from stages.contracts.diagnostic import StageError
-from stages.train import memory_kills
 from stages.train.attempts import Stopped
-from stages.train.environment import HANDOVER
 
 T = TypeVar("T")
-FIRST = "OCTAVO_FIRST_RANK"
-"""Process id of rank 0: another rank whose parent is not that one has lost it."""
-SECONDS_TO_BE_SEEN = 2.0
-"""How long a process that was killed may take to be seen as ended, after its connections have broken."""
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 """Signals that a process brings upon itself."""
-SECONDS_TO_END = 60.0
-"""How long another rank may take to end after rank 0 has trained to the end."""
+_place = (0, 1)
+"""(rank, number of ranks) of this process."""
 
 
 def rank() -> int:
-    """Which of the run's processes this is; 0 is the stage."""
-    return int(os.environ["RANK"]) if HANDOVER in os.environ else 0
+    """Number of this worker; 0 also in a run of one process."""
+    return _place[0]
 
 
 def world() -> int:
-    """How many processes train the run."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """Number of processes that train together; 1 in the stage itself."""
+    return _place[1]
+
+
+def join(device: str) -> None:
+    """In a worker: join the process group and take the device of this rank."""
+    from accelerate import PartialState
+
+    global _place
+    state = PartialState(cpu=device == "cpu")
+    _place = state.process_index, state.num_processes
 
 
 def gathered(items: Sequence[T]) -> list[T]:
     """The items of all ranks, in the order of ranks. Every rank must call it."""
     if world() == 1:
         return list(items)
-    import torch.distributed as distributed
+    from accelerate.utils import gather_object
 
-    found: list[Any] = [None] * world()
-    distributed.all_gather_object(found, list(items))
-    return [item for part in found for item in part]
+    everything: list[T] = gather_object(list(items))
+    return everything
 
 
-def from_first(made: Callable[[], T]) -> T:
+def from_first(make: Callable[[], T]) -> T:
     """What rank 0 makes, on every rank. What it raises ends the others too. Every rank must call it."""
     if world() == 1:
-        return made()
-    import torch.distributed as distributed
+        return make()
+    from accelerate.utils import broadcast_object_list
 
     if rank():
-        told: list[Any] = [None]
-        distributed.broadcast_object_list(told, src=0)
-        if told[0][1] is not None:
-            raise Stopped(*told[0][1])
-        found: T = told[0][0]
-        return found
+        (received,) = broadcast_object_list([None])
+        if received[1] is not None:
+            raise Stopped(*received[1])
+        value: T = received[0]
+        return value
     try:
-        value = made()
+        value = make()
     except Exception as error:
-        failure = error.failure if isinstance(error, Stopped) else "bug"  # the ledger says what rank 0 makes of it
-        distributed.broadcast_object_list([(None, (failure, str(error)))], src=0)
+        broadcast_object_list([(None, (error.failure if isinstance(error, Stopped) else "bug", str(error)))])
         raise
-    distributed.broadcast_object_list([(value, None)], src=0)
+    broadcast_object_list([(value, None)])
     return value
 
 
-def use_own_device(device: str) -> None:
-    """Each rank takes the GPU of its number. Raises StageError S246 when there are fewer GPUs than ranks."""
-    if world() == 1 or device != "cuda":
-        return
+def launch(work: Any) -> Path:
+    """Train `work` (stages/train/run.py) on all devices of its card and return the checkpoint. Raises Stopped with the class and the
+    sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
+    card = work.card
+    if card.device == "cuda":
+        _require_devices(card.gpus)
+    folder = work.output.parent / "ranks"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.json"):
+        old.unlink()
+    task = {
+        "parent": os.getpid(),
+        "run": work.run.root.as_posix(),
+        "card": card.model_dump(mode="json"),
+        "started": work.started.model_dump(mode="json"),
+        "scratch": work.output.parent.as_posix(),
+        "checkpoint": [work.checkpoint[0].as_posix(), work.checkpoint[1]] if work.checkpoint else None,
+    }
+    (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
+    run_workers(card.gpus, [sys.executable, "-m", "stages.train.worker", str(folder)], folder)
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    work.notes.update(result["notes"])
+    work.stopping.stopped = StoppedBy.model_validate(result["stopped"]) if result["stopped"] else None
+    return Path(result["checkpoint"])
+
+
+def run_workers(count: int, command: Sequence[str], folder: Path) -> None:
+    """Run a command once a rank and wait. When one fails, the others are ended and Stopped says why: what a rank wrote into
+    `failure-<rank>.json` in the folder, or the signal that ended one."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        run_id=folder.parent.name,
+        max_restarts=0,
+        signals_to_handle="SIGQUIT",  # the others are ours (stages/train/interrupts.py)
+    )
+    try:
+        elastic_launch(config, command[0])(*command[1:])
+    except ChildFailedError as error:
+        raise Stopped(*_failure(folder, {number: failure.exitcode for number, failure in error.failures.items()})) from None
+
+
+def _failure(folder: Path, exit_codes: Mapping[int, int]) -> tuple[Any, str]:
+    """(class, sentence). A rank whose neighbour has gone raises about the broken connection, which reads as a bug: any other cause
+    comes first."""
+    written = {}
+    for path in sorted(folder.glob("failure-*.json")):
+        number, failure = int(path.stem.removeprefix("failure-")), json.loads(path.read_text(encoding="utf-8"))
+        written[number] = failure["failure"], f"rank {number}: {failure['error']}" if number else failure["error"]
+    killed = {number: signal.Signals(-code) for number, code in exit_codes.items() if code < 0}
+    signals = [("bug" if name in CRASHES else "interrupted", f"rank {number} was killed by {name.name}") for number, name in killed.items()]
+    causes = [cause for cause in written.values() if cause[0] != "bug"] + signals + list(written.values())
+    return causes[0] if causes else ("bug", f"a rank ended with exit code {next(iter(exit_codes.values()), 1)}")
+
+
+def _require_devices(count: int) -> None:
     import torch
 
-    if torch.cuda.device_count() < world():
+    if torch.cuda.device_count() < count:
         raise StageError(
             "S246",
-            f"the run wants {world()} GPUs, and this machine shows {torch.cuda.device_count()}",
+            f"the run wants {count} GPUs, and this machine shows {torch.cuda.device_count()}",
             why="on fewer GPUs the batch would be another one, and so the result",
             fix="free the GPUs (CUDA_VISIBLE_DEVICES), or set `resources.gpus` and compile",
             pointer="/gpus",
         )
-    torch.cuda.set_device(rank())
-
-
-@contextlib.contextmanager
-def followers(count: int, command: Sequence[str], handover: Path, task: dict[str, Any]) -> Iterator[None]:
-    """While inside, this process is rank 0 of `count`, and the others run `command` with `task`. A failure of one of them is raised here
-    as what it was there. On the way out all have ended. In another rank than the first: nothing."""
-    if count == 1 or rank():
-        yield
-        return
-    handover.mkdir(parents=True, exist_ok=True)
-    for old in handover.glob("failure-*.json"):
-        old.unlink()
-    (handover / "task.json").write_text(json.dumps(task), encoding="utf-8")
-    shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    own = {**shared, "RANK": "0", "LOCAL_RANK": "0"}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
-    kills = memory_kills.kills()
-    others = [_started(command, number, shared, handover) for number in range(1, count)]
-    finished = threading.Event()
-    threading.Thread(target=_watch, args=(others, finished), daemon=True).start()
-    try:
-        yield
-        for other in others:
-            other.wait(SECONDS_TO_END)
-    except Exception as error:
-        if not isinstance(error, Stopped) and (failed := _failure(handover) or _killed(others, kills)) is not None:
-            raise Stopped(*failed) from error
-        raise
-    finally:
-        finished.set()
-        for other in others:
-            other.kill()
-            other.wait()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _started(command: Sequence[str], number: int, shared: dict[str, str], handover: Path) -> subprocess.Popen[bytes]:
-    mine = {"RANK": str(number), "LOCAL_RANK": str(number), HANDOVER: str(handover), FIRST: str(os.getpid()), "WANDB_MODE": "disabled"}
-    environment = {**os.environ, **shared, **mine}
-    return subprocess.Popen([sys.executable, *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-
-
-def _watch(others: list[subprocess.Popen[bytes]], finished: threading.Event) -> None:
-    """Rank 0 would wait for a rank that has died until its collective times out: end the wait."""
-    while not finished.wait(1.0):
-        if any(other.poll() not in (None, 0) for other in others):
-            import torch.distributed as distributed
-
-            if not finished.wait(10.0) and distributed.is_initialized():
-                with contextlib.suppress(Exception):
-                    distributed.distributed_c10d._abort_process_group()
-            if not finished.wait(30.0):  # it waits where nothing wakes it, such as for a rank that never came
-                print("a rank has ended, and rank 0 cannot be woken: the attempt ends without a last word", file=sys.stderr, flush=True)
-                os._exit(1)
-            return
-
-
-def _failure(handover: Path) -> tuple[Any, str] | None:
-    """(class, sentence) of the first rank that said why it failed."""
-    for path in sorted(handover.glob("failure-*.json")):
-        with contextlib.suppress(json.JSONDecodeError, KeyError):
-            told = json.loads(path.read_text(encoding="utf-8"))
-            return told["failure"], f"rank {path.stem.removeprefix('failure-')}: {told['error']}"
-    return None
-
-
-def _killed(others: list[subprocess.Popen[bytes]], kills: int | None) -> tuple[Any, str] | None:
-    """(class, sentence) of a rank that a signal ended, which leaves no word: what rank 0 then raises says only that a connection broke.
-    `kills`: the kernel's count of processes killed for lack of memory as the ranks began."""
-    until = time.monotonic() + SECONDS_TO_BE_SEEN
-    while True:
-        for number, other in enumerate(others, 1):
-            code = other.poll()
-            if code is not None and code < 0:
-                now = memory_kills.kills()
-                memory = code == -signal.SIGKILL and now is not None and kills is not None and now > kills
-                sentence = f"rank {number} was killed by {signal.Signals(-code).name}"
-                if memory:
-                    return "out_of_memory", f"{sentence}, and the kernel's count of processes that it killed for lack of memory has risen"
-                return ("bug" if -code in CRASHES else "interrupted"), sentence
-        if time.monotonic() > until:
-            return None
-        time.sleep(0.05)
-
-
-def failure_file(handover: Path, number: int) -> Path:
-    """Where a rank says why it failed."""
-    return handover / f"failure-{number}.json"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

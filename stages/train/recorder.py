@@ -13,8 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
-from stages.contracts.history_index import INDEX, SORTED_BY, arranged
+from stages.contracts.history import (
+    COMPLETIONS_COLUMNS,
+    COMPLETIONS_SCHEMA,
+    EVALUATION_COLUMNS,
+    EVALUATION_SCHEMA,
+    HISTORY_COLUMNS,
+    HISTORY_SCHEMA,
+    gate_columns,
+)
 
 Cell = float | None | dict[str, str]
 
@@ -50,9 +57,9 @@ class Journal:
         rows = []
         for line in _lines(self.history):
             shared = {key: line[key] for key in ("attempt", "step", "tokens", "seconds")}
-            for metric, found in line["cells"].items():
-                state = "null" if found is None else "nonfinite" if isinstance(found, dict) else "value"
-                rows.append({**shared, "metric": metric, "value": found if state == "value" else None, "state": state})
+            for metric, value in line["cells"].items():
+                state = "null" if value is None else "nonfinite" if isinstance(value, dict) else "value"
+                rows.append({**shared, "metric": metric, "value": value if state == "value" else None, "state": state})
         return rows
 
     def steps(self, until: int) -> list[tuple[int, dict[str, Cell]]]:
@@ -66,14 +73,14 @@ class Journal:
 
     def _counting(self, until: int) -> list[dict[str, Any]]:
         """Lines up to a step. Of a step that two attempts made the later one counts, and nothing that came after it in the earlier."""
-        found: dict[int, dict[str, Any]] = {}
+        latest: dict[int, dict[str, Any]] = {}
         attempt = None
         for line in _lines(self.history):
             if line["attempt"] != attempt:
-                attempt, begins = line["attempt"], line["step"]
-                found = {step: line for step, line in found.items() if step < begins}
-            found[line["step"]] = line
-        return [found[step] for step in sorted(found) if step <= until]
+                attempt, first = line["attempt"], line["step"]
+                latest = {step: earlier for step, earlier in latest.items() if step < first}
+            latest[line["step"]] = line
+        return [latest[step] for step in sorted(latest) if step <= until]
 
     def completion_rows(self) -> list[dict[str, Any]]:
         """All completions of all attempts under this card."""
@@ -82,10 +89,6 @@ class Journal:
     def last_step(self, attempt: str) -> int:
         """Highest step that an attempt has finished; 0 when there is none."""
         return max((line["step"] for line in _lines(self.history) if line["attempt"] == attempt), default=0)
-
-    def seconds(self, attempt: str) -> float:
-        """Seconds from the start of an attempt to its last step; 0 when it finished none."""
-        return max((float(line["seconds"]) for line in _lines(self.history) if line["attempt"] == attempt), default=0.0)
 
     def moved(self) -> bool:
         """Whether any step had a gradient that was not zero; with a zero reward none has, and nothing may change."""
@@ -119,92 +122,45 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
                 continue  # torn by a kill; the step is trained again after the resume
 
 
-HISTORY_LAYOUT: dict[str, Any] = {
-    # values hardly repeat: a dictionary of them is thrown away again, and zstd takes longer to read than all the rest of the file
-    "compression": {**dict.fromkeys(HISTORY_COLUMNS, "zstd"), "value": "lz4"},
-    "use_dictionary": ["attempt", "metric", "state"],
-    "column_encoding": {"step": "DELTA_BINARY_PACKED", "tokens": "DELTA_BINARY_PACKED", "seconds": "BYTE_STREAM_SPLIT"},
-}
-"""How the columns of history.parquet are stored, in words of pyarrow's write_table."""
+_TYPES = {"attempt": "string", "metric": "string", "state": "string", "prompt_id": "string", "text": "string", "truncated": "bool"}
+_TYPES |= dict.fromkeys(("step", "tokens", "group", "sample"), "int64") | dict.fromkeys(("seconds", "value", "reward"), "double")
 
 
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]], *, card_id: str, attempt: str) -> None:
-    """Write history.parquet (see stages/contracts/history.py), with an index where it can have one (history_index.py). No rows give an
-    empty table with the right columns."""
-    import pyarrow as pa
-
-    types = (pa.string(), pa.int64(), pa.int64(), pa.float64(), pa.string(), pa.float64(), pa.string())
-    schema = pa.schema(list(zip(HISTORY_COLUMNS, types, strict=True)))
-    found = arranged(rows)
-    if found is None:
-        _write(path, rows, schema, HISTORY_SCHEMA, card_id, attempt, **HISTORY_LAYOUT)
-        return
-    ordered, index = found
-    schema = schema.with_metadata({INDEX: index.model_dump_json()})
-    _write(path, ordered, schema, HISTORY_SCHEMA, card_id, attempt, **HISTORY_LAYOUT, sorting_columns=sorting_columns())
-
-
-def sorting_columns() -> list[Any]:
-    """What a history with an index declares, for pyarrow."""
-    import pyarrow.parquet as pq
-
-    return [pq.SortingColumn(HISTORY_COLUMNS.index(name)) for name in SORTED_BY]
+    """Write history.parquet (see stages/contracts/history.py). No rows give an empty table with the right columns."""
+    _write(path, rows, HISTORY_COLUMNS, (), HISTORY_SCHEMA, card_id, attempt)
 
 
 def write_completions(path: Path, rows: Sequence[Mapping[str, Any]], gates: Sequence[str], *, card_id: str, attempt: str) -> None:
     """Write completions.parquet: COMPLETIONS_COLUMNS, then three columns a gate."""
-    import pyarrow as pa
-
-    columns = [
-        ("attempt", pa.string()),
-        ("step", pa.int64()),
-        ("prompt_id", pa.string()),
-        ("group", pa.int64()),
-        ("text", pa.string()),
-        ("reward", pa.float64()),
-        ("tokens", pa.int64()),
-        ("truncated", pa.bool_()),
-    ]
-    _write(path, rows, pa.schema(columns + _gate_fields(gates)), COMPLETIONS_SCHEMA, card_id, attempt)
+    _write(path, rows, COMPLETIONS_COLUMNS, gates, COMPLETIONS_SCHEMA, card_id, attempt)
 
 
 def write_evaluation(path: Path, rows: Sequence[Mapping[str, Any]], scores: Sequence[str], *, card_id: str, attempt: str) -> None:
     """Write evaluation.parquet: EVALUATION_COLUMNS, then three columns a score."""
-    import pyarrow as pa
-
-    columns = [
-        ("prompt_id", pa.string()),
-        ("sample", pa.int64()),
-        ("text", pa.string()),
-        ("tokens", pa.int64()),
-        ("truncated", pa.bool_()),
-    ]
-    _write(path, rows, pa.schema(columns + _gate_fields(scores)), EVALUATION_SCHEMA, card_id, attempt)
+    _write(path, rows, EVALUATION_COLUMNS, scores, EVALUATION_SCHEMA, card_id, attempt)
 
 
-def _gate_fields(gates: Sequence[str]) -> list[tuple[str, Any]]:
-    import pyarrow as pa
-
-    return [(name, kind) for gate in gates for name, kind in zip(gate_columns(gate), (pa.string(), pa.float64(), pa.string()), strict=True)]
-
-
-def _write(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any, name: str, card_id: str, attempt: str, **layout: Any) -> None:
+def _write(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], gates: Sequence[str], schema: str, card_id: str, attempt: str
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    own = {"octavo.schema": name, "octavo.card_id": card_id, "octavo.attempt": attempt}
-    metadata = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in own.items()}}
-    columns = {field.name: [_safe(row.get(field.name)) for row in rows] for field in schema}
-    table = pa.table(columns, schema=schema.with_metadata(metadata))
+    fields = [(name, _TYPES[name]) for name in columns]
+    fields += [field for gate in gates for field in zip(gate_columns(gate), ("string", "double", "string"), strict=True)]
+    metadata = {"octavo.schema": schema, "octavo.card_id": card_id, "octavo.attempt": attempt}
+    layout = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields], metadata=metadata)
+    table = pa.Table.from_pylist([{name: _without_surrogates(value) for name, value in row.items()} for row in rows], schema=layout)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        pq.write_table(table, temporary, **{"compression": "zstd", **layout})
+        pq.write_table(table, temporary, compression="zstd")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _safe(value: Any) -> Any:
-    """Text without lone surrogates, which Parquet cannot hold."""
+def _without_surrogates(value: Any) -> Any:
+    """Parquet cannot hold lone surrogates in a text."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

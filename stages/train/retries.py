@@ -18,30 +18,29 @@ from stages.contracts.stage import TRIED, replace
 _RULES = {"out_of_memory": "halve_microbatch", "nonfinite": "last_finite_checkpoint", "verifier": "restart_verifier"}
 
 
-def policy(path: Path) -> Retries:
+def read_policy(path: Path) -> Retries:
     """The experiment's policy; without a file nothing is tried again by itself. Raises ArtifactError for a broken one."""
     return read(Retries, path) if path.exists() else Retries()
 
 
-def change(attempts: Sequence[Attempt], of: Retries, size: int | None) -> Changed | None:
+def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Changed | None:
     """What the attempt after these does differently; None for nothing. `attempts` are those under the run's card, `size` is the card's
     micro-batch in completions, None where the algorithm has none. A halved micro-batch stays halved."""
     if not attempts or attempts[-1].state == "finished":
         return None
-    last = attempts[-1]
-    kept = last.started.changed.microbatch if last.started.changed else None
-    failure = _failure(last)
-    plain = Changed(after=last.started.attempt, failure=failure, microbatch=kept)
-    if failure == "out_of_memory" and of.halve_microbatch:
-        halved = _half(kept or size)
-        return plain.model_copy(update={"microbatch": halved}) if halved else (plain if kept else None)
-    if failure == "nonfinite" and of.last_finite_checkpoint:
-        return plain.model_copy(update={"resume": "last_finite_checkpoint"})
-    if failure == "verifier" and of.restart_verifier:
-        return plain.model_copy(update={"restart_verifier": True})
-    if failure == "preempted" and of.last_checkpoint:
-        return plain.model_copy(update={"resume": "last_checkpoint"})
-    return plain if kept else None
+    last, failure, kept = attempts[-1], _failure(attempts[-1]), _microbatch(attempts[-1])
+    update: dict[str, object] = {}
+    if failure == "out_of_memory" and policy.halve_microbatch and (halved := _half(kept or size)):
+        update = {"microbatch": halved}
+    elif failure == "nonfinite" and policy.last_finite_checkpoint:
+        update = {"resume": "last_finite_checkpoint"}
+    elif failure == "verifier" and policy.restart_verifier:
+        update = {"restart_verifier": True}
+    elif failure == "preempted" and policy.last_checkpoint:
+        update = {"resume": "last_checkpoint"}
+    if not update and not kept:
+        return None
+    return Changed(after=last.started.attempt, failure=failure, microbatch=kept).model_copy(update=update)
 
 
 def stuck(attempts: Sequence[Attempt]) -> int | None:
@@ -52,22 +51,21 @@ def stuck(attempts: Sequence[Attempt]) -> int | None:
     return last.started.resumed_from if last.ended.last_step <= last.started.resumed_from else None
 
 
-def refusal(attempts: Sequence[Attempt], of: Retries, size: int | None, tried: int) -> str | None:
+def refusal(attempts: Sequence[Attempt], policy: Retries, size: int | None, tried: int) -> str | None:
     """Why the run is not tried again by itself after its latest attempt; None when it is, and an empty text when the policy says nothing
     about it."""
     last = attempts[-1]
-    rule = _RULES.get(_failure(last))
-    if last.state == "finished" or rule is None or not getattr(of, rule):
+    failure, end = _failure(last), last.ended.last_step if last.ended else 0
+    rule = _RULES.get(failure)
+    if last.state == "finished" or rule is None or not getattr(policy, rule):
         return ""
-    if tried >= of.attempts:
-        return f"{tried} attempts in a row failed, and `retries.attempts` is {of.attempts}"
-    kept = last.started.changed.microbatch if last.started.changed else None
-    if rule == "halve_microbatch" and _half(kept or size) is None:
-        return f"a micro-batch of {kept or size} cannot be halved"
-    if len(attempts) > 1 and _same(attempts[-2], last):
-        return (
-            f"two attempts failed alike ({_failure(last)} after step {last.ended.last_step if last.ended else 0}), changed in the same way"
-        )
+    if tried >= policy.attempts:
+        return f"{tried} attempts in a row failed, and `retries.attempts` is {policy.attempts}"
+    batch = _microbatch(last) or size
+    if rule == "halve_microbatch" and _half(batch) is None:
+        return f"a micro-batch of {batch} cannot be halved"
+    if len(attempts) > 1 and _signature(attempts[-2]) == _signature(last):
+        return f"two attempts failed alike ({failure} after step {end}), changed in the same way"
     return None
 
 
@@ -76,35 +74,35 @@ def again(module: str, folder: Path, tried: int) -> None:
     replace([sys.executable, "-m", module, folder.as_posix()], {**os.environ, TRIED: str(tried)})
 
 
-def tried() -> int:
+def attempts_so_far() -> int:
     """The number of the attempt in this call, from 1."""
     text = os.environ.get(TRIED, "")
     return int(text) + 1 if text.isdigit() else 1
 
 
-def words(of: Changed) -> str:
+def words(changed: Changed) -> str:
     """A change in a few words."""
-    parts = [f"micro-batch {of.microbatch}"] if of.microbatch else []
-    parts += [of.resume.replace("_", " ")] if of.resume else []
-    parts += ["new verifiers"] if of.restart_verifier else []
+    parts = [f"micro-batch {changed.microbatch}"] if changed.microbatch else []
+    parts += [changed.resume.replace("_", " ")] if changed.resume else []
+    parts += ["new verifiers"] if changed.restart_verifier else []
     return ", ".join(parts)
 
 
-def _failure(of: Attempt) -> str:
-    failure = of.ended.failure if of.ended else None
-    return "preempted" if of.ended is None or failure == "interrupted" else failure or ""
+def _failure(attempt: Attempt) -> str:
+    failure = attempt.ended.failure if attempt.ended else None
+    return "preempted" if attempt.ended is None or failure == "interrupted" else failure or ""
+
+
+def _microbatch(attempt: Attempt) -> int | None:
+    return attempt.started.changed.microbatch if attempt.started.changed else None
 
 
 def _half(size: int | None) -> int | None:
     return size // 2 if size is not None and size > 1 and size % 2 == 0 else None
 
 
-def _same(one: Attempt, other: Attempt) -> bool:
-    """Failed alike: class, step and change; what came before them does not count."""
-
-    def of(attempt: Attempt) -> tuple[object, ...]:
-        changed = attempt.started.changed
-        made = (changed.microbatch, changed.resume, changed.restart_verifier) if changed else None
-        return _failure(attempt), attempt.ended.last_step if attempt.ended else None, made
-
-    return of(one) == of(other)
+def _signature(attempt: Attempt) -> tuple[object, ...]:
+    """Class, step and change: two attempts failed alike when these are equal."""
+    changed = attempt.started.changed
+    made = (changed.microbatch, changed.resume, changed.restart_verifier) if changed else None
+    return _failure(attempt), attempt.ended.last_step if attempt.ended else None, made

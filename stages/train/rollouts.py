@@ -1,4 +1,4 @@
-"""The `compiled` engine in a trainer: takes the place of `generate`, falls back to it, and logs how far both sides differ."""
+"""The `compiled` engine in a trainer: it takes the place of `generate`, falls back to it, and logs how far sampling and training differ."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ import torch
 from torch import Tensor
 
 from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
-from stages.train.decoding import Choice, Decoder, Shape, end_ids
+from stages.train.decoding import Choice, Decoder, Shape
 from stages.train.guards import InvalidLogits
 from stages.train.rollout_model import LARGEST_SHARE, RolloutModel, Unsupported, extra_bytes, rollout_model
 
 TOLERANCE = 0.3
 """Largest mean |log p(rollout) - log p(training)| a token, in nats, with which the engine is trusted. bfloat16 alone gives 0.02-0.06 on
 random weights of 1.5B to 7B; a wrong place or mask gives more than 1."""
-PARTS = ("input_ids", "attention_mask", "generation_config")
-"""What TRL calls `generate` with, by name."""
 METRIC = "sampling/sampling_logp_difference"
 """TRL's own name for the same measure with vLLM: `/mean` and `/max` over the tokens of a step."""
+FAULTS = (Unsupported, RuntimeError, AttributeError, TypeError, ValueError, KeyError, NotImplementedError)
 
 
 class Rollouts:
-    """Attach to a trainer of TRL after it is built; PPO calls `sampled` and `difference` itself. `said["generation"]` is what generated,
-    for the ledger."""
+    """Attach to a trainer of TRL after it is built; PPO calls `sampled` and `difference` itself. `notes["generation"]` says for the ledger
+    what generated."""
 
-    def __init__(self, settings: GenerationSettings | OwnGenerationSettings, logits: InvalidLogits | None, said: dict[str, str]) -> None:
-        self.settings, self.logits, self.said = settings, logits, said
+    def __init__(self, settings: GenerationSettings | OwnGenerationSettings, logits: InvalidLogits | None, notes: dict[str, str]) -> None:
+        self.settings, self.logits, self.notes = settings, logits, notes
         self.refused: str | None = None
-        self.compiled = settings.torch_compile
+        self._compile = settings.torch_compile
         self._model: RolloutModel | None = None
         self._decoder: Decoder | None = None
         self._sampled: dict[tuple[int, ...], Tensor] = {}
@@ -40,106 +39,95 @@ class Rollouts:
         plain, read = policy.generate, trainer._get_per_token_logps_and_entropies
 
         def generate(*arguments: Any, **named: Any) -> Any:
-            found = self.sampled(policy, *(named.get(name) for name in PARTS)) if not arguments else None
-            return plain(*arguments, **named) if found is None else found
+            parts = (named.get(name) for name in ("input_ids", "attention_mask", "generation_config"))  # as TRL passes them
+            output = self.sampled(policy, *parts) if not arguments else None
+            return plain(*arguments, **named) if output is None else output
 
-        def compared(model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *rest: Any, **named: Any) -> Any:
-            found = read(model, input_ids, attention_mask, logits_to_keep, *rest, **named)
+        def compared(model: Any, ids: Tensor, attention: Tensor, width: int, *rest: Any, **named: Any) -> Any:
+            output = read(model, ids, attention, width, *rest, **named)
             if torch.is_grad_enabled() and self._sampled:
-                self._compare(trainer, input_ids, attention_mask, logits_to_keep, found[0].detach())
-            return found
+                for name, value in self.difference(ids, attention, width, output[0].detach()).items():
+                    trainer._metrics["train"][name].append(value)
+            return output
 
         policy.generate, trainer._get_per_token_logps_and_entropies = generate, compared
 
     def sampled(self, policy: Any, ids: Tensor, attention: Tensor, config: Any) -> Tensor | None:
-        """Prompts with completions as `generate` returns them, padded to `max_new_tokens`; None: the plain way must do it. `config` has
+        """Prompts with completions as `generate` returns them, padded to `max_new_tokens`; None: transformers must do it. `config` has
         the names of transformers' GenerationConfig."""
         if self.refused:
             return None
         try:
-            return self._fast(policy, ids, attention, config)
-        except Unsupported as error:
-            self._refuse(str(error))
-        except (RuntimeError, AttributeError, TypeError, ValueError, KeyError, NotImplementedError) as error:
+            return self._generated(policy, ids, attention, config)
+        except FAULTS as error:
             if "not finite" in str(error):
                 raise
-            self._refuse(f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}")
+            first_line = f"{error}".partition("\n")[0][:160]
+            self._refuse(first_line if isinstance(error, Unsupported) else f"{type(error).__name__}: {first_line}")
         return None
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _fast(self, policy: Any, ids: Tensor, attention: Tensor, config: Any) -> Tensor:
-        decoder = self._ready(policy, ids, config)
-        assert self._model is not None
-        self._model.refresh()
-        found = decoder.run(ids, attention)
-        if not bool(torch.isfinite(found.logps).all()):
-            raise RuntimeError("probabilities of the rollout are not finite")
-        if self.logits is not None:
-            self.logits.positions += found.repaired
-        ends = set(end_ids(config.eos_token_id))
-        shown, tokens, logps = attention.bool().cpu(), found.tokens.cpu(), found.logps.cpu()
-        self._sampled = {}
-        for row, (prompt, completion) in enumerate(zip(ids.cpu(), tokens, strict=True)):
-            kept = next((place + 1 for place, token in enumerate(completion.tolist()) if token in ends), len(completion))
-            key = (*prompt[shown[row]].tolist(), -1, *completion[:kept].tolist())
-            self._sampled[key] = logps[row, :kept]
-        return torch.cat([ids, found.tokens], 1)
-
-    def _ready(self, policy: Any, ids: Tensor, config: Any) -> Decoder:
-        """A decoder for these prompts: the one there is when they fit in, else a new one, wide enough for both."""
-        choice = _choice(config, repair=self.logits is not None)
+    def _generated(self, policy: Any, ids: Tensor, attention: Tensor, config: Any) -> Tensor:
+        if config.top_k or config.min_p or config.repetition_penalty not in (None, 1.0):
+            raise Unsupported("top_k, min_p or a repetition penalty is set")
+        declared = config.eos_token_id
+        ends = () if declared is None else (declared,) if isinstance(declared, int) else tuple(declared)
+        top_p = 1.0 if config.top_p is None else float(config.top_p)
+        choice = Choice(float(config.temperature or 1.0), top_p, ends, int(config.pad_token_id), self.logits is not None)
         width = -(-ids.shape[1] // self.settings.bucket) * self.settings.bucket
         if self._decoder is not None:
             width = max(width, self._decoder.shape.prompt)
         shape = Shape(ids.shape[0], width, int(config.max_new_tokens))
-        if self._decoder is not None and (self._decoder.shape, self._decoder.choice) == (shape, choice):
-            return self._decoder
-        self._decoder = None
         if self._model is None:
-            _room(policy, shape)
+            _require_memory(policy, shape)
             self._model = rollout_model(policy)
         self._model.refresh()
-        self._decoder = self._built(shape, choice)
-        return self._decoder
+        if self._decoder is None or (self._decoder.shape, self._decoder.choice) != (shape, choice):
+            self._decoder = None  # frees its cache before the next one is made
+            self._decoder = self._build(shape, choice)
+        decoded = self._decoder.run(ids, attention)
+        if not bool(torch.isfinite(decoded.logps).all()):
+            raise RuntimeError("probabilities of the rollout are not finite")
+        if self.logits is not None:
+            self.logits.positions += decoded.repaired
+        shown, logps, self._sampled = attention.bool().cpu(), decoded.logps.cpu(), {}
+        for row, (prompt, completion) in enumerate(zip(ids.cpu(), decoded.tokens.cpu().tolist(), strict=True)):
+            kept = next((place + 1 for place, token in enumerate(completion) if token in ends), len(completion))
+            self._sampled[*prompt[shown[row]].tolist(), -1, *completion[:kept]] = logps[row, :kept]
+        return torch.cat([ids, decoded.tokens], 1)
 
-    def _built(self, shape: Shape, choice: Choice) -> Decoder:
+    def _build(self, shape: Shape, choice: Choice) -> Decoder:
         assert self._model is not None
-        self.said["generation"] = "compiled"
-        if self.compiled:
+        if self._compile:
             try:
-                return _tried(Decoder(self._model.model, shape, choice, compiled=True), choice)
+                self.notes["generation"] = "compiled"
+                return Decoder(self._model.model, shape, choice, compiled=True)
             except Exception as error:  # a compiler may raise anything
-                self.compiled = False
+                self._compile = False
                 print(f"generation: torch.compile failed ({type(error).__name__}), kernels are recorded as they are", file=sys.stderr)
                 torch._dynamo.reset()
-        self.said["generation"] = "compiled, without torch.compile"
+        self.notes["generation"] = "compiled, without torch.compile"
         return Decoder(self._model.model, shape, choice, compiled=False)
 
-    def _compare(self, trainer: Any, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> None:
-        found = self.difference(ids, attention, width, logps)
-        for name, value in (found or {}).items():
-            trainer._metrics["train"][name].append(value)
-
-    def difference(self, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> dict[str, float] | None:
+    def difference(self, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> dict[str, float]:
         """METRIC's mean and maximum over the tokens of these rows, whose last `width` places are completions, against the log-probabilities
-        that training gives them; None when none of the rows was sampled here. Too large a mean ends the use of the engine."""
+        that training gives them; empty when none of the rows was sampled here. Too large a mean ends the use of the engine."""
         differences = []
-        all_ids, shown, logps = ids.cpu(), attention.bool().cpu(), logps.float().cpu()
-        for row in range(len(all_ids)):
-            prompt, completion = all_ids[row, :-width][shown[row, :-width]], all_ids[row, -width:][shown[row, -width:]]
-            sampled = self._sampled.pop((*prompt.tolist(), -1, *completion.tolist()), None)
+        for row, shown, trained in zip(ids.cpu(), attention.bool().cpu(), logps.float().cpu(), strict=True):
+            prompt, completion = row[:-width][shown[:-width]].tolist(), row[-width:][shown[-width:]].tolist()
+            sampled = self._sampled.pop((*prompt, -1, *completion), None)
             if sampled is not None:
-                differences.append((sampled - logps[row, : len(completion)]).abs())
+                differences.append((sampled - trained[: len(completion)]).abs())
         if not differences:
-            return None
-        found = torch.cat(differences)
-        mean, largest = float(found.mean()), float(found.max())
+            return {}
+        everything = torch.cat(differences)
+        mean = float(everything.mean())
         if mean > TOLERANCE:
             self._refuse(f"rollout and training differ by {mean:.3f} nats a token")
-        return {f"{METRIC}/mean": mean, f"{METRIC}/max": largest}
+        return {f"{METRIC}/mean": mean, f"{METRIC}/max": float(everything.max())}
 
     def _refuse(self, why: str) -> None:
-        self.refused, self.said["generation"] = why, f"transformers: {why}"
+        self.refused, self.notes["generation"] = why, f"transformers: {why}"
         self._decoder = self._model = None
         self._sampled = {}
         print(f"generation: {why}; transformers generates instead, slower", file=sys.stderr, flush=True)
@@ -147,25 +135,7 @@ class Rollouts:
             torch.cuda.empty_cache()
 
 
-def _tried(decoder: Decoder, choice: Choice) -> Decoder:
-    """The decoder after one token on a CPU: there nothing was compiled yet. A GPU has captured one."""
-    if decoder.device.type == "cpu":
-        state = torch.get_rng_state()
-        prompt = torch.full((decoder.shape.rows, 2), choice.pad, dtype=torch.long)
-        decoder.run(prompt, torch.ones_like(prompt), every=1)
-        torch.set_rng_state(state)
-    return decoder
-
-
-def _choice(config: Any, repair: bool) -> Choice:
-    """How tokens are chosen. Raises Unsupported for a setting that the engine does not know; octavo's specs have none."""
-    if config.top_k or config.min_p or config.repetition_penalty not in (None, 1.0):
-        raise Unsupported("top_k, min_p or a repetition penalty is set")
-    top_p = 1.0 if config.top_p is None else float(config.top_p)
-    return Choice(float(config.temperature or 1.0), top_p, end_ids(config.eos_token_id), int(config.pad_token_id), repair)
-
-
-def _room(policy: Any, shape: Shape) -> None:
+def _require_memory(policy: Any, shape: Shape) -> None:
     """Raises Unsupported when the copy and its cache would take too much of what the device has free."""
     device = policy.device
     if device.type != "cuda":

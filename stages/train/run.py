@@ -1,7 +1,7 @@
 """One attempt of a run, whichever algorithm trains it: lock, ledger, permission, training, files, outcome.
 
-An algorithm is a stage of its own (`stages/train/<algorithm>.py`) that gives this module one function: it trains to the end and
-returns the folder that holds the adapter. It may raise anything; the class of the failure is recorded.
+An algorithm is a stage of its own (`stages/train/<stage>.py`) that gives this module one function: it trains to the end and returns the
+folder that holds the adapter. It may raise anything; the class of the failure is recorded.
 
 Exit 0: the attempt finished, or failed and was recorded (dvc then goes on to the run's siblings and the page shows the hole).
 Exit 1: nothing could be recorded, or the disk is full. Exit 130: stopped by a signal; the next `dvc repro` resumes. A signal ends
@@ -17,24 +17,22 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
+from stages.contracts.retries import Retries
 from stages.contracts.reward_card import GateCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
 from stages.contracts.train_settings import TrainSettings
-from stages.train import interrupts, memory_kills, resume, retries
+from stages.train import interrupts, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
-from stages.train.checkpoints import copy_adapter, fault, of_ranks, weights, with_batch_size
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare, versions
 from stages.train.failures import classify
-from stages.train.going_on import begins_at, so_far, with_microbatch
-from stages.train.ranks import rank
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
@@ -58,8 +56,8 @@ class Work(Generic[S]):
     """The newest complete checkpoint and its step; null: from the start."""
     stopping: Stopping
     """Show it each logged step, after the journal has it. Where it says so, save a checkpoint of the step and end."""
-    said: dict[str, str] = field(default_factory=dict)
-    """What the algorithm has the ledger say at the end of the attempt: `generation`."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """What the algorithm adds to the end of the attempt in the ledger: `generation`."""
 
     @property
     def name(self) -> str:
@@ -71,6 +69,17 @@ class Work(Generic[S]):
         return self.checkpoint[1] if self.checkpoint else 0
 
 
+@dataclass(frozen=True)
+class Attempted:
+    """How training ended: the checkpoint with the adapter, or the class of the failure and a sentence."""
+
+    adapter: Path | None
+    failure: FailureClass | None
+    error: str | None
+    steps: int
+    seconds: float
+
+
 Fit = Callable[[Work[S]], Path]
 
 
@@ -78,156 +87,163 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
     the weights or one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
     run = RunFolder(folder)
-    if rank():
-        from stages.train.follower import follow
-
-        return follow(run, kind, fit)
     card = open_card(kind, run.card, [module], lambda card: gate_modules(_gates(card)))
     prepare(card.device, card.gpus)
-    interrupts.heed()
-    with interrupts.held(), lock(run):
-        with interrupts.let_in():
+    interrupts.install_handlers()
+    with interrupts.deferred(), lock(run):
+        with interrupts.interruptible():
             rows = read_rows(card.data, "/data")
-        asked = card.reward is not None  # preflight looks at rewards: without one there is nothing to refuse
+        judged = card.reward is not None  # preflight looks at rewards: without one there is nothing to refuse
         place = ExperimentFolder(folder.parent).permission(card.condition)
-        permission = read(Permission, place) if asked else Permission(condition=card.condition, train=True)
-        checkpoint_files = of_ranks((*checkpoint_files, *weights(card.model.adapter.kind)), card.gpus)
-        return _locked(run, card, rows, permission, fit, checkpoint_files, module)
+        permission = read(Permission, place) if judged else Permission(condition=card.condition, train=True)
+        policy = retries.read_policy(ExperimentFolder(folder.parent).retries)
+        files = resume.of_ranks((*checkpoint_files, *resume.weights(card.model.adapter.kind)), card.gpus)
+        work = _begin(run, card, rows, files, policy)
+        attempted = _train(work, fit, permission)
+        _record(work, attempted)
+        return _exit_code(work, attempted, policy, module)
 
 
-def _locked(
-    run: RunFolder, card: TrainCard[S], rows: list[Row], permission: Permission, fit: Fit[S], checkpoint_files: Sequence[str], module: str
-) -> int:
+def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[str], policy: Retries) -> Work[S]:
+    """Decide from what and with which change the attempt goes on, and write its start into the ledger."""
     identity = card_id(card)
     scratch = checkpoints(identity)
-    before, policy = so_far(run, identity, scratch), retries.policy(ExperimentFolder(run.root.parent).retries)
-    key = card.train.microbatch_key
-    size: int | None = getattr(card.train, key) if key else None
+    before = under(run, identity)
+    size = _microbatch(card)
     changed = retries.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    checkpoint = begins_at(scratch / "trainer", checkpoint_files, before, changed)
+    checkpoint = resume.begins_at(scratch / "trainer", files, before, changed)
     manifest = resume.Manifest.now(f"{card.experiment}/{run.name}", identity, card.seed, card.device, versions())
     if checkpoint:
         resume.require(scratch, manifest)
-    if checkpoint and size:
-        with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
+        if size:
+            resume.with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)
     resume.keep(scratch, manifest)
     interrupts.check()
-    started = begin(
-        run,
-        identity,
-        devices=_devices(card),
-        sandbox=sandbox(_gates(card)),
-        resumed_from=checkpoint[1] if checkpoint else None,
-        changed=changed,
-    )
+    done = checkpoint[1] if checkpoint else None
+    started = begin(run, identity, devices=_devices(card), sandbox=sandbox(_gates(card)), resumed_from=done, changed=changed)
     if changed:
         print(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {retries.words(changed)}", flush=True)
-    begun = time.monotonic()
+    stopping = Stopping(card.stop, journal, done or 0)
+    return Work(run, resume.with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
+
+
+def _train(work: Work[S], fit: Fit[S], permission: Permission) -> Attempted:
+    """Train to the end, or to a failure, which is classified."""
+    begun, target = time.monotonic(), work.card.train.max_steps
+    adapter: Path | None = None
     failure: FailureClass | None = None
     error: str | None = None
-    adapter: Path | None = None
-    said: dict[str, str] = {}
-    stopping = Stopping(card.stop, journal, checkpoint[1] if checkpoint else 0)
-    memory_kills.watch(scratch, started.attempt)
     try:
         if not permission.train:
             raise Stopped("refused", "; ".join(permission.reasons))
-        work = Work(run, with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping, said)
-        with interrupts.let_in():
+        with interrupts.interruptible():
             adapter = _trained(work, fit)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
         if failure == "bug":
-            (scratch / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            error = f"{error} (traceback: {scratch / 'traceback.txt'})"
-    stopped = stopping.stopped if failure is None else None
-    reached = max(journal.last_step(started.attempt), checkpoint[1] if checkpoint else 0)
-    steps = stopped.step if stopped else min(reached, card.train.max_steps)
-    if failure is None and stopped is None and steps < card.train.max_steps:
-        failure, error = "bug", f"the trainer ended after {steps} of {card.train.max_steps} steps"
-        adapter = None
-    outcome = Outcome(
-        card_id=identity,
-        attempt=started.attempt,
-        finished=failure is None,
-        steps_done=steps,
-        target_steps=card.train.max_steps,
-        failure=failure,
-        error=error,
-        stopped=stopped,
-    )
-    try:
-        _write(run, card, journal, adapter, outcome)
-    except OSError as caught:
-        failure, error = classify(caught)
-        end(run, started, failure=failure, error=error, last_step=steps, seconds=time.monotonic() - begun)
-        raise
-    end(
-        run,
-        started,
-        failure=failure,
-        error=error,
-        last_step=steps,
-        seconds=time.monotonic() - begun,
-        stopped=stopped,
-        generation=said.get("generation"),
-    )
-    if stopped:
-        print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {card.train.max_steps}: {stopped.says}", flush=True)
-    if failure is None:
-        shutil.rmtree(scratch, ignore_errors=True)
-        return 0
-    print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {steps}: {error}", file=sys.stderr)
-    tried = retries.tried()
-    why_not = retries.refusal(under(run, identity), policy, size, tried)
-    if why_not is None and interrupts.told() is None:
-        retries.again(module, run.root, tried)
-    if why_not:
-        print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
-    if failure == "interrupted":  # by us; another rank that was killed alone is recorded, and the runs beside it go on
-        return 130 if interrupts.told() is not None else 0
-    return 1 if failure == "disk" else 0
+            path = work.journal.history.parent / "traceback.txt"
+            path.write_text(traceback.format_exc(), encoding="utf-8")
+            error = f"{error} (traceback: {path})"
+    if failure is None and work.stopping.stopped:
+        steps = work.stopping.stopped.step
+    else:
+        steps = min(max(work.journal.last_step(work.started.attempt), work.steps_before), target)
+        if failure is None and steps < target:
+            adapter, failure, error = None, "bug", f"the trainer ended after {steps} of {target} steps"
+    return Attempted(adapter, failure, error, steps, time.monotonic() - begun)
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
-    """Folder of the checkpoint that holds the adapter, which is looked at once more: it may be of an attempt that was killed."""
+    """Folder of the checkpoint that holds the adapter, which is checked once more: it may be of an attempt that was killed."""
     steps = work.card.train.max_steps
     if work.checkpoint and (work.steps_before >= steps or work.stopping.stopped):  # killed while finishing, or after a rule had stopped it:
         folder = work.checkpoint[0]  # resuming would train one step too many
     else:
         resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
-        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, {_teacher(work.card)}{resumed}", flush=True)
+        reward, gold = work.card.reward, f"gold answers under `{work.card.data.answer}`"
+        teacher = f"reward {reward.name}" if reward is not None else gold
+        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}", flush=True)
         folder = fit(work)
-    found = fault(folder, work.journal.moved())
-    if found:
-        raise Stopped(*found)
+    if fault := resume.fault(folder, work.journal.moved()):
+        raise Stopped(*fault)
     return folder
 
 
-def _write(run: RunFolder, card: TrainCard[S], journal: Journal, adapter: Path | None, outcome: Outcome) -> None:
-    names = [gate.name for gate in _gates(card)]
-    identity = {"card_id": outcome.card_id, "attempt": outcome.attempt}
-    write_history(run.history, journal.history_rows(), **identity)
-    write_completions(run.completions, journal.completion_rows(), names, **identity)
-    shutil.rmtree(run.adapter, ignore_errors=True)
-    run.adapter.mkdir()
-    if adapter:
-        copy_adapter(adapter, run.adapter)
-    write(run.outcome, outcome)
+def _record(work: Work[Any], attempted: Attempted) -> None:
+    """Write the files of the run and the end of the attempt. Raises OSError when the files cannot be written; the ledger then says so."""
+    run, card, started = work.run, work.card, work.started
+    stopped = work.stopping.stopped if attempted.failure is None else None
+    outcome = Outcome(
+        card_id=started.card_id,
+        attempt=started.attempt,
+        finished=attempted.failure is None,
+        steps_done=attempted.steps,
+        target_steps=card.train.max_steps,
+        failure=attempted.failure,
+        error=attempted.error,
+        stopped=stopped,
+    )
+    identity = {"card_id": started.card_id, "attempt": started.attempt}
+    try:
+        write_history(run.history, work.journal.history_rows(), **identity)
+        write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(card)], **identity)
+        shutil.rmtree(run.adapter, ignore_errors=True)
+        run.adapter.mkdir()
+        if attempted.adapter:
+            resume.copy_adapter(attempted.adapter, run.adapter)
+        write(run.outcome, outcome)
+    except OSError as caught:
+        failure, error = classify(caught)
+        end(run, started, failure=failure, error=error, last_step=attempted.steps, seconds=attempted.seconds)
+        raise
+    end(
+        run,
+        started,
+        failure=attempted.failure,
+        error=attempted.error,
+        last_step=attempted.steps,
+        seconds=attempted.seconds,
+        stopped=stopped,
+        generation=work.notes.get("generation"),
+    )
 
 
-def _gates(card: TrainCard[S]) -> tuple[GateCard, ...]:
+def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: str) -> int:
+    """Say how the attempt ended, and try again where the policy wants it: then this does not return."""
+    run, stopped, failure = work.run, work.stopping.stopped, attempted.failure
+    if failure is None:
+        if stopped:
+            target = work.card.train.max_steps
+            print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {target}: {stopped.says}", flush=True)
+        shutil.rmtree(work.journal.history.parent, ignore_errors=True)
+        return 0
+    number = work.started.number
+    print(f"\n{run.root}: attempt {number} failed ({failure}) after step {attempted.steps}: {attempted.error}", file=sys.stderr)
+    made = retries.attempts_so_far()
+    attempts = under(run, work.started.card_id)
+    why_not = retries.refusal(attempts, policy, _microbatch(work.card), made)
+    if why_not is None and interrupts.received() is None:
+        retries.again(module, run.root, made)
+    if why_not:
+        print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
+    if failure == "interrupted":  # by us; another rank that was killed alone is recorded, and the runs beside it go on
+        return 130 if interrupts.received() is not None else 0
+    return 1 if failure == "disk" else 0
+
+
+def _microbatch(card: TrainCard[Any]) -> int | None:
+    key = card.train.microbatch_key
+    return getattr(card.train, key) if key else None
+
+
+def _gates(card: TrainCard[Any]) -> tuple[GateCard, ...]:
     return card.reward.gates if card.reward is not None else ()
 
 
-def _teacher(card: TrainCard[S]) -> str:
-    return f"reward {card.reward.name}" if card.reward is not None else f"gold answers under `{card.data.answer}`"
-
-
-def _devices(card: TrainCard[S]) -> tuple[str, ...]:
+def _devices(card: TrainCard[Any]) -> tuple[str, ...]:
     if card.device == "cpu":
         return ("cpu",)
     import torch

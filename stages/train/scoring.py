@@ -54,7 +54,7 @@ def zero_signal_groups(rewards: Sequence[float | None], size: int) -> tuple[int,
     for start in range(0, len(rewards), size):
         known = [reward for reward in rewards[start : start + size] if reward is not None]
         ranges.append(max(known) - min(known) if len(known) > 1 else 0.0)
-    return sum(1 for found in ranges if found == 0.0), ranges
+    return ranges.count(0.0), ranges
 
 
 def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int], size: int) -> dict[str, Cell]:
@@ -79,8 +79,8 @@ def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int]
         cells[f"gate.{gate}.score"] = _share(sum(judgement.score or 0.0 for judgement in decided), len(decided))
         cells[f"gate.{gate}.seconds"] = cell(scored.seconds[gate])
     for penalty, held in scored.penalties.items():
-        sure = [one for one in held if one is not None]
-        cells[f"penalty.{penalty}.share"] = _share(sum(sure), len(sure))
+        known_cases = [case for case in held if case is not None]
+        cells[f"penalty.{penalty}.share"] = _share(sum(known_cases), len(known_cases))
     return cells
 
 
@@ -142,10 +142,12 @@ class TrainingReward:
         self.journal.batch(attempt=self.attempt, step=step, rows=rows)
         unknown = sum(reward is None for reward in scored.rewards)
         if unknown > self.card.unknown_limit * len(answers):
-            said = [found for judged in scored.judgements.values() for found in judged if found and found.status == "unknown"]
-            broken = [found for found in said if found.broken]
-            failure: FailureClass = "reward" if 2 * len(broken) >= len(said) > 0 else "verifier"
-            reason = next((found.reason for found in (broken if failure == "reward" else said)), "")
+            doubts = [
+                judgement for judged in scored.judgements.values() for judgement in judged if judgement and judgement.status == "unknown"
+            ]
+            broken = [judgement for judgement in doubts if judgement.broken]
+            failure: FailureClass = "reward" if 2 * len(broken) >= len(doubts) > 0 else "verifier"
+            reason = next((judgement.reason for judgement in (broken if failure == "reward" else doubts)), "")
             limit = f"above the limit of {self.card.unknown_limit:.0%}"
             raise Stopped(failure, f"{unknown} of {len(answers)} rewards of step {step} are unknown, {limit}: {reason}")
         return scored.rewards

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from compiler.problems import Rejected
+from stages.contracts.algorithms import STAGES
 
 PPO = """train:
   algorithm: ppo
@@ -34,15 +35,15 @@ def test_a_spec_without_an_algorithm_is_grpo(spec, files):
     cards = [path for path in plain if path.startswith("runs/example/") and path.endswith("/train.card.json")]
     assert len(cards) == 6 and [plain[path] for path in cards] == [named[path] for path in cards]
     assert json.loads(plain["runs/example/zero-s1/train.card.json"])["train"]["algorithm"] == "grpo"
-    assert "stages.train.grpo" in commands(plain)
+    assert "stages.train.trl" in commands(plain)
 
 
-@pytest.mark.parametrize("algorithm", ["rloo", "ppo"])
-def test_the_stage_follows_the_algorithm(spec, files, algorithm):
+@pytest.mark.parametrize(("algorithm", "stage"), [("rloo", "trl"), ("ppo", "ppo")])
+def test_the_stage_follows_the_algorithm(spec, files, algorithm, stage):
     rloo = spec.replace("train:\n  max_steps", "train:\n  algorithm: rloo\n  max_steps")
     made = files(rloo if algorithm == "rloo" else with_train(spec, PPO)).files
-    found = commands(made)
-    assert f"stages.train.{algorithm}" in found and "stages.train.grpo" not in found
+    trained = {command for command in commands(made) if command in STAGES.values()}
+    assert trained == {f"stages.train.{stage}"}
     assert json.loads(made["runs/example/shaped-s1/train.card.json"])["train"]["algorithm"] == algorithm
 
 
@@ -125,7 +126,7 @@ def test_gold_answers_are_trained_without_asking_preflight(spec, files):
     pipeline = made["runs/example/dvc.yaml"]
     stage = pipeline[pipeline.index("train-gold-s1:") : pipeline.index("train-gold-s2:")]
     assert "stages.train.supervised runs/example/gold-s1" in stage and "permission" not in stage and "data/train.jsonl" in stage
-    assert "stages.train.grpo runs/example/shaped-s1" in pipeline and "gold.permission" not in pipeline
+    assert "stages.train.trl runs/example/shaped-s1" in pipeline and "gold.permission" not in pipeline
     assert [one["name"] for one in json.loads(made["runs/example/preflight/preflight.card.json"])["conditions"]] == ["shaped", "zero"]
     origins = json.loads(project.ignored["runs/example/origins.json"])["cards"]["gold/train.card.json"]
     line = with_gold(spec).splitlines().index(GOLD.rstrip()) + 1

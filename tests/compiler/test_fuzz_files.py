@@ -115,7 +115,7 @@ def whole(tmp_path_factory) -> Path:
         assert main(["compile"]) == 0
     (root / "runs/example/shaped-s1/attempts.jsonl").write_text(ATTEMPT, encoding="utf-8")
     (root / "runs/example/dvc.lock").write_text(
-        "schema: '2.0'\nstages:\n  train-shaped-s1:\n    cmd: python -m stages.train.grpo runs/example/shaped-s1\n    deps:\n"
+        "schema: '2.0'\nstages:\n  train-shaped-s1:\n    cmd: python -m stages.train.trl runs/example/shaped-s1\n    deps:\n"
         f"    - path: data/train.jsonl\n      hash: md5\n      md5: {MODEL[:32]}\n      size: 7\n",
         encoding="utf-8",
     )

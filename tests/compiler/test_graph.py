@@ -32,7 +32,7 @@ def test_the_stages_of_an_experiment(files, spec):
     train = stages["train-zero-s2"]
     assert train == {
         "desc": "condition zero, seed 2",
-        "cmd": "python -m stages.train.grpo runs/example/zero-s2",
+        "cmd": "python -m stages.train.trl runs/example/zero-s2",
         "wdir": "../..",
         "deps": [
             "runs/example/zero-s2/train.card.json",

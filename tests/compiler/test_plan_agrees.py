@@ -115,7 +115,7 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "base model": (other("specs/_models/tiny.yaml", "max_steps: 2", "max_steps: 3"), ALL, {"pretrain", "preflight", "evaluate"}),
     "version of a library": (other("constraints.txt", "trl==1.16.0", "trl==1.16.1"), ALL, {"pretrain"}),
     "code of one condition's gate": (other(GATE, "def judge(", "LATER = 1\n\n\ndef judge("), SHAPED, {"preflight"}),
-    "comment in a stage": (other("stages/train/grpo.py", "from __future__", "# words\nfrom __future__"), set(), set()),
+    "comment in a stage": (other("stages/train/trl.py", "from __future__", "# words\nfrom __future__"), set(), set()),
     "docstring of a stage": (lambda: docstring(), set(), set()),
     "code of analysis": (lambda: append("stages/analyse/conclude.py", "LATER = 1\n"), set(), {"conclude", "page"}),
     "page template": (lambda: append(template(), "<!-- later -->\n"), set(), {"page", "site"}),
@@ -148,9 +148,9 @@ def fewer_seeds() -> None:
 
 
 def docstring() -> None:
-    text = Path("stages/train/grpo.py").read_text()
+    text = Path("stages/train/trl.py").read_text()
     assert text.startswith('"""')
-    Path("stages/train/grpo.py").write_text(text.replace('"""', '"""Other words. ', 1))
+    Path("stages/train/trl.py").write_text(text.replace('"""', '"""Other words. ', 1))
 
 
 def append(path: str, text: str) -> None:

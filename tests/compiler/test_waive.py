@@ -19,7 +19,7 @@ from stages.contracts.waiver import coded, read_waivers
 
 SPEC = "specs/example.yaml"
 GATE = "stages/train/rewards/format.py"
-SFT = "stages/train/sft.py"
+SFT = "stages/train/pretrain.py"
 SHARED = "stages/train/environment.py"
 PAGE = Path("runs/example/page.card.json")
 SHAPED = ["shaped-s1", "shaped-s2", "shaped-s3"]

@@ -134,7 +134,7 @@ def test_a_spec_error_writes_nothing(project):
 def test_a_stale_card_is_refused_with_the_command_that_repairs_it(project):
     stage = project.root / "stages/train/progress.py"
     stage.write_text(stage.read_text().replace("max(1, self.steps // 10)", "max(1, self.steps // 5)"))
-    output = project.call(sys.executable, "-m", "stages.train.grpo", "runs/small/shaped-s1", ok=False)
+    output = project.call(sys.executable, "-m", "stages.train.trl", "runs/small/shaped-s1", ok=False)
     assert "S101" in output and "octavo compile && dvc repro" in output
     assert project.counts() == ONCE
 

@@ -24,7 +24,7 @@ RUN = "shaped-s1"
 
 
 def stage(project, *, ok=True, **environment):
-    return project.call(sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}", ok=ok, OMP_NUM_THREADS="1", **environment)
+    return project.call(sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}", ok=ok, OMP_NUM_THREADS="1", **environment)
 
 
 def anew(project, retries="", *edits):
@@ -104,7 +104,7 @@ def test_half_a_microbatch_goes_on_from_a_checkpoint(project, monkeypatch):
     _, before = numbers(project.run(RUN))
     run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
     monkeypatch.chdir(project.root)
-    command, quiet = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"], subprocess.DEVNULL
+    command, quiet = [sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}"], subprocess.DEVNULL
     process = subprocess.Popen(command, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
     while process.poll() is None and not list(project.root.glob(".cache/checkpoints/*/trainer/checkpoint-2/trainer_state.json")):
         time.sleep(0.01)  # it is the last file of a checkpoint
@@ -140,7 +140,7 @@ def test_chaos_kills_at_any_moment_change_no_number(project):
     run.attempts.unlink()
     run.outcome.unlink()
     chance, killed, went_on = random.Random(11), 0, 0
-    command, quiet = [sys.executable, "-m", "stages.train.grpo", f"runs/small/{RUN}"], subprocess.DEVNULL
+    command, quiet = [sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}"], subprocess.DEVNULL
     while killed < KILLS:
         process = subprocess.Popen(command, cwd=project.root, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
         until = steps_logged(project) + chance.randint(0, 2)

@@ -20,7 +20,7 @@ def test_a_rule_stops_a_run_also_after_a_kill(project):
     project.edit("shaped: {reward: shaped, role: treatment}", f"shaped: {{reward: shaped, role: treatment, {RULE}}}")
     project.octavo("compile")
     run, before = project.run("shaped-s1"), len(project.attempts("shaped-s1"))
-    command = [sys.executable, "-m", "stages.train.grpo", run.root.relative_to(project.root).as_posix()]
+    command = [sys.executable, "-m", "stages.train.trl", run.root.relative_to(project.root).as_posix()]
     killed = subprocess.Popen(command, cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, text=True)
     assert killed.stdout is not None
     for line in killed.stdout:

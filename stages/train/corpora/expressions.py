@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.prompt_sets import split
+from stages.train.corpus import split
 
 POINTS = (0, 1, 2, 3, 5, -4)
 """The tests of a row are the values of its expression at these x."""

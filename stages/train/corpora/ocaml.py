@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.prompt_sets import split
+from stages.train.corpus import split
 
 END = "(* END *)"
 LISTS = ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6), (9, 9, -1, 2), (-8, -3))

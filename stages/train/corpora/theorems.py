@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.prompt_sets import split
+from stages.train.corpus import split
 
 NUMBERS = "nmxyk"
 PROPOSITIONS = "pqrst"

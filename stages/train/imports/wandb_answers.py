@@ -18,7 +18,7 @@ _AWAY = re.compile(r"giving up after|connection|dial tcp|did not respond|timed? 
 def fault_of(error: BaseException) -> tuple[Fault, str]:
     """The fault and a sentence."""
     if isinstance(error, ImportError):
-        return "away", "wandb is not installed: pip install 'octavo[wandb]'"
+        return "away", "wandb is not installed: pip install wandb"
     if isinstance(error, Unreadable):
         return "unclear", str(error)
     text = str(error)

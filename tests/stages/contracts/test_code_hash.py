@@ -109,7 +109,7 @@ def test_the_hash_is_equal_on_other_pythons(version, tmp_path):
         "import stages.contracts\n"
         "sys.modules['stages.contracts.artifact'] = stub\n"
         "from stages.contracts.code_hash import code_hash\n"
-        "print(code_hash(Path(sys.argv[1]), ['stages.train.grpo', 'stages.train.evaluate', 'stages.train.sft']))\n"
+        "print(code_hash(Path(sys.argv[1]), ['stages.train.trl', 'stages.train.evaluate', 'stages.train.pretrain']))\n"
     )
     output = subprocess.run([found[0], script, ROOT], capture_output=True, text=True, check=True).stdout.strip()
-    assert output == code_hash(ROOT, ["stages.train.grpo", "stages.train.evaluate", "stages.train.sft"])
+    assert output == code_hash(ROOT, ["stages.train.trl", "stages.train.evaluate", "stages.train.pretrain"])

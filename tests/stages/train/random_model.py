@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from stages.contracts.algorithms import STAGES
 from stages.contracts.artifact import file_digest, write
 from stages.contracts.code_hash import code_hash
 from stages.contracts.layout import ExperimentFolder, RunFolder
@@ -51,7 +52,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     gate = GateCard(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
     gold = settings.algorithm == "sft"
-    modules = [f"stages.train.{STAGES.get(settings.algorithm, settings.algorithm)}"]
+    modules = [STAGES[settings.algorithm]]
     card = TrainCard[type(settings)](  # type: ignore[misc]
         experiment="small",
         condition="short",
@@ -71,16 +72,12 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
     return run
 
 
-STAGES = {"sft": "supervised"}
-"""Stages that have another name than their algorithm."""
-
-
 def start(algorithm: str, folder: Path, *modules: Path, group: bool = False) -> subprocess.Popen[str]:
     """The stage of an algorithm, on that run. `modules`: folders that come first where modules are looked for. `group`: with a process
     group of its own."""
     path = os.pathsep.join([*map(str, modules), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
-    command = [sys.executable, "-m", f"stages.train.{STAGES.get(algorithm, algorithm)}", "runs/small/short-s1"]
+    command = [sys.executable, "-m", STAGES[algorithm], "runs/small/short-s1"]
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=group
     )

@@ -7,8 +7,8 @@ from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
 from stages.train.attempts import begin, end, lock, under
-from stages.train.checkpoints import newest, weights
-from stages.train.with_trl import CHECKPOINT
+from stages.train.resume import newest, weights
+from stages.train.trl import CHECKPOINT
 
 FILES = (*CHECKPOINT, *weights("lora"))
 

@@ -6,8 +6,7 @@ import pytest
 
 from stages.contracts.plugin import CORPORA, kinds, load
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpora.expressions import OPERATIONS, POINTS, problem, problems, prompt_sets
-from stages.train.corpus import pairs
+from stages.train.corpora.expressions import OPERATIONS, POINTS, pairs, problem, problems, prompt_sets
 
 DATA = Path(__file__).parents[3] / "data/quickstart"
 

@@ -16,13 +16,12 @@ from stages.train import interrupts
 from stages.train.attempts import Stopped
 from stages.train.data import read_rows
 from stages.train.failures import classify
-from stages.train.memory_kills import killed, kills, watch
 
 
 @pytest.fixture(autouse=True)
 def untold(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interrupts, "_told", interrupts._Told())
+    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
 
 
 def caught(function):
@@ -113,9 +112,9 @@ def test_data_that_changed():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_an_interruption_whatever_it_broke(number):
-    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
     try:
-        interrupts.heed()
+        interrupts.install_handlers()
         error = caught(lambda: os.kill(os.getpid(), number))
     finally:
         for one, handler in before.items():
@@ -128,69 +127,16 @@ def test_a_signal_is_an_interruption_whatever_it_broke(number):
 
 
 def test_a_signal_that_is_held_back_comes_later():
-    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
     try:
-        interrupts.heed()
-        with interrupts.held():
+        interrupts.install_handlers()
+        with interrupts.deferred():
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupts.told() == "stopped by SIGTERM"
-            with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"), interrupts.let_in():
+            assert interrupts.received() == "stopped by SIGTERM"
+            with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"), interrupts.interruptible():
                 raise AssertionError("not reached")
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def machine(root, version, kills, boot="b1", path="/box"):
-    (root / "proc/self").mkdir(parents=True, exist_ok=True)
-    (root / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
-    (root / "proc/sys/kernel/random/boot_id").write_text(boot + "\n")
-    (root / "proc/self/cgroup").write_text(f"0::{path}\n" if version == 2 else f"9:pids:/\n4:memory:{path}\n0::/\n")
-    place = root / ("sys/fs/cgroup/box/memory.events" if version == 2 else "sys/fs/cgroup/memory/box/memory.oom_control")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    first = "low 0\nhigh 0\nmax 7\noom 3\n" if version == 2 else "oom_kill_disable 0\nunder_oom 0\n"
-    place.write_text(f"{first}oom_kill {kills}\n")
-    return root
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_kernels_count_tells_whether_it_killed_for_memory(tmp_path, version):
-    note, root = tmp_path / "scratch", machine(tmp_path, version, 2)
-    watch(note, "a1", root)
-    assert killed(note, "a1", root) == 0
-    assert killed(note, "a1", machine(tmp_path, version, 3)) == 1
-    assert killed(note, "a0", root) == 0, "the note is about another attempt"
-    assert killed(note, "a1", machine(tmp_path, version, 9, boot="b2")) == 0, "the machine was started anew: its count says nothing"
-    assert killed(tmp_path / "nowhere", "a1", root) == 0
-
-
-def test_without_a_count_nobody_knows(tmp_path):
-    watch(tmp_path, "a1", tmp_path)
-    assert kills(tmp_path) is None and not list(tmp_path.iterdir())
-
-
-def test_a_process_that_the_kernel_kills_is_counted(tmp_path):
-    """In a control group of 64 MB, where this machine lets us make one."""
-    group = next((top / f"octavo-{os.getpid()}" for top in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if top.is_dir()), None)
-    limit = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes"}.get(str(group.parent) if group else "", "memory.max")
-    try:
-        group.mkdir()
-        (group / limit).write_text(str(64 << 20))
-    except (OSError, AttributeError) as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        enter = f"import os\nfrom pathlib import Path\nPath({str(group / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
-        named = f"from stages.train.memory_kills import killed, watch\nnote = Path({str(tmp_path)!r})\n"
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-        hungry = enter + named + "watch(note, 'a1')\nheld = [bytearray(os.urandom(1 << 20)) for _ in range(512)]\n"
-        done = subprocess.run([sys.executable, "-c", hungry], env=environment, capture_output=True, text=True)
-        if done.returncode != -signal.SIGKILL or not (tmp_path / "memory.json").exists():
-            pytest.skip(f"control groups do not limit memory here: {done.returncode} {done.stderr[-200:]}")
-        again = subprocess.run(
-            [sys.executable, "-c", enter + named + "print(killed(note, 'a1'))"], env=environment, capture_output=True, text=True
-        )
-        assert again.stdout == "1\n", again.stderr
-    finally:
-        group.rmdir()

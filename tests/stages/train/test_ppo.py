@@ -14,11 +14,10 @@ from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.model_card import AdapterCard, ModelCard
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
-from stages.train.going_on import with_microbatch
 from stages.train.model import load_base
-from stages.train.ppo_checkpoint import restore, save
 from stages.train.ppo_policy import Policy
-from stages.train.ppo_trainer import PpoTrainer
+from stages.train.ppo_trainer import PpoTrainer, restore, save
+from stages.train.resume import with_microbatch
 from stages.train.rollouts import METRIC, Rollouts
 
 
@@ -117,7 +116,7 @@ def test_the_compiled_engine_samples_what_transformers_samples(base):
     usual.train(nothing)
     made, rows = trainer(base, max_steps=3, compiled=True)
     made.train(nothing)
-    assert made.policy.rollouts.said == {"generation": "compiled, without torch.compile"}
+    assert made.policy.rollouts.notes == {"generation": "compiled, without torch.compile"}
     assert [row.pop(f"{METRIC}/mean") for row in rows] == pytest.approx([0.0] * 3, abs=1e-5)
     assert all(0 <= row.pop(f"{METRIC}/max") < 1e-4 for row in rows)
     assert rows == [{name: pytest.approx(value, rel=1e-3, abs=1e-5) for name, value in row.items()} for row in plain]
@@ -130,7 +129,7 @@ def test_an_engine_that_samples_another_policy_is_left(base, capsys):
     made.policy.rollouts._model._merged.clear()
     made.train(nothing)
     assert rows[0][f"{METRIC}/mean"] < 1e-4 and rows[1][f"{METRIC}/mean"] > 0.3 and f"{METRIC}/mean" not in rows[2]
-    assert "transformers generates instead" in capsys.readouterr().err and "differ by" in made.policy.rollouts.said["generation"]
+    assert "transformers generates instead" in capsys.readouterr().err and "differ by" in made.policy.rollouts.notes["generation"]
 
 
 def test_what_is_scored_elsewhere_is_not_compared(base):
@@ -182,7 +181,7 @@ def test_an_unknown_reward_is_no_number(base):
     made, rows = trainer(base, reward=half, max_steps=1)
     batch, logs = made._scored()
     assert batch.mask.sum(1)[1::2].tolist() == [0.0] * 4 and (batch.mask.sum(1)[::2] > 0).all()
-    assert not batch.gains[1::2].any() and not batch.returns[1::2].any()
+    assert not batch.advantages[1::2].any() and not batch.returns[1::2].any()
     assert logs["objective.scores"] == 1.0
 
     silent, rows = trainer(base, reward=lambda *rest, **more: [None] * 8, max_steps=1)

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import Retries
-from stages.train.checkpoints import newest, newest_finite, with_batch_size
+from stages.train.resume import newest, newest_finite, with_batch_size
 from stages.train.retries import change, refusal, stuck, words
 
 ALL = Retries(attempts=6, halve_microbatch=True, last_finite_checkpoint=True, restart_verifier=True, last_checkpoint=True)

@@ -9,7 +9,7 @@ from random_model import random_model, run_folder, start
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
 from stages.contracts.rloo import RlooSettings
-from stages.train.with_trl import go_on_in_order
+from stages.train.trl import continue_order
 
 
 @pytest.mark.e2e
@@ -48,5 +48,5 @@ def test_a_resumed_run_sees_the_prompts_in_the_order_of_the_whole(accumulation):
     assert rounds[0] != rounds[1] != rounds[2]
     for step, expected in ((0, 0), (5, 0), (6, 1), (11, 1), (12, 2)):
         training = SimpleNamespace(_get_train_sampler=sampler, args=settings)
-        go_on_in_order(training, step)
+        continue_order(training, step)
         assert list(training._get_train_sampler()) == rounds[expected], step

@@ -12,7 +12,7 @@ import torch
 from random_model import run_folder
 from safetensors.torch import save_file
 
-from stages.contracts.artifact import Frozen, read, write
+from stages.contracts.artifact import Frozen, read
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.plugin import Judgement
@@ -20,9 +20,8 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
-from stages.train import interrupts, memory_kills
+from stages.train import interrupts
 from stages.train.attempts import Stopped, checkpoints
-from stages.train.memory_kills import MemoryWatch
 from stages.train.resume import Manifest, keep, require
 from stages.train.rewards.combine.gate import Gate as Gate_
 from stages.train.rewards.compose import Composed
@@ -39,8 +38,8 @@ class Killed(BaseException):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interrupts, "_told", interrupts._Told())
-    before = {one: signal.getsignal(one) for one in interrupts.HEEDED}
+    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
+    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
     yield run_folder(tmp_path, tmp_path / "base", PpoSettings(algorithm="ppo", max_steps=4, learning_rate=0.1, max_completion_length=6))
     for one, handler in before.items():
         signal.signal(one, handler)
@@ -129,7 +128,7 @@ def test_a_signal_while_training_leaves_a_clean_ledger(run, number):
     assert train(run, until=2, end=lambda: os.kill(os.getpid(), number)) == 130
     assert (last(run).ended.failure, last(run).ended.error, last(run).ended.last_step) == ("interrupted", f"stopped by {number.name}", 2)
     assert read(Outcome, run.outcome).steps_done == 2
-    interrupts._told.by = None  # the next process
+    interrupts._state.sentence = None  # the next process
     assert train(run) == 0 and last(run).started.resumed_from == 2
 
 
@@ -147,25 +146,10 @@ def test_a_signal_while_files_are_written_waits_for_them(run, monkeypatch):
 
 
 def test_a_signal_before_the_attempt_leaves_no_attempt(run):
-    interrupts._told.by = "stopped by SIGINT"
+    interrupts._state.sentence = "stopped by SIGINT"
     with pytest.raises(KeyboardInterrupt):
         train(run)
     assert not run.attempts.exists()
-
-
-def test_killed_by_the_kernel_for_lack_of_memory(run):
-    """The note of its count is set back by one: as if the kernel had killed a process of this group since."""
-    if memory_kills.kills() is None:
-        pytest.skip("no count of this kernel can be read here")
-    with pytest.raises(Killed):
-        train(run, until=2, end=kill)
-    noted = read(MemoryWatch, scratch(run) / "memory.json")
-    assert noted.attempt == last(run).started.attempt
-    write(scratch(run) / "memory.json", noted.model_copy(update={"kills": noted.kills - 1}))
-    assert train(run) == 0
-    first, second = read_attempts(run.attempts)
-    assert (first.state, first.ended.failure, first.ended.last_step, first.ended.seconds) == ("failed", "out_of_memory", 2, 2.0)
-    assert second.started.resumed_from == 2 and second.state == "finished"
 
 
 def test_what_an_attempt_reached_is_its_own(run):

@@ -54,7 +54,7 @@ def folder_of(folder: Path, base: Path, adapter: AdapterCard = LORA, rows: list[
 
 
 def trained(folder: Path) -> str:
-    stage = start("supervised", folder)
+    stage = start("sft", folder)
     said, _ = stage.communicate(timeout=600)
     assert stage.returncode == 0, said
     return said
@@ -93,7 +93,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     assert counted == sorted(counted) and 4 * 8 <= counted[0] <= 4 * 10, "4 pairs of 5 bytes, 3 or 4 more, and the end"
     assert pq.read_table(run.completions).num_rows == 0
 
-    stage = start("supervised", cut)
+    stage = start("sft", cut)
     assert stage.stdout is not None
     for line in stage.stdout:
         if "step 6/24" in line:

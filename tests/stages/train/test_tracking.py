@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stages.contracts.stage import ROOT
-from stages.train.tracking import _seconds
+from stages.train.tracking import _init_seconds
 
 PROGRAM = """\
 from stages.contracts.preflight_card import Permission
@@ -72,4 +72,4 @@ def test_it_is_off_unless_asked_for(monkeypatch):
     ("text", "seconds"), [("", 30), ("5", 5), ("0.5", 0.5), ("half a minute", 30), ("nan", 30), ("-3", 30), ("1e9", 30)]
 )
 def test_a_time_limit_of_the_environment_that_is_none_breaks_nothing(text, seconds):
-    assert _seconds(text) == seconds
+    assert _init_seconds(text) == seconds

@@ -134,7 +134,7 @@ def test_an_old_snapshot_and_one_that_the_summary_contradicts(tmp_path):
 
 
 def test_words_of_other_clients():
-    assert fault_of(ImportError("No module named 'wandb'")) == ("away", "wandb is not installed: pip install 'octavo[wandb]'")
+    assert fault_of(ImportError("No module named 'wandb'")) == ("away", "wandb is not installed: pip install wandb")
     assert fault_of(RuntimeError("No API key configured. Use `wandb login` to log in."))[0] == "unknown"
     assert fault_of(OSError(28, "No space left on device"))[1] == "the snapshot cannot be written: No space left on device"
     assert fault_of(RuntimeError("something else"))[0] == "unclear"

@@ -1,6 +1,6 @@
 """Stage: make a base model from nothing. Corpus, tokenizer, supervised pre-training with TRL's SFTTrainer.
 
-python -m stages.train.sft runs/_models/<name>
+python -m stages.train.pretrain runs/_models/<name>
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.layout import CHECKPOINTS, ModelFolder
-from stages.contracts.plugin import CORPORA
+from stages.contracts.plugin import CORPORA, load
 from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
-from stages.train.corpus import pairs
 from stages.train.environment import prepare
 from stages.train.recorder import cell, write_history
 
-MODULE = "stages.train.sft"
+MODULE = "stages.train.pretrain"
 
 
 def pretrain(folder: Path) -> None:
     """Write `model/` (weights, configuration, tokenizer) and `history.parquet` of the pre-training."""
-    made = ModelFolder(folder)
-    card = open_card(PretrainCard, made.card, [MODULE], lambda card: [f"{CORPORA}.{card.corpus.kind}"])
+    output = ModelFolder(folder)
+    card = open_card(PretrainCard, output.card, [MODULE], lambda card: [f"{CORPORA}.{card.corpus.kind}"])
     identity = card_id(card)
     prepare("cpu")
-    interrupts.heed()
+    interrupts.install_handlers()
     print(f"{card.name}: a base model from {card.corpus.rows} generated pairs, {card.pretrain.max_steps} steps", flush=True)
-    rows = [{"prompt": prompt, "completion": completion} for prompt, completion in pairs(card.corpus)]
+    rows = [{"prompt": prompt, "completion": completion} for prompt, completion in load(CORPORA, card.corpus.kind).pairs(card.corpus)]
 
     import datasets
     from transformers import PrinterCallback, set_seed
@@ -59,10 +58,10 @@ def pretrain(folder: Path) -> None:
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_progress(card.name, card.pretrain.max_steps))
     trainer.train()
-    made.model.mkdir(parents=True, exist_ok=True)
-    trainer.model.save_pretrained(made.model)
-    tokenizer.save_pretrained(made.model)
-    write_history(made.history, _history(trainer.state.log_history), card_id=identity, attempt="pretrain")
+    output.model.mkdir(parents=True, exist_ok=True)
+    trainer.model.save_pretrained(output.model)
+    tokenizer.save_pretrained(output.model)
+    write_history(output.history, _history(trainer.state.log_history), card_id=identity, attempt="pretrain")
     shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -122,13 +121,12 @@ def _history(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for entry in log:
         for metric in ("loss", "grad_norm", "learning_rate"):
             if metric in entry:
-                found = cell(entry[metric])
-                state = "value" if isinstance(found, float) else "nonfinite"
-                value = found if state == "value" else None
+                value = cell(entry[metric])
+                finite = isinstance(value, float)
                 row = {"attempt": "pretrain", "step": entry["step"], "tokens": entry.get("num_tokens"), "seconds": None}
-                rows.append({**row, "metric": metric, "value": value, "state": state})
+                rows.append({**row, "metric": metric, "value": value if finite else None, "state": "value" if finite else "nonfinite"})
     return rows
 
 
 if __name__ == "__main__":
-    main(pretrain, "python -m stages.train.sft runs/_models/<name>")
+    main(pretrain, "python -m stages.train.pretrain runs/_models/<name>")

@@ -1,0 +1,215 @@
+"""Stage: train one run with one of TRL's algorithms for groups of completions (GRPO, RLOO) and a LoRA adapter.
+
+    python -m stages.train.trl runs/<experiment>/<run>
+
+`prepared`, `settings` and `train_to_end` serve the stages of other algorithms too. TRL takes seconds to import, so it is imported late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Discriminator
+
+from stages.contracts.generation import GenerationSettings
+from stages.contracts.grpo import GrpoSettings
+from stages.contracts.optimized import OptimizedSettings
+from stages.contracts.rloo import RlooSettings
+from stages.contracts.run_card import TrainCard
+from stages.contracts.stage import main
+from stages.train import ranks
+from stages.train.attempts import Stopped
+from stages.train.data import Row
+from stages.train.engines import engine, trl_settings
+from stages.train.model import end_tokens, load_base, lora, prompt_texts
+from stages.train.progress import Progress
+from stages.train.quantized import for_training
+from stages.train.resume import newest, of_ranks, weights
+from stages.train.run import Work, attempt
+from stages.train.scoring import TrainingReward
+from stages.train.tracking import tracked
+
+MODULE = "stages.train.trl"
+CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+"""Files of a complete checkpoint beside the weights. Without one of them transformers silently restarts the optimizer or the random
+numbers."""
+
+GroupedCard = TrainCard[Annotated[GrpoSettings | RlooSettings, Discriminator("algorithm")]]
+T = TypeVar("T", bound=OptimizedSettings)
+
+
+def train(folder: Path) -> int:
+    """One attempt of a run; the exit code (stages/train/run.py)."""
+    return attempt(folder, GroupedCard, MODULE, fit, CHECKPOINT)
+
+
+def fit(work: Work[Any]) -> Path:
+    """Train to the end, on all devices of the card, and return the checkpoint that holds the adapter."""
+    if work.card.gpus > 1 and ranks.world() == 1:
+        return ranks.launch(work)
+    with prepared(work, group=work.card.train.num_generations, pad_ends=True) as parts:
+        training = grouped_trainer(
+            work.card, parts.model, parts.tokenizer, work.rows, reward=parts.reward, callbacks=parts.listeners, output=work.output
+        )
+        if engine(work.card) == "compiled":
+            from stages.train.rollouts import Rollouts
+
+            Rollouts(work.card.train.generation or GenerationSettings(), parts.logits, work.notes).attach(training)
+        training._generate = parts.generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
+        continue_order(training, work.steps_before)
+        return train_to_end(work, training, parts.tokenizer)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What every algorithm sets up before it builds its trainer. `ends`: tokens that end a completion."""
+
+    model: Any
+    tokenizer: Any
+    ends: set[int]
+    logits: Any
+    """An InvalidLogits (stages/train/guards.py), or None when the card leaves logits alone."""
+    reward: Any
+    """A TrainingReward, or None for an algorithm without a reward."""
+    generating: Any
+    """A Clock for the function that samples."""
+    listeners: list[Any]
+
+
+@contextlib.contextmanager
+def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_before: int = 0) -> Iterator[Prepared]:
+    """The model ready to train, the reward and the listeners of an attempt; tracked in W&B while inside. `group`: completions of a
+    prompt. `pad_ends`: a completion that ends in padding was not cut. `tokens_before`: those of the steps before a resume, for a
+    trainer that counts from its own start."""
+    from stages.train.callbacks import Clock, HistoryRecorder, Tracker
+    from stages.train.guards import InvalidLogits, NonfiniteGuard
+
+    card, settings = work.card, work.card.train
+    model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
+    model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
+    ends = end_tokens(model, tokenizer)
+    logits = reward = clock = None
+    if card.reward is not None:
+        clock = Clock()
+        if settings.guards.remove_invalid_logits:
+            logits = InvalidLogits()
+            logits.attach(model)
+        reward = TrainingReward(
+            card.reward,
+            rows={row["id"]: row for row in work.rows},
+            seed=card.seed,
+            group=group,
+            ends=ends | {tokenizer.pad_token_id} if pad_ends else ends,
+            journal=work.journal,
+            attempt=work.started.attempt,
+        )
+    guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
+    progress = Progress(work.name, work.started.number, settings.max_steps, begin_at=work.steps_before)
+    recorder = HistoryRecorder(
+        work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits, clock, tokens_before=tokens_before
+    )
+    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
+        listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
+        yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)
+
+
+def train_to_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
+    """Let a trainer train, from the checkpoint where there is one, and return the checkpoint that holds what was trained. Raises
+    Stopped when the weights are not finite, or did not move although there were gradients."""
+    from stages.train.guards import adapter_change, adapter_state, policy_finite
+
+    card = work.card
+    start = adapter_state(training.model)
+    try:
+        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+    except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
+        adapter_change(start, training.model)
+        if not policy_finite(training.model, tokenizer, work.rows[0][card.data.prompt]):
+            raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
+        raise
+    if adapter_change(start, training.model) == 0.0 and work.journal.moved():
+        raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
+    ranks.gathered([0])  # every rank has saved
+    if ranks.rank():
+        return work.output
+    saved = newest(work.output, of_ranks((*CHECKPOINT, *weights(card.model.adapter.kind)), card.gpus))
+    last = work.stopping.stopped.step if work.stopping.stopped else card.train.max_steps
+    if saved is None or saved[1] != last:
+        raise Stopped("bug", f"no complete checkpoint of step {last}")
+    return saved[0]
+
+
+def continue_order(training: Any, steps_before: int) -> None:
+    """TRL shuffles each round of the data with the next numbers of one generator, and a resumed run would begin with the first numbers
+    again. Draw the numbers of the finished rounds and discard them, so that every prompt comes when it would have come."""
+    import torch
+
+    plain = training._get_train_sampler
+
+    def sampler(*arguments: Any, **named: Any) -> Any:
+        order, settings = plain(*arguments, **named), training.args
+        micro_steps = len(order) // settings.generation_batch_size
+        steps = max(1, -(-micro_steps // settings.gradient_accumulation_steps))
+        for _ in range(steps_before // steps):
+            torch.randperm(order.num_samples, generator=order.generator)
+        return order
+
+    training._get_train_sampler = sampler
+
+
+def grouped_trainer(
+    card: TrainCard[Any],
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Row],
+    *,
+    reward: Callable[..., list[float | None]],
+    callbacks: Sequence[Any],
+    output: Path,
+) -> Any:
+    """TRL's trainer of the card's algorithm."""
+    import datasets
+    import trl
+    from transformers import PrinterCallback
+
+    classes = {"grpo": (trl.GRPOConfig, trl.GRPOTrainer), "rloo": (trl.RLOOConfig, trl.RLOOTrainer)}
+    config, trainer = classes[card.train.algorithm]
+    prompts = prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows])
+    training = trainer(
+        args=config(**settings(card, output), **trl_settings(card)),
+        model=model,
+        train_dataset=datasets.Dataset.from_list([{"prompt": text, "id": row["id"]} for text, row in zip(prompts, rows, strict=True)]),
+        processing_class=tokenizer,
+        reward_funcs=[reward],
+        peft_config=lora(card.model.adapter),
+        callbacks=list(callbacks),
+    )
+    training.remove_callback(PrinterCallback)
+    return training
+
+
+def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
+    """Settings of any trainer of TRL, so that it logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps
+    are averaged."""
+    return {
+        **card.train.model_dump(exclude={"algorithm", "guards", "generation"}),
+        "output_dir": str(output),
+        "seed": card.seed,
+        "use_cpu": card.device == "cpu",
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_total_limit": 2,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": card.device != "cpu",
+        **({"ddp_find_unused_parameters": False} if card.gpus > 1 else {}),
+    }
+
+
+if __name__ == "__main__":
+    main(train, "python -m stages.train.trl runs/<experiment>/<run>")
