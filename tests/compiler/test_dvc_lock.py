@@ -46,8 +46,8 @@ def test_every_lock_of_a_project_is_read_as_yaml_reads_it(work):
 @pytest.mark.parametrize(
     ("command", "path"),
     [
-        ("python -m stages.train.grpo runs/a/b", "data/a b.jsonl"),
-        ("python -m stages.train.grpo " + "runs/a-long-name/another-long-name " * 4 + "end", "data/\u00e9.jsonl"),
+        ("python -m stages.train.trl runs/a/b", "data/a b.jsonl"),
+        ("python -m stages.train.trl " + "runs/a-long-name/another-long-name " * 4 + "end", "data/\u00e9.jsonl"),
         ("python -m x", "it's here: #1"),
         ("python -m x", "'quoted'"),
     ],
