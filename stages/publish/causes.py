@@ -1,261 +1,189 @@
-"""Each kind of anomaly in one plain sentence: what was measured, what that means for the reader, what to do; and what would confirm it.
+"""What signals mean, from `causes.yaml`: one sentence with the measured number, and how to check it.
 
-A table, not a guess: an entry holds by the definition of its detector whatever the run. What else could have made the same numbers is said
-as what would confirm or rule it out; nothing here claims a cause that a run's own series cannot carry.
+The table never names a cause that a run's own series cannot show; other explanations stand under `check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
+from ruamel.yaml import YAML
+
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
 
+_IN_A_ROW = 5
+"""Rows in a row that are another level and no spike."""
+_NO_SIGNAL = "zero_signal_share at least 1"
+"""The rule of `collapse` that says that no group had unequal rewards; another rule is quoted."""
 
-@dataclass(frozen=True)
-class Cause:
+
+class Explanation(NamedTuple):
     means: str
-    """`{measured}` stands for what was measured, in a few words with its number."""
-    confirm: str
-    measured: Callable[[Sequence[Signal]], str] = lambda signals: ""
-    """Of the signals of several runs: a span holds them all."""
+    check: str
 
 
-def _span(found: Iterable[float], form: str = ".3g") -> str:
-    """`0.31`, or `0.31 to 0.95` of several runs."""
-    texts = list(dict.fromkeys(format(value, form) for value in sorted(found)))
-    return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "an unknown number"
+@cache
+def causes() -> dict[str, dict[str, dict[str, str]]]:
+    """Detector -> kind -> phrase, means, check."""
+    table: dict[str, dict[str, dict[str, str]]] = YAML(typ="safe").load(Path(__file__).with_name("causes.yaml"))
+    return table
 
 
-def _values(form: str = ".3g") -> Callable[[Sequence[Signal]], str]:
-    return lambda signals: _span((signal.value for signal in signals if signal.value is not None), form)
+def phrase(signals: Sequence[Signal]) -> str:
+    """A few words for signals of one detector on one metric."""
+    detector, metric = signals[0].detector, signals[0].metric
+    kinds = causes().get(detector, {})
+    text = kinds.get(metric, {}).get("phrase") or kinds.get("default", {}).get("phrase") or detector.replace("_", " ")
+    return text.format(metric=words(metric))
 
 
-def _share(of: str) -> Callable[[Sequence[Signal]], str]:
-    """Of the end of a run, or of the window that was first above the threshold, where the end is better than that."""
-
-    def words_of(signals: Sequence[Signal]) -> str:
-        early = [signal for signal in signals if isinstance(signal.evidence.get("first_above"), float)]
-        worst = _span((float(s.evidence["first_above"]) if s in early else s.value or 0.0 for s in signals), ".0%")
-        places = dict.fromkeys(str(signal.evidence["in"]) for signal in early)
-        where = f" in {next(iter(places))}" if len(places) == 1 and len(early) == len(signals) else " in a part of the run" if early else ""
-        return f"{worst} of {of}{where}"
-
-    return words_of
-
-
-def _counts(signals: Sequence[Signal]) -> str:
-    """`3 of 300 logged steps`."""
-    if not all("count" in signal.evidence and "rows" in signal.evidence for signal in signals):
-        return "some logged steps"
-    rows = [int(signal.evidence["rows"]) for signal in signals]
-    return f"{_span((signal.evidence['count'] for signal in signals), '.0f')} of {_span(rows, '.0f')} logged step{'s' * (rows != [1])}"
+def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation | None:
+    """Signals of one detector on one metric, of one run or several; None for mere information. Signals of two kinds, such as an entropy
+    that fell in one run and rose in another, give a sentence each. `clip`: the norm to which gradients were clipped, where it is known."""
+    kinds: dict[tuple[str, str], list[Signal]] = {}
+    for signal in signals:
+        if signal.severity != "info" and (key := _kind(signal)) is not None:
+            kinds.setdefault(key, []).append(signal)
+    if not kinds:
+        return None
+    explained = [_explained(key, alike, clip) for key, alike in kinds.items()]
+    return Explanation(" ".join(one.means for one in explained), " ".join(one.check for one in explained))
 
 
-def _metric(signals: Sequence[Signal]) -> str:
-    metric = signals[0].metric
-    return "the gradient" if metric == "gradient" else f"the {words(metric)}"
+def _explained(key: tuple[str, str], signals: Sequence[Signal], clip: float | None) -> Explanation:
+    kinds = causes()[key[0]]
+    entry = {**kinds.get("default", {}), **kinds[key[1]]}
+    means = entry["means"].format_map(_Quantities(signals))
+    if key[0] == "spikes" and signals[0].metric == "grad_norm":
+        means += _clipping(max(signal.value or 0.0 for signal in signals), clip)
+    return Explanation(f"{means[0].upper()}{means[1:]}.", entry["check"])
 
 
-def _onsets(signals: Sequence[Signal]) -> str:
-    return _span((signal.onset for signal in signals if signal.onset is not None), ".0f")
+def _clipping(highest: float, clip: float | None) -> str:
+    if clip is None:
+        return "; whether clipping was on is not known, nor whether the norm was logged before it"
+    effect = "so the update itself was bounded" if highest > clip else "and no spike reached it, so nothing was cut"
+    return f"; the norm is logged before clipping, and clipping to {clip:g} was on, {effect}"
 
 
-def _steps(signals: Sequence[Signal]) -> str:
-    found = _span((signal.value or 0.0 for signal in signals), ".0f")
-    return f"{found} step{'s' * (found != '1')}"
+def clipped_at(card: AnyTrainCard | None) -> float | None:
+    """The norm to which a run's gradients were clipped; None when that is not known (an imported run)."""
+    return getattr(card.train, "max_grad_norm", None) if card else None
 
 
-def _scores(signals: Sequence[Signal]) -> str:
-    values = sorted({signal.value for signal in signals if signal.value is not None})
-    return "exactly " + " or ".join(f"{value:g}" for value in values[:3]) if len(values) < 4 else f"one of {len(values)} exact ones"
+def _kind(signal: Signal) -> tuple[str, str] | None:
+    """The entry that explains a signal; None for a detector without one."""
+    detector, kind, value, evidence = signal.detector, signal.metric, signal.value or 0.0, signal.evidence
+    if detector == "summary":  # single values of an imported summary, explained as what they are about
+        detector = {"truncated": "truncation", "zero_signal_share": "zero_signal"}.get(kind, detector)
+        kind = "persistent" if evidence.get("class") == "persistent" else "transient"
+    elif detector == "kl_reference" and value < 0:
+        kind = "negative"
+    elif detector == "collapse" and evidence.get("rule", _NO_SIGNAL) != _NO_SIGNAL:
+        kind = "declared"
+    elif detector == "entropy_change" and signal.value is not None and "outside" not in evidence:
+        kind = "fallen" if value < 1 else "risen"
+    elif detector == "spikes" and _follow_each_other(evidence.get("steps", ())):
+        kind = "level"
+    elif detector == "gradient" and "streak" in evidence:
+        kind = "lost"
+    elif detector == "update_size" and ("clipfrac" in kind or "clip_ratio" in kind):
+        kind = "clipped"
+    kinds = causes().get(detector, {})
+    return next(((detector, name) for name in (kind, "default") if name in kinds), None)
 
 
-CAUSES: dict[tuple[str, str], Cause] = {
-    ("truncation", ""): Cause(
-        "{measured} hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts",
-        "the texts end in the middle of an answer, and the share falls with a higher limit; texts that repeat "
-        "themselves would go on anyway",
-        _share("completions"),
-    ),
-    ("zero_signal", "zero_signal_share"): Cause(
-        "{measured} had equal rewards, so the reward taught nothing there; choose prompts of mixed difficulty, or grade answers in parts",
-        "rewards at the maximum say that prompts are too easy, rewards at 0 too hard; the gates' pass shares tell which",
-        _share("groups"),
-    ),
-    ("zero_signal", "reward"): Cause(
-        "no step has a known reward, so nothing here shows that anything was learnt; repair the reward function or its columns",
-        "`octavo preflight` of the same reward shows whether its gates answer at all",
-    ),
-    ("zero_signal", "reward_std"): Cause(
-        "the spread of the batch lies between prompts and none within groups, so scaling by the batch hides that no group has a signal",
-        "group_range is 0 at the same steps",
-    ),
-    ("collapse", ""): Cause(
-        "for {measured} no group had unequal rewards, so the reward taught nothing in them; stop there, or take harder or easier prompts",
-        "texts of one group read alike, or rewards sit at 0 or at the maximum from the onset on",
-        _steps,
-    ),
-    ("collapse", "declared"): Cause(
-        "for {measured}, by which the spec means that there is no signal; stop there, or take harder or easier prompts",
-        "rewards of every group are equal at the same steps; a threshold on another measure may also be met while they differ",
-        lambda signals: f"{_steps(signals)} the declared rule held ({signals[0].evidence.get('rule')})",
-    ),
-    ("nonfinite", "gradient"): Cause(
-        "the gradient was not a finite number in {measured}, so those steps count in no statistic; lower the learning rate, clip "
-        "gradients or use float32",
-        "a spike of the gradient norm just before says that the update blew up; without one, look at the reward and at logits",
-        _counts,
-    ),
-    ("nonfinite", ""): Cause(
-        "{measured}, so its statistics leave those steps out; look at what computes it",
-        "the gradient is finite at the same steps: then this number alone is broken; where it is not, those steps are",
-        lambda signals: f"{_metric(signals)} was not a finite number in {_counts(signals)}",
-    ),
-    ("summary", "persistent"): Cause(
-        "the last logged value of {measured} is not a finite number, so the summary's other values may hold broken steps; import the "
-        "series, which shows from where on",
-        "in the series nothing is finite from the first such step on, and the loss reads 0 or NaN there",
-        _metric,
-    ),
-    ("summary", "transient"): Cause(
-        "{measured} was not a finite number for some steps and was one at the end, so the summary's other values may hold such steps; "
-        "import the series, which leaves them out",
-        "the series is finite again after them, and goes on where it was",
-        _metric,
-    ),
-    ("spikes", ""): Cause(
-        "{measured} left its usual range for single steps; read what those steps were trained on before changing anything",
-        "a spike without an effect in the steps after it is noise of one batch; one that shifts reward or entropy is not",
-        _metric,
-    ),
-    ("spikes", "level"): Cause(
-        "{measured}, so these rows are the way to another level and no single steps; look at what changed there before anything else",
-        "the series stays at the new level; a resume, a phase of a curriculum or another learning rate at that step would do it",
-        lambda signals: f"{_metric(signals)} left its usual range for many rows in a row from step {_onsets(signals)} on",
-    ),
-    ("atoms", ""): Cause(
-        "one reward, {measured}, neither 0 nor the highest, was earned by very many completions: a cheap way to it may have been found; "
-        "read those texts",
-        "texts of that score have the same form and do not try the task; honest partial answers differ from each other",
-        _scores,
-    ),
-    ("degenerate", ""): Cause(
-        "the reward is full while {measured} has shrunk to its floor: a higher reward cannot tell better answers any more; read the texts",
-        "the shared evaluation falls or stands still while the reward is full; right answers that are short keep it up",
-        lambda signals: "the variety of texts" if signals[0].metric == "texts" else _metric(signals),
-    ),
-    ("entropy_change", "fallen"): Cause(
-        "entropy at the end is {measured} times that of the run's own start: the policy is surer of each token than it was; hold it with a "
-        "KL term or a lower rate",
-        "texts of one prompt read alike; the null control shows what happens without a reward",
-        _values(".2g"),
-    ),
-    ("entropy_change", "risen"): Cause(
-        "entropy at the end is {measured} times that of the run's own start: the policy is less sure of each token than it was; hold it "
-        "with a KL term or a lower rate",
-        "texts of one prompt fall apart; the null control shows what happens without a reward",
-        _values(".2g"),
-    ),
-    ("entropy_change", ""): Cause(
-        "entropy at the end is {measured}; hold it with a KL term or a lower rate",
-        "texts of one prompt read alike (too low) or fall apart (too high); the null control shows what happens without a reward",
-        lambda signals: f"{_span(s.evidence['last'] for s in signals if 'last' in s.evidence)} nats per token, outside the declared band",
-    ),
-    ("kl_reference", "negative"): Cause(
-        "the KL to the reference is estimated as {measured} nats per token, and a KL is never negative: sampling and scoring differ; give "
-        "both the same temperature and top_p",
-        "sample with temperature 1 and top_p 1: the estimate is then positive on average",
-        _values(),
-    ),
-    ("kl_reference", ""): Cause(
-        "the policy is {measured} nats per token from the reference model at the end, beyond the bound; a larger beta or a "
-        "lower rate holds it nearer",
-        "the shared evaluation says whether the distance is used for anything; the null control's KL is movement without a reward",
-        _values(),
-    ),
-    ("kl_sign", ""): Cause(
-        "the KL in the penalty fell to {measured} nats per completion, and a KL is never negative: the penalty paid where it should cost; "
-        "score what was sampled (temperature, top_p)",
-        "sample with temperature 1 and top_p 1: the estimate is then positive on average",
-        _values(),
-    ),
-    ("update_size", "policy.first_ratio"): Cause(
-        "before any update the ratio of new and old policy is {measured} instead of 1: sampling and training compute "
-        "different probabilities; use one precision and one engine for both",
-        "the same batch scored twice by the trainer alone gives exactly 1; another precision or another engine for sampling does not",
-        _values(".4g"),
-    ),
-    ("update_size", "clipped"): Cause(
-        "{measured} of the tokens of a window were clipped, so they no longer teach; lower the learning rate or take fewer epochs a batch",
-        "the share falls with half the learning rate on the same seed",
-        _values(".0%"),
-    ),
-    ("update_size", ""): Cause(
-        "{measured} on average over a window, so updates go far; lower the learning rate or take fewer epochs a batch",
-        "the measure falls with half the learning rate on the same seed",
-        lambda signals: f"{_metric(signals)} is {_values()(signals)}",
-    ),
-    ("gradient", "adapter"): Cause(
-        "the adapter adds nothing to the model, so every number after training is the untrained model's; check "
-        "target_modules and what is trained",
-        "the evaluation after training equals the untrained model's, but for the chance of sampling",
-    ),
-    ("gradient", ""): Cause(
-        "in {measured} of the steps whose rewards differ within groups the gradient is exactly 0, so they taught nothing: the adapter is "
-        "disconnected, not the reward",
-        "no parameter of the adapter requires a gradient, or its weights are the same at the end; masked completions would also give 0",
-        _values(".0%"),
-    ),
-    ("gradient", "gradient"): Cause(
-        "the gradient is 0 in every logged step, so nothing was learnt from the loss: either no group had unequal rewards, or no trained "
-        "weight is connected with it",
-        "the share of groups without signal tells the two apart; import it, or look at the rewards within groups",
-    ),
-    ("gradient", "lost"): Cause(
-        "for {measured} in a row the gradient is exactly 0 although rewards differ within groups, so they taught nothing: the adapter was "
-        "disconnected then, not the reward",
-        "the streak begins at a resume, or at a step that changed what requires a gradient; masked completions would also give 0",
-        lambda signals: f"{_span((signal.evidence['streak'] for signal in signals), '.0f')} steps",
-    ),
-    ("value_fit", ""): Cause(
-        "the value head's explained variance is {measured} and a constant guess has 0, so as a baseline it adds noise to the advantages; "
-        "train it more slowly",
-        "the value loss falls with a lower rate or a longer warm-up of the head alone",
-        _values(".2g"),
-    ),
-    ("true_objective", ""): Cause(
-        "what PPO maximises, score minus KL penalty, fell by {measured} while the score did not fall: the penalty grew by more than the "
-        "score; lower kl_coef",
-        "the KL in the penalty grows over the same steps",
-        lambda signals: _span(abs(signal.value or 0.0) for signal in signals),
-    ),
-    ("resume_faults", "step"): Cause(
-        "steps are missing where the run was resumed, so means over them are means of the rest; look for the log of the attempt before",
-        "the ledger of attempts lists from which checkpoint each began",
-    ),
-    ("resume_faults", "rows"): Cause(
-        "some steps were written more than once within one attempt, and of each only the last counts; see why the log holds them again",
-        "equal values were written again, different ones were made again",
-    ),
-    ("resume_faults", ""): Cause(
-        "{measured} jumps where the run was resumed, more than anywhere else: state may have been lost; compare with an uninterrupted seed",
-        "an uninterrupted run of the same seed has no jump at that step; a checkpoint without optimizer or random state would give one",
-        _metric,
-    ),
-    ("duplicates", ""): Cause(
-        "two seeds hold the same numbers, so they are one run and count once at most; give each run its own seed and folder",
-        "their completions are the same text by text",
-    ),
-    ("duplicates", "series"): Cause(
-        "two conditions hold the same numbers, so one of the logs is not its run's, and what is said of either condition may be wrong; "
-        "look at the paths of both",
-        "the sources are the same file under two names, or were exported from one run",
-    ),
-    ("throughput", ""): Cause(
-        "{measured} have no known reward, so the mean reward is that of the rest; see which gate did not know, and raise its limits",
-        "the gates' unknown shares name the gate, its reasons say time-out or crash",
-        _share("completions"),
-    ),
-}
+def _follow_each_other(steps: Sequence[int]) -> bool:
+    return len(steps) >= _IN_A_ROW and len({after - before for before, after in pairwise(steps)}) == 1
+
+
+class _Span:
+    """Numbers of several signals: `0.31`, or `0.31 to 0.95`."""
+
+    def __init__(self, numbers: Iterable[float], form: str = ".3g") -> None:
+        self._numbers, self._form = sorted(numbers), form
+
+    def __format__(self, form: str) -> str:
+        texts = [format(number, form or self._form) for number in self._numbers]
+        return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "an unknown number"
+
+
+class _Quantities:
+    """What the sentences of `causes.yaml` may name, of the signals of several runs."""
+
+    def __init__(self, signals: Sequence[Signal]) -> None:
+        self.signals = signals
+
+    def __getitem__(self, name: str) -> object:
+        return getattr(self, name)
+
+    @cached_property
+    def _early(self) -> list[Signal]:
+        """Signals of a window that was above the threshold before the end of the run, which is better."""
+        return [signal for signal in self.signals if isinstance(signal.evidence.get("first_above"), float)]
+
+    @property
+    def value(self) -> _Span:
+        return _Span(signal.value for signal in self.signals if signal.value is not None)
+
+    @property
+    def size(self) -> _Span:
+        return _Span(abs(signal.value or 0.0) for signal in self.signals)
+
+    @property
+    def share(self) -> _Span:
+        """Of the end of a run, or of the first window above the threshold, where the end is better."""
+        return _Span((float(s.evidence["first_above"]) if s in self._early else s.value or 0.0 for s in self.signals), ".0%")
+
+    @property
+    def where(self) -> str:
+        places = {str(signal.evidence["in"]) for signal in self._early}
+        if len(places) == 1 and len(self._early) == len(self.signals):
+            return f" in {places.pop()}"
+        return " in a part of the run" if places else ""
+
+    @property
+    def count(self) -> str:
+        """`3 of 300 logged steps`."""
+        if not all("count" in signal.evidence and "rows" in signal.evidence for signal in self.signals):
+            return "some logged steps"
+        rows = [int(signal.evidence["rows"]) for signal in self.signals]
+        counts = _Span((signal.evidence["count"] for signal in self.signals), ".0f")
+        return f"{counts} of {_Span(rows, '.0f')} logged step{'s' * (rows != [1])}"
+
+    @property
+    def the_metric(self) -> str:
+        metric = self.signals[0].metric
+        return "the gradient" if metric == "gradient" else f"the {words(metric)}"
+
+    @property
+    def onset(self) -> _Span:
+        return _Span((signal.onset for signal in self.signals if signal.onset is not None), ".0f")
+
+    @property
+    def steps(self) -> str:
+        text = f"{_Span((signal.value or 0.0 for signal in self.signals), '.0f')}"
+        return f"{text} step{'s' * (text != '1')}"
+
+    @property
+    def streak(self) -> _Span:
+        return _Span((signal.evidence["streak"] for signal in self.signals), ".0f")
+
+    @property
+    def last(self) -> _Span:
+        return _Span(signal.evidence["last"] for signal in self.signals if "last" in signal.evidence)
+
+    @property
+    def rule(self) -> str:
+        return str(self.signals[0].evidence.get("rule"))
+
+    @property
+    def scores(self) -> str:
+        values = sorted({signal.value for signal in self.signals if signal.value is not None})
+        return "exactly " + " or ".join(f"{value:g}" for value in values[:3]) if len(values) < 4 else f"one of {len(values)} exact ones"

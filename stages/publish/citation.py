@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.passports import commits
-from stages.publish.text import visible
+from stages.publish.text import reveal_hidden
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TEX = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -47,10 +47,10 @@ def citation(experiment: ExperimentFiles) -> Citation:
 
 
 def _tex(text: str) -> str:
-    plain = " ".join(visible(text).split())
+    plain = " ".join(reveal_hidden(text).split())
     return re.sub(r"[\\{}~^]|[#$%&_]", lambda match: _TEX.get(match[0], f"\\{match[0]}"), plain)
 
 
 def _yaml(value: object) -> str:
     """JSON is YAML, and quotes whatever a title may hold. What cannot be seen is named, so every reader takes it."""
-    return visible(json.dumps(value, ensure_ascii=False))
+    return reveal_hidden(json.dumps(value, ensure_ascii=False))

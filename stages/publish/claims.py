@@ -1,4 +1,4 @@
-"""Claims as a reader meets them: the verdict as a word and a mark, the interval drawn against the margin, seeds in and out."""
+"""Claims: the verdict, its number against the margin, seeds in and out, and when the rule was written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from stages.contracts.analysis_card import ClaimCard
 from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.metric_words import words
 from stages.contracts.origin import Origin
-from stages.publish import numbers
-from stages.publish.bars import Place, bar, place
+from stages.publish import bars, numbers
 from stages.publish.experiment import ExperimentFiles
-from stages.publish.facts import Facts, interval_text
+from stages.publish.facts import Facts, interval_text, is_signed
 
 WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
 MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}
@@ -22,28 +21,26 @@ ORDER = tuple(WORDS)
 
 @dataclass(frozen=True)
 class ClaimView:
+    """A claim with the words about its verdict; the template, the passports and the summary share them."""
+
     id: str
     says: str
-    verdict: str
-    why: str
-    short: str
-    """What the summary adds to a verdict that decides nothing."""
-    rule: str
+    decided: Verdict
+    finding: Finding | None
     fact: Markup | None
-    level: str
-    bar: Markup | None
-    at: Place | None
-    """Where the number stands against its margin; None without a number."""
+    """The deciding number as a link."""
+    rule: str
     seeds: tuple[SeedValue, ...]
-    values: dict[str, str]
-    with_all: str
-    without: tuple[tuple[str, str], ...]
-    """The number without each gate that alone keeps a run of it out, where there are several gates or other reasons too."""
+    """The seeds of the number, or those that a claim without one would have compared."""
     place: Origin | None
     written: str
     """When the rule was committed, against the first data, and what of it was edited after them."""
     late: bool
-    """Something of the rule is younger than the first data."""
+    """Part of the rule is younger than the first data."""
+
+    @property
+    def verdict(self) -> str:
+        return self.decided.verdict
 
     @property
     def word(self) -> str:
@@ -54,115 +51,105 @@ class ClaimView:
         return MARKS[self.verdict]
 
     @property
-    def left_out(self) -> tuple[SeedValue, ...]:
-        return tuple(seed for seed in self.seeds if not seed.included)
+    def at(self) -> bars.Place | None:
+        """Where the number stands against its margin."""
+        return bars.place(self.finding, self.decided)
+
+    @property
+    def bar(self) -> Markup | None:
+        if self.at is None or self.finding is None:
+            return None
+        return bars.bar(self.at, self.verdict, interval_text(self.finding, decimals=_digits(self.decided, self.finding)))
+
+    @property
+    def level(self) -> str:
+        return numbers.percent(self.finding.level) if self.finding and self.finding.level else ""
+
+    @property
+    def why(self) -> str:
+        return explain_verdict(self.decided, self.finding, listed=any(not seed.included and seed.why for seed in self.seeds))
+
+    @property
+    def short(self) -> str:
+        """What the summary adds to a verdict that decides nothing."""
+        if self.verdict == "void":
+            return f"Not decided: {_cause(self.decided)}"
+        if self.verdict == "inconclusive" and self.decided.seeds_needed is not None:
+            return _needed(self.decided, self.finding, "about ")
+        return ""
+
+    @property
+    def with_all(self) -> str:
+        """The number with the excluded runs, in the number's digits; empty when none were excluded."""
+        if self.finding is None or self.finding.with_all is None:
+            return ""
+        digits = numbers.decimals_for(self.finding.value, self.finding.low, self.finding.high)
+        return numbers.number(self.finding.with_all, decimals=digits, signed=is_signed(self.finding))
+
+    def value(self, seed: SeedValue) -> str:
+        digits = numbers.column_decimals((seed.value, None, None) for seed in self.seeds)
+        return numbers.number(seed.value, self.finding.unit if self.finding else "share", decimals=digits)
 
 
 def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, ...]:
     """One view a claim of the page's card, in the spec's order."""
     rules = {claim.id: claim for claim in experiment.conclude.claims} if experiment.conclude else {}
     views = []
-    for said in experiment.card.claims:
-        verdict = experiment.verdicts.get(said.id)
+    for claim in experiment.card.claims:
+        verdict, rule, dated = experiment.verdicts.get(claim.id), rules.get(claim.id), experiment.changed.rules[claim.id]
         if verdict is None:
-            verdict = Verdict(
-                claim=said.id,
-                verdict="void",
-                why="The findings hold no verdict of this claim.",
-                finding=None,
-                direction="above",
-                margin=0.0,
-            )
+            why = "The findings hold no verdict of this claim."
+            verdict = Verdict(claim=claim.id, verdict="void", why=why, finding=None, direction="above", margin=0.0)
         finding = experiment.findings.get(verdict.finding) if verdict.finding else None
-        views.append(_view(experiment, facts, said.id, said.says, verdict, finding, rules.get(said.id)))
+        views.append(
+            ClaimView(
+                id=claim.id,
+                says=claim.says,
+                decided=verdict,
+                finding=finding,
+                fact=facts.interval(finding, _digits(verdict, finding)) if finding else None,
+                rule=rule_words(rule) if rule else "",
+                seeds=finding.seeds if finding else _sides(experiment, rule),
+                place=experiment.origins.claims.get(claim.id),
+                written=dated.written,
+                late=bool(dated.late),
+            )
+        )
     return tuple(views)
 
 
-def _view(
-    experiment: ExperimentFiles,
-    facts: Facts,
-    claim: str,
-    says: str,
-    verdict: Verdict,
-    finding: Finding | None,
-    rule: ClaimCard | None,
-) -> ClaimView:
-    seeds = finding.seeds if finding else _sides(experiment, rule)
-    unit = finding.unit if finding else "share"
-    digits = numbers.column_decimals((seed.value, None, None) for seed in seeds)
-    rule_date = experiment.changed.rules[claim]
-    at = place(finding, verdict) if finding else None
-    beside = None
-    if finding and finding.value is not None and finding.low is not None and finding.high is not None:
-        beside = numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high)
-    return ClaimView(
-        id=claim,
-        says=says,
-        verdict=verdict.verdict,
-        why=_why(verdict, finding, listed=any(not seed.included and seed.why for seed in seeds)),
-        short=_short(verdict, finding),
-        rule=rule_words(rule) if rule else "",
-        fact=facts.interval(finding, decimals=beside) if finding else None,
-        level=numbers.percent(finding.level) if finding and finding.level else "",
-        bar=bar(at, verdict.verdict, interval_text(finding, decimals=beside)) if finding and at else None,
-        at=at,
-        seeds=seeds,
-        values={seed.run: numbers.number(seed.value, unit, decimals=digits) for seed in seeds},
-        with_all=_like(finding, finding.with_all) if finding else "",
-        without=_without(finding) if finding else (),
-        place=experiment.origins.claims.get(claim),
-        written=rule_date.written,
-        late=bool(rule_date.late),
-    )
+def _digits(verdict: Verdict, finding: Finding) -> int | None:
+    """Enough digits for every printed number to lie on its own side of the margin."""
+    if finding.value is None or finding.low is None or finding.high is None:
+        return None
+    return numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high)
 
 
 def _sides(experiment: ExperimentFiles, rule: ClaimCard | None) -> tuple[SeedValue, ...]:
-    """The seeds that a claim without a number would have compared."""
     if rule is None:
         return ()
     sides = [rule.contrast.condition, rule.contrast.against] if rule.contrast else [rule.condition or ""]
-    found = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in sides)
-    return tuple(seed for finding in found if finding for seed in finding.seeds)
+    findings = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in sides)
+    return tuple(seed for finding in findings if finding for seed in finding.seeds)
 
 
 def rule_words(rule: ClaimCard) -> str:
     """The rule as it was written before the data, in words."""
-    what = f"{words(rule.metric)} (`{rule.metric}`), {rule.statistic}"
-    of = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
-    health = ", healthy runs only" if rule.included_only else ", all runs"
-    margin = numbers.setting(rule.margin).replace("-", numbers.MINUS)
-    return f"{what}, {of}, {rule.direction} {margin}, {numbers.plural(rule.seeds, 'seed')} a condition{health}"
-
-
-def _like(finding: Finding, value: float | None) -> str:
-    """Another value of a finding with its digits; empty without one."""
-    if value is None:
-        return ""
-    signed = finding.statistic in numbers.SIGNED
-    return numbers.number(value, decimals=numbers.decimals_for(finding.value, finding.low, finding.high), signed=signed)
-
-
-def _without(finding: Finding) -> tuple[tuple[str, str], ...]:
-    if len(finding.without_gate) == 1 and finding.with_all in finding.without_gate.values():
-        return ()
-    return tuple((gate, _like(finding, value)) for gate, value in finding.without_gate.items())
-
-
-def _short(verdict: Verdict, finding: Finding | None) -> str:
-    if verdict.verdict == "void":
-        return f"Not decided: {_cause(verdict)}"
-    if verdict.verdict == "inconclusive" and verdict.seeds_needed is not None:
-        return _needed(verdict, finding, "about ")
-    return ""
+    subject = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
+    health = "healthy runs only" if rule.included_only else "all runs"
+    return (
+        f"{words(rule.metric)} (`{rule.metric}`), {rule.statistic}, {subject}, {rule.direction} {numbers.signed_setting(rule.margin)}, "
+        f"{numbers.plural(rule.seeds, 'seed')} a condition, {health}"
+    )
 
 
 def _needed(verdict: Verdict, finding: Finding | None, about: str = "") -> str:
-    """How many seeds would decide, and which way: only if the value that was seen is the true one, which nobody knows."""
+    """How many seeds would decide, and which way, if the value seen is the true one."""
     seeds = f"{about}{numbers.plural(verdict.seeds_needed or 0, 'seed')} a condition would decide"
     if finding is None or finding.value is None:
         return f"At the observed spread, {seeds}."
     holds = finding.value > verdict.margin if verdict.direction == "above" else finding.value < verdict.margin
-    return f"Were the value seen the true one, {seeds} {'for' if holds else 'against'} the claim."
+    return f"If the value seen is the true one, {seeds} {'for' if holds else 'against'} the claim."
 
 
 def _cause(verdict: Verdict) -> str:
@@ -177,17 +164,17 @@ _LIES = {
 }
 
 
-def _why(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
-    """Where the interval lies, in one sentence; of a void claim the analysis's words, briefly where the runs' reasons are `listed`."""
+def explain_verdict(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
+    """Where the interval lies; of a void claim the analysis's words, without the runs' reasons where those are `listed`."""
     if verdict.verdict == "void" or finding is None:
-        said = verdict.why.removeprefix("Void: ")
-        return f"Not decided: {_cause(verdict)}" if listed else f"{said[:1].upper()}{said[1:]}"
-    margin = f"the margin {numbers.setting(verdict.margin).replace('-', numbers.MINUS)}"
+        why = verdict.why.removeprefix("Void: ")
+        return f"Not decided: {_cause(verdict)}" if listed else f"{why[:1].upper()}{why[1:]}"
+    margin = f"the margin {numbers.signed_setting(verdict.margin)}"
     if finding.low is None:
         return f"There is no interval ({finding.method}), so the value alone does not say on which side of {margin} the truth lies."
     parts = [_LIES[verdict.verdict].format(side=verdict.direction, margin=margin)]
     if finding.equal_seeds:
-        parts.append(f"The {finding.method}; it knows of no other seed.")
+        parts.append(f"The {finding.method}; it does not cover other seeds.")
     if verdict.detectable is not None:
         parts.append(f"These seeds could have shown a distance of {numbers.number(verdict.detectable)} from it (80% power).")
     if verdict.seeds_needed is not None:

@@ -16,8 +16,8 @@ from stages.contracts.finding import Finding
 from stages.publish.claims import MARKS, WORDS
 from stages.publish.entries import Entry
 from stages.publish.facts import Facts
+from stages.publish.page_summary import PageSummary
 from stages.publish.render import render
-from stages.publish.summary import PageSummary
 
 LEAF = "compare.html"
 MARKER = "<!-- octavo: compare -->"

@@ -14,7 +14,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.text import visible
+from stages.publish.text import reveal_hidden
 
 HELP = {
     "refused": "the preflight or a reward example refused this condition; change its reward or the limits in the spec",
@@ -79,7 +79,7 @@ def complete(folders: list[Path]) -> int:
     for folder in folders:
         lines, missing = unfinished(folder)
         total += missing
-        print(visible("\n".join(lines)))
+        print(reveal_hidden("\n".join(lines)))
     return 1 if total else 0
 
 

@@ -18,7 +18,7 @@ from stages.contracts.artifact import ArtifactError, file_digest
 from stages.contracts.attempt import Attempt
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import ExperimentFiles, load
-from stages.publish.methods import methods
+from stages.publish.methods import codes, versions
 
 PROFILES = (("process", "0.5"), ("workflow", "0.5"), ("provenance", "0.5"))
 LICENCE = "No licence is stated; all rights stay with the owner of the experiment."
@@ -165,11 +165,10 @@ class _Crate:
         return self.crate.add(self.context(self.crate, id_, properties={"@type": kind, **properties}))
 
     def _version(self, library: str) -> str:
-        return dict(methods(self.experiment).versions).get(library, "not recorded")
+        return versions(self.experiment).get(library, "not recorded")
 
     def _code(self, stage: str) -> str:
         run = self.experiment.by_name.get(stage.removeprefix("train-"))
         if run and run.card:
             return run.card.code_hash
-        codes = dict(methods(self.experiment).codes)
-        return codes.get(stage, "not recorded")
+        return dict(codes(self.experiment)).get(stage, "not recorded")

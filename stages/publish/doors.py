@@ -11,7 +11,7 @@ from stages.publish import numbers
 from stages.publish.claims import ClaimView
 from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.facts import interval_text
-from stages.publish.late_figure import drawn, files
+from stages.publish.figures import files
 from stages.publish.passports import Passport, behind, passport, recompute
 from stages.publish.text import figure_id, slug, verdict_id
 
@@ -54,7 +54,7 @@ def figure_passports(experiment: ExperimentFiles, used: Mapping[str, Finding]) -
 
 
 def _figure(experiment: ExperimentFiles, drawing: Drawing, used: Mapping[str, Finding]) -> Passport:
-    figure = drawn(experiment, drawing)[0]
+    figure = drawing.figure
     table = (("table", f"figures/{drawing.csv.name}"),) if drawing.csv.exists() else ()
     return Passport(
         anchor=slug(figure_id(figure.name)),
@@ -114,8 +114,8 @@ def figures_json(experiment: ExperimentFiles) -> str:
     return canonical_json(
         {
             drawing.figure.name: {
-                "figure": drawn(experiment, drawing)[0].model_dump(mode="json"),
-                "files": {name: digest(content) for name, content in files(experiment, drawing).items() if not name.endswith(".json")},
+                "figure": drawing.figure.model_dump(mode="json"),
+                "files": {name: digest(content) for name, content in files(drawing).items() if not name.endswith(".json")},
                 "command": _draw(experiment),
             }
             for drawing in experiment.drawings

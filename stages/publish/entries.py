@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stages.contracts.artifact import read
 from stages.publish.claims import MARKS, ORDER, WORDS
-from stages.publish.summary import PageSummary
+from stages.publish.page_summary import PageSummary
 
 MOST_CHANGES = 4
 """So many changes of a child are told in a family tree; its own page tells all."""

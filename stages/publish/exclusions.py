@@ -1,39 +1,27 @@
-"""Why runs do not count, in plain words: the health gate that a run fails, once for all runs that fail it."""
+"""Why runs do not count, in plain words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from stages.contracts.finding import SeedValue
 from stages.contracts.metric_words import words
-from stages.publish import numbers
-from stages.publish.experiment import RunFiles
-
-_GATE = re.compile(r"gate (?P<gate>[\w.-]+): (?P<says>.*)", re.DOTALL)
-_FAILED = re.compile(r"the last attempt failed \(\w+\)")
-_UNSCREENED = ("no health was measured",)
+from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.numbers import listed
 
 
-def left_out(run: RunFiles) -> tuple[str, ...]:
-    """Reasons that a run is left out, without the names of gates; none when it counts."""
-    return tuple(plain(reason) for reason in (run.health.reasons if run.health else _UNSCREENED))
+def left_out(run: RunFiles) -> list[str]:
+    """Reasons that a run is left out; none when it counts."""
+    gates, others = _reasons(run)
+    return [*(in_words(name, says) for name, _, says in gates), *others]
 
 
-def gates_of(run: RunFiles) -> set[str | None]:
-    """Gates that would each keep a run out; None stands for every other reason. Empty when it counts."""
-    if run.included:
-        return set()
-    reasons = run.health.reasons if run.health else _UNSCREENED
-    others = {None for reason in reasons if _GATE.fullmatch(reason) is None}
-    return {*others, *(answer.gate for answer in (run.health.gates if run.health else ()) if not answer.passed)}
-
-
-def plain(reason: str) -> str:
-    """`truncated share is 0.91 in steps 55-60, not below 0.5` of `gate truncated: truncated is 0.91 in steps 55-60, not below 0.5`."""
-    match = _GATE.fullmatch(reason)
-    if match is None:
-        return _FAILED.sub(lambda found: found[0].replace("_", " "), reason)
-    return in_words(match["gate"], match["says"])
+def why(experiment: ExperimentFiles, seed: SeedValue) -> str:
+    """Why a seed is left out of a number, or has no value, with the run's reasons in the page's words."""
+    run = experiment.by_name.get(seed.run)
+    if run is None or run.health is None or not run.health.reasons:
+        return seed.why
+    return seed.why.replace("; ".join(run.health.reasons), "; ".join(left_out(run)))
 
 
 def in_words(gate: str, text: str) -> str:
@@ -46,13 +34,23 @@ def causes(runs: Iterable[RunFiles]) -> str:
     rules: dict[str, list[str]] = {}
     others: dict[str, list[str]] = {}
     for run in runs:
-        declared = {gate.gate: gate.rule for gate in run.health.gates} if run.health else {}
-        for reason in run.health.reasons if run.health else _UNSCREENED:
-            match = _GATE.fullmatch(reason)
-            if match and match["gate"] in declared:
-                rules.setdefault(in_words(match["gate"], declared[match["gate"]]), []).append(run.ref.name)
-            else:
-                others.setdefault(reason, []).append(run.ref.name)
-    parts = [f"{rule} ({numbers.listed(names)})" for rule, names in sorted(rules.items(), key=lambda rule: -len(rule[1]))]
-    failed = [f"Not met: {'; '.join(parts)}."] if parts else []
-    return " ".join([*failed, *(f"{numbers.listed(names)}: {reason}." for reason, names in others.items())])
+        gates, reasons = _reasons(run)
+        for name, rule, _ in gates:
+            rules.setdefault(in_words(name, rule), []).append(run.ref.name)
+        for reason in reasons:
+            others.setdefault(reason, []).append(run.ref.name)
+    parts = [f"{rule} ({listed(names)})" for rule, names in sorted(rules.items(), key=lambda rule: -len(rule[1]))]
+    not_met = [f"Not met: {'; '.join(parts)}."] if parts else []
+    return " ".join([*not_met, *(f"{listed(names)}: {reason}." for reason, names in others.items())])
+
+
+def _reasons(run: RunFiles) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """(gate, rule, answer) of the gates that keep the run out, and every other reason."""
+    if run.health is None:
+        return [], ["no health was measured"]
+    by_gate = {f"gate {gate.gate}: {gate.says}": (gate.gate, gate.rule, gate.says) for gate in run.health.gates if not gate.passed}
+    failure = run.health.failure or "unknown"
+    return (
+        [by_gate[reason] for reason in run.health.reasons if reason in by_gate],
+        [reason.replace(failure, failure.replace("_", " ")) for reason in run.health.reasons if reason not in by_gate],
+    )

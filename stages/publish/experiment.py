@@ -1,4 +1,4 @@
-"""Everything a page is written from: the files of one experiment, read once. Missing files are holes, broken ones errors."""
+"""Everything that a page is written from: the files of one experiment, read once. Missing files are None, broken files errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECORDED = "OCTAVO_RECORDED_RULES"
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run with what is known of it."""
+    """One run with the files that exist."""
 
     ref: RunRef
     folder: RunFolder
@@ -64,7 +64,7 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its picture; `svg` is the file's text as draw wrote it."""
+    """A figure with its picture and table."""
 
     figure: Figure
     svg: Path
@@ -90,20 +90,20 @@ class ExperimentFiles:
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
         """By claim. A rule that is younger than its data decides nothing: its claim is void, for good."""
-        return {verdict.claim: self._timely(verdict) for verdict in self.conclusions.verdicts}
+        return {verdict.claim: self._void_if_late(verdict) for verdict in self.conclusions.verdicts}
 
-    def _timely(self, verdict: Verdict) -> Verdict:
+    def _void_if_late(self, verdict: Verdict) -> Verdict:
         rule = self.changed.rules.get(verdict.claim)
         if rule is None or not rule.late:
             return verdict
-        said = f"; with this rule it would read {verdict.verdict}" if verdict.verdict != "void" else ""
-        why = f"Void: {rule.late} after its data existed (committed {rule.written}){said}."
+        otherwise = f"; with this rule it would read {verdict.verdict}" if verdict.verdict != "void" else ""
+        why = f"Void: {rule.late} after its data existed (committed {rule.written}){otherwise}."
         return verdict.model_copy(update={"verdict": "void", "why": why, "detectable": None, "seeds_needed": None})
 
     @cached_property
     def changed(self) -> Changed:
-        """What git says of rules, and of what they rest on, since the first data. Where its history is not at hand, verify says what it
-        said when the page was built."""
+        """What git says of rules, and of what they rest on, since the first data. verify gives the page's own record where git's history
+        is not at hand."""
         recorded = os.environ.get(RECORDED)
         if recorded:
             return read(Changed, Path(recorded))
@@ -122,6 +122,16 @@ class ExperimentFiles:
         """Whether octavo only read these runs, and neither it nor a program that it ran trained them."""
         return bool(self.runs) and all(run.only_read for run in self.runs)
 
+    @property
+    def included(self) -> int:
+        """Runs that count."""
+        return sum(run.included for run in self.runs)
+
+    @property
+    def data_until(self) -> str | None:
+        """When the newest attempt ended, UTC."""
+        return max((attempt.ended.at for run in self.runs for attempt in run.attempts if attempt.ended), default=None)
+
     @cached_property
     def by_name(self) -> Mapping[str, RunFiles]:
         return {run.ref.name: run for run in self.runs}
@@ -136,7 +146,7 @@ class ExperimentFiles:
     def reward_examples(self, condition: str) -> tuple[ExampleCard, ...]:
         """Completions whose reward the author knows; they are tested before training, so only preflight's card holds them."""
         conditions = self.preflight_card.conditions if self.preflight_card else ()
-        return next((found.reward.examples for found in conditions if found.name == condition), ())
+        return next((entry.reward.examples for entry in conditions if entry.name == condition), ())
 
     def preflight_of(self, condition: str) -> PreflightResult | None:
         results = self.preflight.results if self.preflight else ()
@@ -148,7 +158,7 @@ class ExperimentFiles:
             return self.origins.seeds.get(str(run.seed))
         folder = self.folder.run(run.name)
         cards = (f"{run.condition}/{folder.card.name}", f"{run.name}/{folder.import_card.name}")
-        places = next((found for card in cards if (found := self.origins.cards.get(card))), {})
+        places = next((places for card in cards if (places := self.origins.cards.get(card))), {})
         while pointer:
             if pointer in places:
                 return places[pointer]
@@ -209,8 +219,6 @@ def _maybe(kind: type[A], path: Path) -> A | None:
 
 
 def _drawings(folder: Path) -> tuple[Drawing, ...]:
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        if path.with_suffix(".svg").exists():
-            found.append(Drawing(read(Figure, path), path.with_suffix(".svg"), path.with_suffix(".csv")))
-    return tuple(found)
+    """Figures with a picture, but not that of claims: it holds verdicts without the date of their rules, and each claim has its bar."""
+    paths = [path for path in sorted(folder.glob("*.json")) if path.with_suffix(".svg").exists() and path.stem != "claims"]
+    return tuple(Drawing(read(Figure, path), path.with_suffix(".svg"), path.with_suffix(".csv")) for path in paths)

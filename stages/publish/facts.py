@@ -1,19 +1,20 @@
-"""Numbers as doors: a finding becomes a link to its passport, on the page of numbers. Only findings that a page uses get one."""
+"""Numbers as links: a finding becomes a link to its passport. Only findings that a page uses get a passport."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
 from stages.contracts.finding import Finding
 from stages.publish import numbers
-from stages.publish.text import shown, slug
+from stages.publish.text import escape, slug
 
 _LINK = Markup('<a class="fact{mood}" href="{page}#{anchor}" data-finding="{id}"{title}>{text}</a>')
 _UNSEEN = Markup('<br><small class="unseen">{}</small>')
 _BOUNDS = Markup(' <span class="bounds">{}</span>')
+_NOTHING = Markup(f'<span class="none" title="not computed">{numbers.NONE}</span>')
 
 
 class Facts:
@@ -24,7 +25,7 @@ class Facts:
         self.used: dict[str, Finding] = {}
 
     def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
-        """The first statistic of a subject's metric that was computed."""
+        """The first of these statistics of a subject's metric that was computed."""
         return next((found for s in statistics if (found := self._findings.get(f"{subject}/{metric}/{s}"))), None)
 
     def get(self, finding: str) -> Finding:
@@ -33,52 +34,58 @@ class Facts:
             raise KeyError(did_you_mean(finding, self._findings))
         return self._findings[finding]
 
-    def value(self, finding: Finding | None, *, decimals: int | None = None, unit: bool = False) -> Markup:
+    def value(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value alone."""
         if finding is None:
-            return self._nothing("not computed")
-        text = numbers.number(finding.value, finding.unit, decimals=decimals, signed=finding.statistic in numbers.SIGNED)
-        return self._link(finding, numbers.with_unit(text, finding.unit) if unit else text)
+            return _NOTHING
+        return self._link(finding, numbers.number(finding.value, finding.unit, decimals=decimals, signed=is_signed(finding)))
 
-    def interval(self, finding: Finding | None, *, decimals: int | None = None) -> Markup:
+    def interval(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value with its interval, when it has one."""
         if finding is None:
-            return self._nothing("not computed")
+            return _NOTHING
         value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
         return self._link(finding, value, f"[{bounds}" if bounds else "")
 
-    def change(self, finding: Finding | None, *, decimals: int | None = None) -> Markup:
-        """The value, and where its interval holds 0 the smallest change that the data would have shown."""
-        written = self.value(finding, decimals=decimals)
-        seen = unseen_change(finding) if finding else ""
-        return (written + _UNSEEN.format(seen) if seen else written) + (self.apart(finding) if finding else Markup(""))
+    def change(self, finding: Finding | None, decimals: int | None = None) -> Markup:
+        """The value, and where its interval holds 0 the smallest change that the data could have shown."""
+        written = self.value(finding, decimals)
+        if finding is None:
+            return written
+        undetected = undetected_change(finding)
+        return written + (_UNSEEN.format(undetected) if undetected else "") + self.apart(finding)
 
-    def apart(self, change: Finding) -> Markup:
-        """Over which seeds a change is, where some of them have only one of the two windows: it is no difference of the two means then."""
-        first, last, _ = self.moved(change.subject, change.metric)
-        if first is None or last is None or change.value is None or first.value is None or last.value is None:
+    def apart(self, change: Finding | None) -> Markup:
+        """The seeds that a change is over, where some seeds have only one of the two windows: then it is not the means' difference."""
+        first, last, _ = self.moved(change.subject, change.metric) if change else (None, None, None)
+        if change is None or first is None or last is None or None in (change.value, first.value, last.value):
             return Markup("")
-        if abs(last.value - first.value - change.value) <= 1e-9 * max(abs(first.value), abs(last.value)):
+        a, b, difference = first.value or 0.0, last.value or 0.0, change.value or 0.0
+        if abs(b - a - difference) <= 1e-9 * max(abs(a), abs(b)):
             return Markup("")
         both = numbers.listed([str(seed.seed) for seed in change.seeds if seed.included])
         return _UNSEEN.format(f"of the seeds with both windows ({both})")
 
     def digits(self, finding: Finding, *, bounds: bool = False) -> int | None:
-        """Digits with which a number that stands alone agrees with those beside which a reader may hold it: of initial, final and change
-        of one metric the printed change is the printed last minus the printed first. None: the finding's own."""
+        """Digits of a number that stands alone: those with which the printed change is the printed last minus the printed first value of
+        its metric. None: the finding's own."""
         row = self.moved(finding.subject, finding.metric)
-        values = tuple(found.value if found else None for found in row)
-        if finding not in row or None in values:
+        if finding not in row or any(end is None or end.value is None for end in row):
             return None
         wanted = max(numbers.decimals_for(f.value, *((f.low, f.high) if bounds else ())) for f in row if f)
-        return numbers.agreed_rows([(values[0], values[1], values[2])], least=wanted)[0]
+        return numbers.agreed_rows([values(row)], least=wanted)[0]
 
     def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
         """Where a metric began, where it ended, and the change."""
         start = ("untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
         return self.find(start[0], metric, start[1]), self.find(subject, metric, "final"), self.find(subject, metric, "change")
 
-    def counted(self, finding: Finding | None, *, of: str = "of") -> Markup:
+    def moved_digits(self, subjects: Iterable[str], metric: str, *, least: int = 0) -> dict[str, int | None]:
+        """Subject -> digits of its row in a table of first window, last window and change."""
+        names = list(subjects)
+        return dict(zip(names, numbers.agreed_rows((values(self.moved(name, metric)) for name in names), least=least), strict=True))
+
+    def counted(self, finding: Finding | None, of: str = "of") -> Markup:
         """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""
         if finding is None or finding.k is None or finding.n is None:
             return self.value(finding)
@@ -87,26 +94,36 @@ class Facts:
     def _link(self, finding: Finding, text: str, bounds: str = "") -> Markup:
         self.used.setdefault(finding.id, finding)
         empty = finding.value is None
-        title = Markup(' title="{}"').format(shown(finding.reason)) if empty else Markup("")
-        inside = shown(text) + (_BOUNDS.format(shown(bounds)) if bounds else Markup(""))
-        mood, anchor, id_ = " none" if empty else "", slug(finding.id), shown(finding.id)
-        return _LINK.format(mood=mood, page=self._page, anchor=anchor, id=id_, title=title, text=inside)
+        return _LINK.format(
+            mood=" none" if empty else "",
+            page=self._page,
+            anchor=slug(finding.id),
+            id=escape(finding.id),
+            title=Markup(' title="{}"').format(escape(finding.reason)) if empty else Markup(""),
+            text=escape(text) + (_BOUNDS.format(escape(bounds)) if bounds else Markup("")),
+        )
 
-    @staticmethod
-    def _nothing(reason: str) -> Markup:
-        return Markup('<span class="none" title="{}">{}</span>').format(reason, numbers.NONE)
+
+def values(row: tuple[Finding | None, Finding | None, Finding | None]) -> tuple[float | None, float | None, float | None]:
+    first, last, change = (finding.value if finding else None for finding in row)
+    return first, last, change
 
 
-def unseen_change(finding: Finding) -> str:
-    """`no change seen; from ±0.05 on it would have shown`, where the interval holds 0; else empty."""
+def is_signed(finding: Finding) -> bool:
+    """Whether a number is printed with its sign."""
+    return finding.statistic in ("change", "difference")
+
+
+def undetected_change(finding: Finding) -> str:
+    """`no change detected (smallest detectable: ±0.05)`, where the interval holds 0; else empty."""
     if finding.low is None or finding.high is None or not finding.low <= 0 <= finding.high or not finding.detectable:
         return ""
-    return f"no change seen; from \u00b1{numbers.number(finding.detectable, finding.unit)} on it would have shown"
+    return f"no change detected (smallest detectable: \u00b1{numbers.number(finding.detectable, finding.unit)})"
 
 
 def interval_text(finding: Finding, *, decimals: int | None = None) -> str:
     """`+0.36 [+0.30, +0.42]`: a finding's value and interval as text; changes carry their sign."""
-    signed = finding.statistic in numbers.SIGNED
+    signed = is_signed(finding)
     if finding.low is None or finding.high is None:
         return numbers.number(finding.value, finding.unit, decimals=decimals, signed=signed)
     return numbers.interval(finding.value, finding.low, finding.high, decimals=decimals, signed=signed)

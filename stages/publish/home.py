@@ -8,8 +8,8 @@ from stages.publish.bars import bar
 from stages.publish.claims import MARKS, ORDER, WORDS
 from stages.publish.entries import MOST_CHANGES, Entry, Member, family, pills, size
 from stages.publish.lists import FAMILIES, few, tags
+from stages.publish.page_summary import ClaimLine, PageSummary
 from stages.publish.render import render
-from stages.publish.summary import ClaimLine, PageSummary
 
 MARKER = "<!-- octavo: experiments -->"
 BEGINS, ENDS = "octavo-begins", "octavo-ends"

@@ -1,16 +1,16 @@
-"""Runs that octavo did not train: where their numbers come from, how they were read, and what a reader must know of it."""
+"""Runs that octavo did not train: the files their numbers were read from, how, and what a reader must know of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
-from stages.contracts.import_card import Gap, Imported
-from stages.contracts.metric_words import words
+from stages.contracts.import_card import ColumnCard, Gap, Held, ImportCard, Imported, SummaryCard
 from stages.publish import numbers
-from stages.publish.experiment import ExperimentFiles
-from stages.publish.numbers import plural
+from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.numbers import listed, plural
 
-_FORMATS = {
+FORMATS = {
     "trainer_state": "trainer_state.json of transformers",
     "wandb": "W&B run, full scan of its history",
     "wandb_file": "offline .wandb file",
@@ -20,159 +20,139 @@ _FORMATS = {
     "text": "text log",
     "summary": "summary, final values only",
 }
-
-
-@dataclass(frozen=True)
-class ImportRow:
-    """One run's source."""
-
-    run: str
-    path: str
-    pin: str
-    read_as: str
-    rows: str
-    steps: str
-    stride: str
-    gaps: str
-    known: str
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class MappedRow:
-    """One of octavo's metrics and what it was read from."""
-
-    metric: str
-    name: str
-    source: str
-    unit: str
-    place: str
-
-
-def commands(experiment: ExperimentFiles) -> tuple[tuple[str, str], ...]:
-    """(program with its arguments, files that its cards pin) when a program of the author trained the runs."""
-    made = [run.import_card.command for run in experiment.runs if run.import_card and run.import_card.command]
-    return tuple(dict.fromkeys((" ".join(one.arguments), numbers.listed([source.path for source in one.code])) for one in made))
-
-
-def rows(experiment: ExperimentFiles) -> tuple[ImportRow, ...]:
-    """One a run that was imported; () when octavo trained them all."""
-    return tuple(_row(run.ref.name, run.imported, run.outcome.unknown if run.outcome else "") for run in experiment.runs if run.imported)
-
-
-def _row(run: str, found: Imported, unknown: str) -> ImportRow:
-    series = found.first_step is not None
-    ends = f"unknown ({unknown})" if unknown else "unknown"
-    return ImportRow(
-        run=run,
-        path=found.source.path,
-        pin=found.source.sha256[:16],
-        read_as=_FORMATS[found.read.format],
-        rows=str(found.rows) if series else numbers.NONE,
-        steps=f"{found.first_step} to {found.last_step}" if series else f"{found.last_step}" if found.last_step else numbers.NONE,
-        stride=str(found.stride) if series else numbers.NONE,
-        gaps=_gaps(found.gaps, found.gap_count) if series else numbers.NONE,
-        known="not imported" if not (series or found.summary) else "known" if found.steps == "known" else ends,
-        notes=found.notes,
-    )
-
-
-def _gaps(gaps: tuple[Gap, ...], count: int) -> str:
-    if not count:
-        return "none"
-    few = ", ".join(f"{gap.after + 1} to {gap.before - 1}" for gap in gaps)
-    return f"{count}: {few}" + (", ..." if count > len(gaps) else "")
-
-
-def mapping(experiment: ExperimentFiles) -> tuple[MappedRow, ...]:
-    """octavo's metrics with their columns; runs of an import share one mapping."""
-    run = next((run for run in experiment.runs if run.import_card), None)
-    if run is None or run.import_card is None:
-        return ()
-    read = run.import_card.read
-    found = []
-    for kind in ("columns", "summary"):
-        for index, card in enumerate(getattr(read, kind)):
-            place = experiment.origin(run.ref, f"/read/{kind}/{index}")
-            unit = card.unit if card.factor == 1 else f"{card.unit}, times {numbers.number(card.factor)}"
-            found.append(MappedRow(card.metric, words(card.metric), _source(card), unit, str(place) if place else ""))
-    return tuple(found)
-
-
-def _source(card: object) -> str:
-    column = getattr(card, "column", None)
-    if column is not None:
-        return f"column {column}"
-    kinds = {"last": "last value", "mean": "mean over the run", "final": "mean over the end", "initial": "mean over the beginning"}
-    parts = [f"{says}: {key}" for kind, says in kinds.items() if (key := getattr(card, kind))]
-    since = getattr(card, "nonfinite_from", None)
-    return "; ".join([*parts, *([f"first step that is not finite: {since}"] if since else [])])
-
-
 MOST_HELD = 12
 """Runs whose rows are shown; `imported.json` of every run holds the same."""
+_KINDS = {"last": "last value", "mean": "mean over the run", "final": "mean over the end", "initial": "mean over the beginning"}
 
 
-@dataclass(frozen=True)
-class HeldRow:
-    """What the rows of one run's log hold of a metric."""
-
-    run: str
-    metric: str
-    rows: str
-    first: str
-    last: str
-    lowest: str
-    highest: str
-    mean: str
+def commands(experiment: ExperimentFiles) -> dict[str, str]:
+    """Program with its arguments -> files that its cards pin, when a program of the author trained the runs."""
+    cards = [run.import_card.command for run in experiment.runs if run.import_card and run.import_card.command]
+    return {" ".join(card.arguments): listed([source.path for source in card.code]) for card in cards}
 
 
-def held(experiment: ExperimentFiles) -> tuple[HeldRow, ...]:
-    """Of the first runs: every mapped metric over all rows, in the digits that its numbers need."""
-    runs = [(run.ref.name, run.imported) for run in experiment.runs if run.imported and run.imported.held][:MOST_HELD]
-    found = []
-    for run, record in runs:
-        for one in record.held:
-            values = (one.first, one.last, one.lowest, one.highest, one.mean)
-            small = max(map(abs, values)) < 1e-3  # as of learning rates, of which no fixed number of digits shows anything
-            digits = None if small else numbers.column_decimals(((value, None, None) for value in values), most=4)
-            first, last, lowest, highest, mean = (numbers.number(value, "1" if small else "", decimals=digits) for value in values)
-            found.append(HeldRow(run, words(one.metric), str(one.rows), first, last, lowest, highest, mean))
-    return tuple(found)
+def runs(experiment: ExperimentFiles) -> list[tuple[str, Imported, str]]:
+    """(run, what was read, whether its end is known); [] when octavo trained them all."""
+    return [(run.ref.name, run.imported, _end(run, run.imported)) for run in experiment.runs if run.imported]
 
 
-def unavailable(experiment: ExperimentFiles) -> str:
-    """Metrics that the author says the source does not have."""
-    return numbers.listed(list(experiment.card.unavailable)) if experiment.card.unavailable else ""
+def _end(run: RunFiles, read: Imported) -> str:
+    if read.first_step is None and not read.summary:
+        return "not imported"
+    if read.steps == "known":
+        return "known"
+    return f"unknown ({run.outcome.unknown})" if run.outcome and run.outcome.unknown else "unknown"
+
+
+def gaps(few: tuple[Gap, ...], count: int) -> str:
+    """`2: 11 to 19, 41 to 49`."""
+    steps = ", ".join(f"{gap.after + 1} to {gap.before - 1}" for gap in few)
+    return f"{count}: {steps}" + (", ..." if count > len(few) else "") if count else "none"
+
+
+def mapping(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str, str]]:
+    """(metric, what it was read from, unit there, place in the spec); runs of an import share one mapping."""
+    run = next((run for run in experiment.runs if run.import_card), None)
+    for kind in ("columns", "summary") if run else ():
+        assert run and run.import_card
+        for index, card in enumerate(getattr(run.import_card.read, kind)):
+            unit = card.unit if card.factor == 1 else f"{card.unit}, times {numbers.number(card.factor)}"
+            yield card.metric, _read_from(card), unit, str(experiment.origin(run.ref, f"/read/{kind}/{index}") or "")
+
+
+def _read_from(card: ColumnCard | SummaryCard) -> str:
+    if isinstance(card, ColumnCard):
+        return f"column {card.column}"
+    parts = [f"{words}: {key}" for kind, words in _KINDS.items() if (key := getattr(card, kind))]
+    return "; ".join([*parts, *([f"first step that is not finite: {card.nonfinite_from}"] if card.nonfinite_from else [])])
+
+
+def held(experiment: ExperimentFiles) -> dict[str, tuple[Held, ...]]:
+    """Run -> every mapped metric over all rows, of the first runs."""
+    found = {run.ref.name: run.imported.held for run in experiment.runs if run.imported and run.imported.held}
+    return dict(list(found.items())[:MOST_HELD])
+
+
+def held_numbers(row: Held) -> list[str]:
+    """First, last, lowest, highest and mean in the digits that they need."""
+    values = (row.first, row.last, row.lowest, row.highest, row.mean)
+    small = max(map(abs, values)) < 1e-3  # learning rates: no fixed number of digits shows anything of them
+    digits = None if small else numbers.column_decimals(((value, None, None) for value in values), most=4)
+    return [numbers.number(value, "1" if small else "", decimals=digits) for value in values]
 
 
 def at_the_end(experiment: ExperimentFiles) -> str:
     """What the columns of final values hold."""
-    only = [run for run in experiment.runs if run.imported and run.imported.summary]
-    return "Source's summary" if only and len(only) == len(experiment.runs) else "Last window"
+    only = experiment.runs and all(run.imported and run.imported.summary for run in experiment.runs)
+    return "Source's summary" if only else "Last window"
 
 
-def banners(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
+def banners(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str]]:
     """(tone, title, text) of what a reader must know before the first number."""
-    found = [run for run in experiment.runs if run.imported and (run.import_card is None or run.only_read)]
+    found = [(run, run.imported) for run in experiment.runs if run.imported and (run.import_card is None or run.only_read)]
     if not found:
-        return []
-    formats = list(dict.fromkeys(_FORMATS[run.imported.read.format] for run in found if run.imported))
-    only = all(run.imported.summary for run in found if run.imported)
-    text = f"octavo did not train these runs; their numbers were read from: {numbers.listed(formats)}."
-    text += " There are no series, so no number is a window mean and no detector could look." if only else ""
+        return
+    formats = dict.fromkeys(FORMATS[read.read.format] for _, read in found)
+    text = f"octavo did not train these runs; their numbers were read from: {listed(list(formats))}."
+    if all(read.summary for _, read in found):
+        text += " There are no series, so no number is a window mean and no detector could look."
     if experiment.card.claims:
-        text += " Rules are dated against octavo's first look at the logs: whether the author knew the results by then, it cannot tell."
-    made = [("smoke", f"Imported: {plural(len(found), 'run')}", text)]
-    open_ = [run for run in found if run.state == "unknown"]
-    if open_:
-        ends = sorted({run.outcome.unknown for run in open_ if run.outcome})
-        seen = f"{'; '.join(ends[:3])}{' ...' if len(ends) > 3 else ''}"
-        made.append(("hole", f"Whether they finished is unknown: {len(open_)} of {len(found)} runs", f"{seen}."))
-    uneven = [run.ref.name for run in found if run.imported and run.imported.stride > 1]
+        text += " Rules are dated against octavo's first look at the logs; octavo cannot tell whether the author knew the results by then."
+    yield "smoke", f"Imported: {plural(len(found), 'run')}", text
+    ends = [run.outcome.unknown for run, _ in found if run.state == "unknown" and run.outcome]
+    if ends:
+        different = sorted(set(ends))
+        text = f"{'; '.join(different[:3])}{' ...' if len(different) > 3 else ''}."
+        yield "hole", f"Whether they finished is unknown: {len(ends)} of {len(found)} runs", text
+    uneven = {run.ref.name: str(read.stride) for run, read in found if read.stride > 1}
     if uneven:
-        strides = sorted({run.imported.stride for run in found if run.imported and run.imported.stride > 1})
-        about = "about " if any(run.imported.read.epoch for run in found if run.imported) else ""  # steps of printed epochs are near ones
-        said = f"logged {about}every {numbers.listed([str(stride) for stride in strides])} steps: {numbers.listed(uneven)}."
-        made.append(("hole", f"Not every step was logged: {len(uneven)} of {len(found)} runs", said))
-    return made
+        about = "about " if any(read.read.epoch for _, read in found) else ""  # steps of printed epochs are near ones
+        strides = sorted(set(uneven.values()), key=int)
+        text = f"logged {about}every {listed(strides)} steps: {listed(list(uneven))}."
+        yield "hole", f"Not every step was logged: {len(uneven)} of {len(found)} runs", text
+
+
+def source(run: RunFiles) -> str:
+    """File, rows and steps of a run that was imported; empty for any other."""
+    card, read = run.import_card, run.imported
+    if card is None:
+        return ""
+    parts = [card.source.path if card.command is None else f"{card.command.log}, written by the program"]
+    if read and read.first_step is not None:
+        every = "step" if read.stride == 1 else f"{read.stride} steps"
+        parts.append(f"{plural(read.rows, 'row')}, steps {read.first_step} to {read.last_step}, every {every}")
+        parts += [f"gaps: {read.gap_count}"] if read.gap_count else []
+    elif read and read.summary:
+        parts.append("the object that holds " + ", ".join(f"{key} {value}" for key, value in card.read.where.items()))
+    else:
+        parts.append("nothing was read")
+    pin = read.source.sha256 if read and read.source.sha256 else card.source.sha256
+    return "; ".join([*parts, f"sha256 {pin[:16]}"] if pin else parts)
+
+
+def mapped(card: ImportCard, metric: str) -> str:
+    """What a metric was read from, in the log's unit and with the factor; empty for a metric that is not mapped."""
+    found = _mapped(card, metric)
+    if found is None:
+        return ""
+    if isinstance(found, ColumnCard):
+        name = f"column {found.column}"
+    else:
+        name = "; ".join(f"{words}: key {key}" for kind, words in _KINDS.items() if (key := getattr(found, kind)))
+    return f"{name}, in {found.unit}" + ("" if found.factor == 1 else f", times {numbers.number(found.factor)}")
+
+
+def for_programs(run: RunFiles, metric: str) -> dict[str, Any]:
+    """The same as values; {} for a run that octavo trained."""
+    card, read = run.import_card, run.imported
+    if card is None:
+        return {}
+    column = _mapped(card, metric)
+    steps = {"rows": read.rows, "first_step": read.first_step, "last_step": read.last_step, "stride": read.stride} if read else {}
+    about = {"source": card.source.model_dump(mode="json"), "format": card.read.format, **steps}
+    return {"imported": {**about, "mapped": column.model_dump(mode="json") if column else None}}
+
+
+def _mapped(card: ImportCard, metric: str) -> ColumnCard | SummaryCard | None:
+    columns: tuple[ColumnCard | SummaryCard, ...] = (*card.read.columns, *card.read.summary)
+    return next((column for column in columns if column.metric == metric), None)

@@ -9,8 +9,6 @@ from typing import Any
 
 MINUS = "\u2212"
 NONE = "\u2013"
-SIGNED = ("change", "difference")
-"""Statistics that are printed with their sign."""
 _MOST = 4
 _FINEST = 9
 """Most digits where four would show nothing of the largest number."""
@@ -160,6 +158,11 @@ def setting(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {setting(item)}" for key, item in value.items()) + "}"
     return str(value)
+
+
+def signed_setting(value: float) -> str:
+    """A setting with a real minus sign."""
+    return setting(value).replace("-", MINUS)
 
 
 def percent(share: float) -> str:

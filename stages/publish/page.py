@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -17,30 +18,29 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, doors, imported, intentions, late_figure, ledger, nothing, overview, reward, settings, summary
+from stages.publish import anomalies, carried, conditions, doors, figures, imported, methods, plans, rewards, rules
 from stages.publish.ancestry import lineage
-from stages.publish.answers import answers
-from stages.publish.banners import banners
+from stages.publish.attempts import changes, hours, rates
 from stages.publish.citation import citation
-from stages.publish.claims import claim_views
-from stages.publish.examples import examples
-from stages.publish.expectations import expectation_views, rule_views
+from stages.publish.claims import ClaimView, claim_views
+from stages.publish.completions import examples
+from stages.publish.exclusions import left_out, why
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
-from stages.publish.gate_effects import gate_effects
+from stages.publish.header import answer, badges, banners, summary
 from stages.publish.leaves import FOLDER
 from stages.publish.lists import tag_place
-from stages.publish.methods import methods
 from stages.publish.opened import script
-from stages.publish.passports import passport, passport_json, recompute, records
-from stages.publish.pictures import pictures
-from stages.publish.plots import plot_script
+from stages.publish.page_summary import page_summary
+from stages.publish.passports import commits, passport, passport_json, recompute, records
 from stages.publish.prose import render_prose
 from stages.publish.prov import prov
+from stages.publish.questions import answers
 from stages.publish.render import render
 from stages.publish.run_page import run_pages
-from stages.publish.text import shown
+from stages.publish.settings import setting_groups
+from stages.publish.text import escape
 
 MODULES = ("stages.publish.page",)
 
@@ -55,90 +55,103 @@ def page(folder: Path) -> None:
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
     facts = Facts(experiment.findings)
-    claims = claim_views(experiment, facts)
-    seen, rates = anomalies.anomalies(experiment), ledger.completions(experiment, facts)
-    bullets = summary.bullets(experiment, facts, claims, seen, rates)
-    told = banners(experiment, claims)
-    cited = citation(experiment)
+    claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
+    warnings = list(banners(experiment, claims))
     values = {
-        "card": experiment.card,
-        "front_title": Markup(json.dumps(shown(experiment.card.title))),  # themes write a page's title as it is
-        "experiment": experiment.folder.name,
-        "answer": summary.answer(claims),
-        "headline": summary.headline(experiment),
-        "banners": told,
-        "badges": summary.badges(experiment),
-        "tags": [(tag, tag_place(tag)) for tag in experiment.card.tags],
-        "bullets": bullets,
-        "claims": claims,
-        "claims_tested": experiment.conclusions.claims_tested,
-        "untrained": overview.untrained_row(experiment, facts),
-        "conditions": overview.condition_rows(experiment, facts),
-        "seeds": overview.seed_rows(experiment, facts),
-        "drawn": pictures(experiment),
-        "rewards": reward.reward_views(experiment, facts),
-        "only_gold": all(condition.supervised for condition in experiment.card.conditions),
-        "sandbox": experiment.preflight.sandbox if experiment.preflight else "",
-        "examples": examples(experiment),
+        **_top(experiment, facts, claims, seen),
+        **_sections(experiment, facts, claims),
+        "banners": warnings,
         "anomalies": seen,
-        "unseen": anomalies.unseen(experiment),
-        "looked": anomalies.looked(experiment),
-        "no_anomalies": nothing.no_anomalies(experiment, bool(anomalies.looked(experiment))),
-        "no_curves": nothing.no_curves(experiment),
-        "gates": {run.ref.name: run.health.gates for run in experiment.runs if run.health},
-        "gate_effects": gate_effects(experiment, facts),
-        "attempts": ledger.attempt_rows(experiment),
-        "rates": rates,
-        "hours": ledger.hours(experiment),
-        "questions": answers(experiment, facts, claims),
-        "expectations": expectation_views(experiment, facts),
-        "stop_rules": rule_views(experiment, facts),
-        "actions": intentions.actions(experiment, facts),
-        "plans": intentions.plans(experiment),
-        "imports": imported.rows(experiment),
-        "commands": imported.commands(experiment),
-        "at_the_end": imported.at_the_end(experiment),
-        "mapping": imported.mapping(experiment),
-        "held": imported.held(experiment),
-        "unavailable": imported.unavailable(experiment),
-        "settings": settings.setting_groups(experiment),
-        "prose": prose(experiment, facts),
-        "methods": methods(experiment),
-        "citation": cited,
     }
-    used = facts.used
-    drawn = [drawing.figure for drawing in experiment.drawings]
-    passports, shared = [passport(experiment, finding) for finding in used.values()], records(experiment, [*used.values(), *drawn])
-    verdicts, figures = doors.verdict_passports(experiment, claims, used), doors.figure_passports(experiment, used)
-    values |= {"passports": passports, "records": shared, "verdict_passports": verdicts, "figure_passports": figures}
-    values["lineage"] = flow(experiment, claims, used)
-    values["recompute"], values["analysis_card"] = recompute(experiment), experiment.conclusions.card_id
-    graph = lineage(experiment, list(used))
-    warnings = len(told) + sum(anomaly.severity != "info" for anomaly in seen)
-    files = {
-        "index.md": render("experiment.md.j2", **values),
-        f"{FOLDER}/numbers.html": render("numbers.html.j2", **values),
+    index = render("experiment.md.j2", **values)
+    warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)
+    texts = {
+        "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
-        "numbers.js": script([*passports, *verdicts, *figures], shared),
-        "summary.json": dump(summary.page_summary(experiment, claims, warnings)),
-        "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
-        doors.VERDICTS: doors.verdicts_json(experiment, claims),
-        doors.FIGURES: doors.figures_json(experiment),
+        "summary.json": dump(page_summary(experiment, claims, warned)),
         RULES: dump(experiment.changed),
-        "lineage.json": dump(graph),
-        "prov.json": prov(graph),
-        "citation.bib": cited.bibtex,
-        "CITATION.cff": cited.cff,
+        **_passports(experiment, facts, claims),
+        **_lineage(experiment, facts),
     }
-    made = {name: text.encode() for name, text in files.items()}
+    files = {name: text.encode() for name, text in texts.items()}
     for drawing in experiment.drawings:
-        if (plot := plot_script(experiment, drawing)) is not None:
-            made[f"figures/{drawing.figure.name}.js"] = plot.encode()
-        made |= {f"figures/{name}": content for name, content in late_figure.files(experiment, drawing).items()}
-    return made
+        if (plot := figures.plot_script(experiment, drawing)) is not None:
+            files[f"figures/{drawing.figure.name}.js"] = plot.encode()
+        files |= {f"figures/{name}": content for name, content in figures.files(drawing).items()}
+    return files
 
 
-def prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
+def _top(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...], seen: tuple[anomalies.Anomaly, ...]) -> dict[str, Any]:
+    finished = rates(experiment, facts)
+    return {
+        "experiment": experiment,
+        "name": experiment.folder.name,
+        "card": experiment.card,
+        "facts": facts,
+        "front_title": Markup(json.dumps(escape(experiment.card.title))),  # themes write a page's title as it is
+        "answer": answer(claims),
+        "badges": badges(experiment),
+        "tag_place": tag_place,
+        "summary": list(summary(experiment, facts, claims, seen, finished)),
+        "claims": claims,
+        "why_out": lambda seed: why(experiment, seed),
+        "rates": finished,
+    }
+
+
+def _sections(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, Any]:
+    """What the templates of the sections are given: artifacts, and functions that put them into words."""
+    waived = {run.ref.name: carried.short(found) for run in experiment.runs if (found := carried.of_run(experiment, run.ref.name))}
+    return {
+        "at_the_end": imported.at_the_end(experiment),
+        "tables": conditions.Tables(experiment, facts),
+        "carried_runs": waived,
+        "left_out": left_out,
+        "nonfinite": conditions.nonfinite,
+        "collapse": conditions.collapse,
+        "no_curves": conditions.no_curves(experiment),
+        "drawn": figures.pictures(experiment),
+        "rewarded": list(rewards.rewarded(experiment, facts)),
+        "decides": rewards.decides,
+        "after": rewards.after,
+        "printed": rewards.printed,
+        "seconds": rewards.seconds,
+        "only_gold": all(condition.supervised for condition in experiment.card.conditions),
+        "examples": examples(experiment),
+        "imports": imported.runs(experiment),
+        "commands": imported.commands(experiment),
+        "mapping": imported.mapping(experiment),
+        "formats": imported.FORMATS,
+        "gaps": imported.gaps,
+        "held": imported.held(experiment),
+        "held_numbers": imported.held_numbers,
+        "looked": anomalies.looked(experiment),
+        "unseen": anomalies.unseen(experiment),
+        "evidence_words": anomalies.evidence_words,
+        "evidence_texts": anomalies.evidence_texts,
+        "hours": hours(experiment),
+        "changes": changes,
+        "questions": list(answers(experiment, facts, claims)),
+        "expectations": list(rules.expectations(experiment, facts)),
+        "expectation_words": rules.expectation_words,
+        "score_words": rules.WORDS,
+        "score_marks": rules.MARKS,
+        "stop_rules": rules.rules(experiment),
+        "rule_place": rules.rule_place,
+        "rule_effect": rules.rule_effect,
+        "now": plans.now,
+        "plan_state": plans.plan_state,
+        "settings": setting_groups(experiment),
+        "prose": _prose(experiment, facts),
+        "methods": methods,
+        "made_at": commits,
+        "citation": citation(experiment),
+        "waivers": carried.waivers(experiment),
+        "lineage": lambda: flow(experiment, claims, facts.used),  # at the end of the page, when all its numbers are written
+    }
+
+
+def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
     """The author's interpretation as HTML; None when the spec has none, and on a profile's page: it is about the full experiment."""
     if experiment.card.prose is None or experiment.card.profile is not None:
         return None
@@ -147,6 +160,36 @@ def prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
         return render_prose(path.read_text(encoding="utf-8"), path, facts)
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
+
+
+def _passports(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, str]:
+    """Passports of the numbers, verdicts and figures that the page shows, for people and for programs."""
+    used = facts.used
+    passports = [passport(experiment, finding) for finding in used.values()]
+    shared = records(experiment, [*used.values(), *(drawing.figure for drawing in experiment.drawings)])
+    verdicts, drawn = doors.verdict_passports(experiment, claims, used), doors.figure_passports(experiment, used)
+    page_of_numbers = render(
+        "numbers.html.j2",
+        experiment=experiment.folder.name,
+        passports=passports,
+        records=shared,
+        verdict_passports=verdicts,
+        figure_passports=drawn,
+        recompute=recompute(experiment),
+        analysis_card=experiment.conclusions.card_id,
+    )
+    return {
+        f"{FOLDER}/numbers.html": page_of_numbers,
+        "numbers.js": script([*passports, *verdicts, *drawn], shared),
+        "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
+        doors.VERDICTS: doors.verdicts_json(experiment, claims),
+        doors.FIGURES: doors.figures_json(experiment),
+    }
+
+
+def _lineage(experiment: ExperimentFiles, facts: Facts) -> dict[str, str]:
+    graph, cited = lineage(experiment, list(facts.used)), citation(experiment)
+    return {"lineage.json": dump(graph), "prov.json": prov(graph), "citation.bib": cited.bibtex, "CITATION.cff": cited.cff}
 
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:

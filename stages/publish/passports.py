@@ -8,10 +8,11 @@ from typing import Any
 
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, SeedValue, Source
-from stages.publish import carried, numbers, read_from
+from stages.publish import carried, imported, numbers
+from stages.publish.exclusions import why
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
-from stages.publish.rule_places import asked_by
+from stages.publish.rules import asked_by
 from stages.publish.text import slug
 
 
@@ -82,10 +83,9 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         lines.append(("would have shown", f"a change from ±{numbers.number(finding.detectable, finding.unit)} on, four times of five"))
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
-    lines += [(f"without the gate {gate}", numbers.number(found, finding.unit)) for gate, found in finding.without_gate.items()]
     lines.append(("carried over", carried.short(carried.behind(experiment, finding))))
     imports = [run.import_card for run in experiment.runs_of_subject(finding.subject) if run.import_card]
-    lines += [("read from", text) for text in dict.fromkeys(read_from.mapped(card, finding.metric) for card in imports)]
+    lines += [("read from", text) for text in dict.fromkeys(imported.mapped(card, finding.metric) for card in imports)]
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
 
     def value(seed: SeedValue) -> str:
@@ -98,7 +98,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         unit=finding.unit,
         says=finding.says,
         facts=tuple((name, text) for name, text in lines if text),
-        seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, seed.why) for seed in finding.seeds),
+        seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, why(experiment, seed)) for seed in finding.seeds),
         behind=behind(experiment, finding.sources, [run.ref.name for run in experiment.runs_of_subject(finding.subject)], finding.seeds),
         spec=(*_claims(experiment, finding), *asked_by(experiment, finding)),
     )
@@ -154,7 +154,7 @@ def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], 
         ("card", run.outcome.card_id if run.outcome else ""),
         ("code", made.code_hash if (made := run.card or run.import_card) else ""),
         ("commit", ", ".join(commits((run,)))),
-        ("read from", read_from.source(run)),
+        ("read from", imported.source(run)),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
         *(("carried over", carried.line(words)) for words in carried.of_run(experiment, run.ref.name)),
     )
@@ -205,7 +205,7 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
                 "attempts": [{"attempt": a.started.attempt, "state": a.state, "commit": a.started.commit} for a in run.attempts],
                 "card_id": run.outcome.card_id if run.outcome else None,
                 "code_hash": made.code_hash if (made := run.card or run.import_card) else None,
-                **read_from.for_programs(run, finding.metric),
+                **imported.for_programs(run, finding.metric),
             }
             for run in runs
         },

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from stages.publish.claims import WORDS
 from stages.publish.entries import Entry
 from stages.publish.opened import literal
-from stages.publish.summary import PageSummary
+from stages.publish.page_summary import PageSummary
 
 PART = 400_000
 """Letters of a further part."""

@@ -1,68 +1,47 @@
-"""Hyperparameters with the place in the spec that each value came from; where conditions differ, each is shown."""
+"""Hyperparameters with the place in the spec that each value came from; where conditions differ, each is listed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from stages.contracts.algorithms import AnyTrainCard
-from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.contracts.origin import Origin
+from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import setting
 
-GROUPS = ("train", "model", "data", "versions")
-_TITLES = {"train": "Training", "model": "Model", "data": "Training data", "versions": "Versions that the result depends on"}
+GROUPS = {"train": "Training", "model": "Model", "data": "Training data", "versions": "Versions that the result depends on"}
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     key: str
     value: str
-    place: str
-    layer: str
+    origin: Origin | None
     only: str
     """Conditions that hold this value; empty when all do."""
 
 
-@dataclass(frozen=True)
-class SettingGroup:
-    title: str
-    rows: tuple[Setting, ...]
+def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
+    """Title -> every value of the train cards but the reward (a section of its own) and the seed."""
+    found = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
+    return {title: rows for title, rows in found.items() if rows}
 
 
-def setting_groups(experiment: ExperimentFiles) -> tuple[SettingGroup, ...]:
-    """Every value of the train cards but the reward (shown by itself) and the seed, in groups."""
-    first = {c.name: run for c in experiment.card.conditions for run in experiment.of_condition(c.name)[:1] if run.card}
-    groups = []
-    for name in GROUPS:
-        rows = _rows(experiment, first, name)
-        if rows:
-            groups.append(SettingGroup(_TITLES[name], rows))
-    return tuple(groups)
-
-
-def _rows(experiment: ExperimentFiles, first: dict[str, RunFiles], group: str) -> tuple[Setting, ...]:
-    values: dict[str, dict[str, Any]] = {}
+def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:
+    first = {c.name: runs[0] for c in experiment.card.conditions if (runs := experiment.of_condition(c.name)) and runs[0].card}
+    holders: dict[str, dict[str, list[str]]] = {}
     for condition, run in first.items():
-        assert run.card is not None
-        for pointer, value in flat(run.card, group).items():
-            values.setdefault(pointer, {})[condition] = value
-    rows = []
-    for pointer, by_condition in values.items():
-        holders: dict[str, list[str]] = {}
-        for condition, value in by_condition.items():
-            holders.setdefault(setting(value), []).append(condition)
-        for text, conditions in holders.items():
+        for pointer, value in flat(run.card, group).items() if run.card else ():
+            holders.setdefault(pointer, {}).setdefault(setting(value), []).append(condition)
+    for pointer, conditions_by_value in holders.items():
+        for value, conditions in conditions_by_value.items():
             origin = experiment.origin(first[conditions[0]].ref, pointer)
-            rows.append(
-                Setting(
-                    key=pointer.removeprefix(f"/{group}/").replace("/", "."),
-                    value=text,
-                    place=str(origin) if origin else "",
-                    layer=origin.layer if origin else "",
-                    only="" if len(conditions) == len(first) else ", ".join(conditions),
-                )
-            )
-    return tuple(rows)
+            yield Setting(key(pointer, group), value, origin, "" if len(conditions) == len(first) else ", ".join(conditions))
+
+
+def key(pointer: str, group: str) -> str:
+    """`optimizer.name` of `/train/optimizer/name`."""
+    return pointer.removeprefix(f"/{group}/").replace("/", ".")
 
 
 def flat(card: AnyTrainCard, group: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from stages.publish.leaves import FOLDER, put_frame, write_leaves
 from stages.publish.lists import listings, overview
 from stages.publish.render import render
 from stages.publish.search import write_search
-from stages.publish.text import shown
+from stages.publish.text import escape
 
 SOURCE = Path("site")
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
@@ -139,7 +139,7 @@ def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
     for entry in found if len(found) <= MOST_IN_NAVIGATION else ():
         name = entry.summary.experiment
         title = f"{entry.summary.title} ({entry.summary.profile})" if entry.summary.profile else entry.summary.title
-        experiments.append({str(shown(title)): f"experiments/{name}/index.md"})
+        experiments.append({str(escape(title)): f"experiments/{name}/index.md"})
     nav: list[Any] = [{"Home": "index.md"}, {"Experiments": experiments}]
     for title, folder, first in (("Guide", "guide", GUIDE), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
         names = sorted(path.name for path in (docs / folder).glob("*.md")) if (docs / folder).is_dir() else []

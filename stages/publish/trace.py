@@ -11,15 +11,14 @@ from stages.contracts.finding import Finding
 from stages.contracts.import_card import ImportCard
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id
-from stages.publish import carried, numbers, read_from
+from stages.publish import carried, imported, numbers
+from stages.publish.attempts import changes
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
-from stages.publish.late_figure import drawn
-from stages.publish.ledger import changes
 from stages.publish.numbers import setting
 from stages.publish.passports import recompute, spec_places
 from stages.publish.settings import flat
-from stages.publish.text import visible
+from stages.publish.text import reveal_hidden
 
 
 def trace(folder: Path, what: str) -> str:
@@ -40,7 +39,7 @@ def trace(folder: Path, what: str) -> str:
         lines = _figure(experiment, figures[name])
     else:
         raise KeyError(did_you_mean(what, ["page", *experiment.by_name, *experiment.verdicts, *figures, *experiment.findings]))
-    return visible("\n".join(lines)) + "\n"
+    return reveal_hidden("\n".join(lines)) + "\n"
 
 
 def _finding(experiment: ExperimentFiles, finding: Finding) -> Iterator[str]:
@@ -53,7 +52,6 @@ def _finding(experiment: ExperimentFiles, finding: Finding) -> Iterator[str]:
     counted = f"{finding.k} of {finding.n}" if finding.k is not None else str(finding.n) if finding.n is not None else ""
     with_all = numbers.number(finding.with_all, finding.unit) if finding.with_all is not None else ""
     pairs = [("how", finding.method), ("window", finding.window), ("n", counted), ("with excluded runs", with_all)]
-    pairs += [(f"without the gate {gate}", numbers.number(found, finding.unit)) for gate, found in finding.without_gate.items()]
     yield from _table("value", [pair for pair in pairs if pair[1]])
     runs = experiment.runs_of_subject(finding.subject)
     if finding.seeds or runs:
@@ -112,7 +110,7 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
 
 
 def _figure(experiment: ExperimentFiles, drawing: Drawing) -> Iterator[str]:
-    figure = drawn(experiment, drawing)[0]
+    figure = drawing.figure
     yield f"figure {figure.name}   {figure.title}"
     yield f"  {figure.alternative}"
     numbers_drawn = [(interval_text(found), found.id) for id_ in figure.findings if (found := experiment.findings.get(id_))]
@@ -201,15 +199,15 @@ def _imported(runs: tuple[RunFiles, ...], metric: str) -> Iterator[str]:
     """The files that runs were imported from, whether they are still the same, and what of them became the metric."""
     read = [(run, run.import_card) for run in runs if run.import_card]
     yield from _table("imported from, against what is on disk now", [_source(run, card) for run, card in read])
-    mappings = {text: None for _, card in read if (text := read_from.mapped(card, metric))}
+    mappings = {text: None for _, card in read if (text := imported.mapped(card, metric))}
     yield from _table("read as", [(metric, text) for text in mappings])
 
 
 def _source(run: RunFiles, card: ImportCard) -> tuple[str, str]:
     if card.command is not None:
-        return run.ref.name, read_from.source(run)
+        return run.ref.name, imported.source(run)
     state, _ = _file(card.source.path, card.source.sha256)
-    return f"{state}   {run.ref.name}", read_from.source(run)
+    return f"{state}   {run.ref.name}", imported.source(run)
 
 
 def _settings(experiment: ExperimentFiles, run: RunFiles, card: AnyTrainCard) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,8 @@ from stages.contracts.finding import Expected, Findings, Ruled, RunScore, Verdic
 from stages.contracts.intention import Action, Contingency
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.intentions import claim_state, expectation_state, flag_state
 from stages.publish.page import page
+from stages.publish.plans import claim_state, expectation_state, flag_state
 
 CHANGE = {"train.temperature": "1.1 <b>|"}
 

@@ -18,8 +18,8 @@ from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.question import Question
-from stages.publish.loss_words import loss_words
 from stages.publish.page import page
+from stages.publish.questions import loss_words
 
 ASKED = (
     Question(ask="Did reward_std collapse?", show="signal"),
@@ -112,7 +112,7 @@ def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str])
     assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(found)
     assert "Did not finish: random-s3 (verifier)." in plain(found)
     assert "spikes (not applicable: grad_norm, entropy: 20 rows, 21 are needed" in plain(found)
-    assert "Silence there is not health." in plain(found) and plain(found).count("the run was not resumed") == 1
+    assert "Their health is not known there." in plain(found) and plain(found).count("the run was not resumed") == 1
     assert "<script" not in found and "anomalies <script>?" in plain(found)
 
 
@@ -145,7 +145,7 @@ def test_without_findings_nothing_is_made_up(project: Path) -> None:
         read(Health, path)
         path.unlink()
     found = ask(folder, *ASKED[:1], *ASKED[2:5])
-    assert short(found[0]).startswith("Not known: no run was looked at by the detector of collapse.")
+    assert short(found[0]).startswith("Not known: the detector of collapse looked at no run.")
     assert short(found[1]).startswith("The loss does not answer that. No history has a value that counts.")
     assert short(found[2]) == "Not known: no run was screened."
     assert short(found[3]) == "Not known: not concluded."

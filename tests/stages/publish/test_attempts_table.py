@@ -1,27 +1,30 @@
+import re
 from pathlib import Path
 
 from example_experiment import build
 
+from stages.publish.attempts import hours, rates
 from stages.publish.experiment import load
 from stages.publish.facts import Facts
-from stages.publish.ledger import attempt_rows, completions, hours
+from stages.publish.page import page
 
 
-def test_a_start_without_an_end_is_shown_as_killed(project: Path) -> None:
-    experiment = load(build(project))
-    rows = {(row.run, row.number): row for row in attempt_rows(experiment)}
-    killed = rows["shaped-s2", 1]
-    assert (killed.state, killed.failure, killed.last_step, killed.took) == ("killed", "no end was written", "–", "–")
-    again = rows["shaped-s2", 2]
-    assert (again.state, again.resumed, again.last_step) == ("finished", "step 20", "60")
+def test_the_table_of_attempts(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    text = (folder / "page/index.md").read_text(encoding="utf-8").split("## Attempts")[1].split("## ")[0]
+    rows = [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in text.split("<tr")]
+    killed, again = (next(row for row in rows if f"shaped-s2 {number} " in row) for number in (1, 2))
+    assert killed.endswith("killed – – the start linux-x86_64-2cpu no end was written")
+    assert again.endswith("finished 60 17 s step 20 linux-x86_64-2cpu")
 
 
 def test_completion_rates_count_attempts_not_runs(project: Path) -> None:
     experiment = load(build(project))
-    rates = {rate.subject: rate for rate in completions(experiment, Facts(experiment.findings))}
-    assert (rates["random"].finished, rates["random"].attempts) == (2, 4)
-    assert rates["all conditions"].words == "11 of 14 attempts finished"
-    assert rates["all conditions"].bounds == "[0.52, 0.92]"
+    by_subject = {rate.subject: rate for rate in rates(experiment, Facts(experiment.findings))}
+    assert (by_subject["random"].finished, by_subject["random"].attempts) == (2, 4)
+    total = by_subject["all conditions"]
+    assert (total.finished, total.attempts, total.bounds) == (11, 14, "[0.52, 0.92]")
 
 
 def test_time_by_outcome_does_not_invent_the_time_of_a_killed_attempt(project: Path) -> None:
@@ -30,7 +33,7 @@ def test_time_by_outcome_does_not_invent_the_time_of_a_killed_attempt(project: P
 
 def test_what_an_attempt_changed_stands_beside_where_it_went_on_from():
     from stages.contracts.attempt import Changed, Started
-    from stages.publish.ledger import changes
+    from stages.publish.attempts import changes
 
     shared = {"attempt": "a2", "number": 2, "at": "t", "card_id": "c", "commit": None, "host": "h", "devices": ("cpu",), "versions": {}}
     plain = Started(**shared, sandbox="s", resumed_from=None)

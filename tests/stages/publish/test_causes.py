@@ -1,13 +1,14 @@
 """Anomalies explained: one plain sentence each from a table, with what would confirm it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stages.contracts.health import Detection, Signal
 from stages.contracts.plugin import DETECTORS, kinds
-from stages.publish.anomalies import _PHRASES, evidence_words
-from stages.publish.causes import CAUSES
-from stages.publish.explain import explain
-from stages.publish.overview import _nonfinite
+from stages.publish.anomalies import evidence_words
+from stages.publish.causes import causes, explain, phrase
+from stages.publish.conditions import nonfinite
 
 
 def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning") -> Signal:
@@ -18,18 +19,18 @@ def signal(detector: str, metric: str = "reward", value: float | None = 0.5, sev
 def test_every_detector_is_explained_and_has_a_phrase(kind: str) -> None:
     for value in (0.5, None):
         found = explain([signal(kind, value=value)])
-        assert found and found.says.endswith(".") and found.confirm.endswith(".") and "{" not in found.says
-    assert (kind, "") in _PHRASES
+        assert found and found.means.endswith(".") and found.check.endswith((".", "?")) and "{" not in found.means
+    assert phrase([signal(kind)]) and causes()[kind]["default"]["phrase"]
 
 
 def test_no_entry_is_of_a_detector_that_is_not_there() -> None:
-    assert {kind for kind, _ in CAUSES} == {*kinds(DETECTORS), "summary"}
+    assert {*causes()} == {*kinds(DETECTORS), "summary"}
 
 
 def test_truncation_in_one_sentence_with_its_number() -> None:
     found = explain([signal("truncation", "truncated", 0.2), signal("truncation", "truncated", 0.95)])
     says = "hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts."
-    assert found and found.says == f"20% to 95% of completions {says}"
+    assert found and found.means == f"20% to 95% of completions {says}"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_truncation_in_one_sentence_with_its_number() -> None:
         ("atoms", "reward", 0.21, "exactly 0.21"),
         ("collapse", "zero_signal_share", 40.0, "For 40 steps no group had unequal rewards"),
         ("summary", "truncated", 0.95, "95% of completions hit the length limit"),
-        ("summary", "kl", None, "The KL to the reference model was not a finite number for some steps and was one at the end"),
+        ("summary", "kl", None, "The KL to the reference model was not a finite number for some steps but was finite at the end"),
         ("update_size", "policy.clipfrac", 0.4, "40% of the tokens of a window were clipped"),
         ("update_size", "policy.ratio", 1.25, "The ratio of new and old policy is 1.25 on average over a window"),
         ("value_fit", "value.explained_variance", -1.5, "explained variance is -1.5 and a constant guess has 0"),
@@ -55,7 +56,7 @@ def test_truncation_in_one_sentence_with_its_number() -> None:
 )
 def test_sentences_carry_the_measured_number(detector: str, metric: str, value: float | None, words: str) -> None:
     found = explain([signal(detector, metric, value)])
-    assert found and words in found.says
+    assert found and words in found.means
 
 
 def test_information_needs_no_explanation_and_unknown_kinds_have_none() -> None:
@@ -66,20 +67,20 @@ def test_information_needs_no_explanation_and_unknown_kinds_have_none() -> None:
 def test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on() -> None:
     spike = signal("spikes", "grad_norm", 54_648_652.0)
     on, unknown = explain([spike], 1.0), explain([spike])
-    assert on and "logged before clipping, and clipping to 1 was on" in on.says
-    assert unknown and "whether clipping was on is not known" in unknown.says
-    assert explain([signal("spikes", "kl")], 1.0).says.count("clipping") == 0  # type: ignore[union-attr]
+    assert on and "logged before clipping, and clipping to 1 was on" in on.means
+    assert unknown and "whether clipping was on is not known" in unknown.means
+    assert explain([signal("spikes", "kl")], 1.0).means.count("clipping") == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("height", [1e-6, 0.3, 111.0, 54_648_652.0])
 def test_case_25_clipping_bounds_what_is_above_it_and_nothing_else(height: float) -> None:
     for clip in (height * 0.99, height, height * 1.01):
         found = explain([signal("spikes", "grad_norm", height / 2), signal("spikes", "grad_norm", height)], clip)
-        assert found and f"clipping to {clip:g} was on" in found.says
-        assert ("the update itself was bounded" in found.says, "nothing was cut" in found.says) == (height > clip, height <= clip)
+        assert found and f"clipping to {clip:g} was on" in found.means
+        assert ("the update itself was bounded" in found.means, "nothing was cut" in found.means) == (height > clip, height <= clip)
     unknown = explain([signal("spikes", "grad_norm", height)])
-    assert unknown and "nor whether the norm was logged before it" in unknown.says
-    assert "bounded" not in unknown.says and "logged before clipping" not in unknown.says
+    assert unknown and "nor whether the norm was logged before it" in unknown.means
+    assert "bounded" not in unknown.means and "logged before clipping" not in unknown.means
 
 
 def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
@@ -94,6 +95,9 @@ def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
         evidence={"null_controls": [0.004080090916612769, 0.31], "rows": 300, "samples": []},
     )
     assert evidence_words(signal) == "null controls [0.0041, 0.31], rows 300"
+    counted = {"k": 78, "n": 80, "all_k": 250, "all_n": 480}
+    dated = signal.model_copy(update={"onset": 26, "detected": 30, "evidence": counted})
+    assert evidence_words(dated) == "From step 26, detectable at step 30: 78 of 80 (250 of 480 in all)"
 
 
 def with_evidence(detector: str, metric: str, value: float, **evidence: object) -> Signal:
@@ -104,66 +108,70 @@ def test_a_share_that_was_high_before_the_end_is_said_with_its_steps() -> None:
     """At the end nothing was cut: the sentence must not say that 0% of completions are judged on cut answers."""
     early = with_evidence("truncation", "truncated", 0.0, first_above=0.45, **{"in": "steps 3-12"})
     found = explain([early])
-    assert found and found.says.startswith("45% of completions in steps 3-12 hit the length limit")
+    assert found and found.means.startswith("45% of completions in steps 3-12 hit the length limit")
     both = explain([early, signal("truncation", "truncated", 0.6)])
-    assert both and both.says.startswith("45% to 60% of completions in a part of the run hit the length limit")
+    assert both and both.means.startswith("45% to 60% of completions in a part of the run hit the length limit")
 
 
 def test_one_sentence_holds_for_all_runs_or_there_are_two() -> None:
     atoms = explain([signal("atoms", value=0.35), signal("atoms", value=0.21)])
-    assert atoms and "One reward, exactly 0.21 or 0.35, neither 0 nor the highest," in atoms.says
+    assert atoms and "One reward, exactly 0.21 or 0.35, neither 0 nor the highest," in atoms.means
     steps = explain([signal("collapse", "zero_signal_share", 40.0), signal("collapse", "zero_signal_share", 15.0)])
-    assert steps and steps.says.startswith("For 15 to 40 steps no group had unequal rewards")
+    assert steps and steps.means.startswith("For 15 to 40 steps no group had unequal rewards")
     kl = explain([signal("kl_reference", "kl", 0.9), signal("kl_reference", "kl", -3.0)])
-    assert kl and kl.says.count(".") > 1 and "0.9 nats per token from the reference" in kl.says and "estimated as -3 nats" in kl.says
+    assert kl and kl.means.count(".") > 1 and "0.9 nats per token from the reference" in kl.means and "estimated as -3 nats" in kl.means
     entropy = explain([signal("entropy_change", "entropy", 0.1), signal("entropy_change", "entropy", 0.19)])
-    assert entropy and entropy.says.startswith("Entropy at the end is 0.1 to 0.19 times")
+    assert entropy and entropy.means.startswith("Entropy at the end is 0.1 to 0.19 times")
 
 
 def test_a_collapse_by_another_rule_says_that_rule_and_no_more() -> None:
     found = explain([with_evidence("collapse", "reward_std", 299.0, rule="reward_std below 0.05")])
-    assert found and found.says.startswith("For 299 steps the declared rule held (reward_std below 0.05), by which")
-    assert "no group had" not in found.says
+    assert found and found.means.startswith("For 299 steps the declared rule held (reward_std below 0.05), which the spec")
+    assert "no group had" not in found.means
 
 
 def test_only_the_gradient_makes_steps_count_nowhere() -> None:
     gradient = explain([with_evidence("nonfinite", "gradient", 0.9, count=280, rows=300)])
     assert (
         gradient
-        and "The gradient was not a finite number in 280 of 300 logged steps, so those steps count in no statistic" in gradient.says
+        and "The gradient was not a finite number in 280 of 300 logged steps, so those steps count in no statistic" in gradient.means
     )
     kl = explain([with_evidence("nonfinite", "kl", 0.1, count=1, rows=1)])
-    assert kl and kl.says.startswith("The KL to the reference model was not a finite number in 1 of 1 logged step, so its statistics leave")
-    assert "no statistic" not in kl.says
+    assert kl
+    assert kl.means.startswith("The KL to the reference model was not a finite number in 1 of 1 logged step, so its statistics leave")
+    assert "no statistic" not in kl.means
 
 
 def test_an_entropy_outside_a_declared_band_is_no_ratio() -> None:
     found = explain([with_evidence("entropy_change", "entropy", 1.0, first=0.05, last=0.05, outside="below the declared 0.1")])
-    assert found and found.says.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
+    assert found and found.means.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
 
 
 def test_a_summary_cannot_say_which_steps_count() -> None:
     found = explain([with_evidence("summary", "grad_norm", 0.0, **{"class": "persistent"})])
-    assert found and found.says.startswith("The last logged value of the gradient norm is not a finite number")
-    assert "count in no statistic" not in found.says
+    assert found and found.means.startswith("The last logged value of the gradient norm is not a finite number")
+    assert "count in no statistic" not in found.means
 
 
 def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> None:
     def looked(detector: str, *steps: tuple[str, int]) -> Detection:
-        found = (signal(detector, "kl").model_copy(update={"evidence": {"class": kind}, "onset": onset}) for kind, onset in steps)
-        return Detection(detector=detector, state="looked", signals=tuple(found))
+        signals = (signal(detector, "kl").model_copy(update={"evidence": {"class": kind}, "onset": onset}) for kind, onset in steps)
+        return Detection(detector=detector, state="looked", signals=tuple(signals))
 
-    assert _nonfinite((looked("nonfinite", ("transient", 5), ("persistent", 50)),)) == "persistent from 50"
-    assert _nonfinite((looked("nonfinite", ("transient", 9), ("transient", 5)),)) == "transient, first at 5"
-    assert _nonfinite((looked("nonfinite"),)) == "none"
+    def cell(*detections: Detection) -> str:
+        return nonfinite(SimpleNamespace(health=SimpleNamespace(detections=detections)))  # type: ignore[arg-type]
+
+    assert cell(looked("nonfinite", ("transient", 5), ("persistent", 50))) == "persistent from 50"
+    assert cell(looked("nonfinite", ("transient", 9), ("transient", 5))) == "transient, first at 5"
+    assert cell(looked("nonfinite")) == "none"
     blind = Detection(detector="nonfinite", state="not_observable", reason="only a summary was imported")
-    assert _nonfinite((blind, looked("summary", ("persistent", 21)))) == "persistent from 21"
-    assert _nonfinite((blind, looked("summary"))) == "not observable"
+    assert cell(blind, looked("summary", ("persistent", 21))) == "persistent from 21"
+    assert cell(blind, looked("summary")) == "not observable"
 
 
 def test_rows_far_off_that_follow_each_other_are_no_single_steps() -> None:
     level = with_evidence("spikes", "entropy", 0.05, steps=list(range(60, 70)), rows=120).model_copy(update={"onset": 60})
     single = with_evidence("spikes", "entropy", 0.05, steps=[7, 60, 61, 90, 91], rows=120)
     found, spikes = explain([level]), explain([single])
-    assert found and found.says.startswith("The entropy left its usual range for many rows in a row from step 60 on")
-    assert spikes and "for single steps" in spikes.says
+    assert found and found.means.startswith("The entropy left its usual range for many rows in a row from step 60 on")
+    assert spikes and "for single steps" in spikes.means

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.contracts.finding import Finding
-from stages.publish.facts import Facts, unseen_change
+from stages.publish.facts import Facts, undetected_change
 
 
 def finding(low: float | None, high: float | None, detectable: float | None) -> Finding:
@@ -16,7 +16,7 @@ def finding(low: float | None, high: float | None, detectable: float | None) -> 
 @pytest.mark.parametrize(
     ("low", "high", "detectable", "says"),
     [
-        (-0.03, 0.05, 0.061, "no change seen; from ±0.061 on it would have shown"),
+        (-0.03, 0.05, 0.061, "no change detected (smallest detectable: ±0.061)"),
         (0.001, 0.05, 0.061, ""),
         (-0.05, -0.001, 0.061, ""),
         (None, None, None, ""),
@@ -25,7 +25,7 @@ def finding(low: float | None, high: float | None, detectable: float | None) -> 
 )
 def test_the_detectable_change_stands_beside_no_change(low: float | None, high: float | None, detectable: float | None, says: str) -> None:
     found = finding(low, high, detectable)
-    assert unseen_change(found) == says
+    assert undetected_change(found) == says
     written = Facts({found.id: found}).change(found, decimals=2)
     assert ("<small" in written) == bool(says) and "0.01</a>" in written
     assert "detectable" in found.model_dump() or detectable is None

@@ -4,7 +4,7 @@ import pytest
 
 from stages.contracts.finding import Finding, Verdict
 from stages.publish.bars import bar, place
-from stages.publish.claims import _why
+from stages.publish.claims import explain_verdict
 
 
 def drawn(value: float | None, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
@@ -53,9 +53,12 @@ def test_a_claim_on_equal_seeds_does_not_speak_of_an_interval_that_is_not_there(
     finding = Finding(id="a/b/final", says="", subject="a", metric="b", statistic="final", unit="", value=5.0, method=no_width, n=3)
     verdict = Verdict(claim="c", verdict="inconclusive", why="", finding="a/b/final", direction="below", margin=-1.5)
     says = f"There is no interval ({no_width}), so the value alone does not say on which side of the margin \u22121.5 the truth lies."
-    assert _why(verdict, finding, listed=False) == says
+    assert explain_verdict(verdict, finding, listed=False) == says
     bounded = finding.model_copy(update={"low": -2.0, "high": 1.0})
-    assert _why(verdict, bounded, listed=False) == "The interval contains the margin \u22121.5."
+    assert explain_verdict(verdict, bounded, listed=False) == "The interval contains the margin \u22121.5."
     counted = bounded.model_copy(update={"equal_seeds": True, "high": -1.6, "method": "seeds are equal; Wilson interval from 0 of 9"})
     says = "The whole interval lies below the margin \u22121.5. The seeds are equal; Wilson interval from 0 of 9"
-    assert _why(verdict.model_copy(update={"verdict": "supported"}), counted, listed=False) == f"{says}; it knows of no other seed."
+    assert (
+        explain_verdict(verdict.model_copy(update={"verdict": "supported"}), counted, listed=False)
+        == f"{says}; it does not cover other seeds."
+    )

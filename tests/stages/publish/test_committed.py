@@ -1,26 +1,15 @@
-import csv
-import io
-import json
 import os
-import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from example_experiment import SPEC as SPEC_OF_EXAMPLE
 from example_experiment import build
 
-from stages.analyse.figures.claims import draw
-from stages.contracts.artifact import digest, dump, write_text
-from stages.contracts.finding import Source, Verdict
 from stages.publish.claims import claim_views
 from stages.publish.committed import RuleDate, against_data, rule_dates
-from stages.publish.doors import figures_json
-from stages.publish.experiment import ExperimentFiles, load
+from stages.publish.experiment import load
 from stages.publish.facts import Facts
-from stages.publish.late_figure import _table, files
-from stages.publish.pictures import pictures
 
 SPEC = """title: A spec
 claims:
@@ -134,46 +123,6 @@ def test_a_rule_that_was_committed_before_its_data_decides(project: Path) -> Non
     found = load(committed_experiment(project, "2026-01-01T10:00:00Z"))
     assert not any(rule.late for rule in found.changed.rules.values())
     assert "supported" in {verdict.verdict for verdict in found.verdicts.values()}
-
-
-def claims_picture(folder: Path) -> ExperimentFiles:
-    """The experiment with the picture of its claims, drawn as the stage draws it."""
-    found = load(folder)
-    sources = {"findings": Source(path=found.folder.findings.as_posix(), sha256="0" * 64)}
-    (made,) = draw(SimpleNamespace(findings=found.conclusions, find=found.findings.get, sources=sources))  # type: ignore[arg-type]
-    for ending, text in (("svg", made.svg), ("csv", made.csv()), ("json", dump(made.figure))):
-        write_text(found.folder.figures / f"claims.{ending}", text)
-    return load(folder)
-
-
-def test_the_picture_of_claims_calls_a_late_claim_void_too(project: Path) -> None:
-    """Draw knows no git: it drew the verdicts by numbers, and the page shows none of them."""
-    found = claims_picture(committed_experiment(project, "2026-12-24T10:00:00Z"))
-    (drawing,) = (drawing for drawing in found.drawings if drawing.figure.name == "claims")
-    drawn_by_numbers = drawing.svg.read_text()
-    assert "✓ supported" in drawn_by_numbers and 'class="verdict supported"' in drawn_by_numbers
-    made = files(found, drawing)
-    picture, table, figure = made["claims.svg"].decode(), made["claims.csv"].decode(), json.loads(made["claims.json"])
-    shapes = re.sub(r"<style>.*?</style>", "", picture, flags=re.DOTALL)
-    assert not re.search(r'class="[^"]*(supported|refuted|inconclusive)', shapes)
-    assert re.findall(r">(\S \w+)</text>", shapes) == ["∅ void"] * len(found.verdicts)
-    assert {row["verdict"] for row in csv.DictReader(io.StringIO(table))} == {"void"}
-    assert "shaped-teaches: void. Void: the rule was written or edited after its data existed" in figure["alternative"]
-    (shown,) = pictures(found)["claims"].pictures
-    assert figure["alternative"] == shown.figure.alternative and shown.svg.count("∅ void") == len(found.verdicts)
-    assert json.loads(figures_json(found))["claims"]["files"]["claims.svg"] == digest(made["claims.svg"])
-
-
-def test_a_late_claim_that_is_called_claim_leaves_the_head_of_the_table() -> None:
-    late = {"claim": Verdict(claim="claim", verdict="void", why="", finding=None, direction="above", margin=0.0)}
-    assert _table("claim,verdict\nclaim,supported\nother,refuted\n", late) == "claim,verdict\nclaim,void\nother,refuted\n"
-
-
-def test_the_picture_of_claims_in_time_is_the_one_that_was_drawn(project: Path) -> None:
-    found = claims_picture(committed_experiment(project, "2026-01-01T10:00:00Z"))
-    for drawing in found.drawings:
-        paths = (drawing.svg, drawing.csv, drawing.svg.with_suffix(".json"))
-        assert files(found, drawing) == {path.name: path.read_bytes() for path in paths if path.exists()}
 
 
 def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) -> None:

@@ -16,8 +16,8 @@ from stages.contracts.lineage import Lineage
 from stages.contracts.page_card import PageCard
 from stages.publish import page as page_stage
 from stages.publish.page import page
-from stages.publish.summary import PageSummary
-from stages.publish.text import visible
+from stages.publish.page_summary import PageSummary
+from stages.publish.text import reveal_hidden
 
 
 def written(folder: Path) -> str:
@@ -67,7 +67,7 @@ def test_every_verdict_is_a_word_and_the_first_line_counts_them(project: Path) -
     assert "The claim needs 3 healthy seeds in each condition; inverted has 2." in text
     assert "no number the data do not give one" in text
     assert (
-        "These seeds could have shown a distance of 0.031 from it (80% power). Were the value seen the true one, "
+        "These seeds could have shown a distance of 0.031 from it (80% power). If the value seen is the true one, "
         "14 seeds a condition would decide against the claim." in text
     )
 
@@ -78,7 +78,7 @@ def test_the_summary_begins_with_a_line_a_claim_and_warnings_follow(project: Pat
     assert [line.split(":")[0].strip() for line in lines[:4]] == ["Supported", "Refuted", "Void", "Inconclusive"]
     assert "+0.36 [+0.30, +0.42]" in lines[0] and "−0.28 [−0.37, −0.19]" in lines[1]
     assert lines[2].strip().endswith("Not decided: The claim needs 3 healthy seeds in each condition; inverted has 2.")
-    assert lines[3].strip().endswith("Were the value seen the true one, about 14 seeds a condition would decide against the claim.")
+    assert lines[3].strip().endswith("If the value seen is the true one, about 14 seeds a condition would decide against the claim.")
     assert lines[4].strip() == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
     assert lines[5].strip() == "inverted: gradient norm is not a finite number in 1 of 3 runs (step 41). Evidence ."
     assert lines[6].strip() == "shaped: reward atoms in 3 of 3 runs (step 1)."
@@ -188,7 +188,7 @@ def test_hostile_text_is_only_ever_text(project: Path) -> None:
     text = written(build(project))
     assert "<script" not in text and "<img" not in text and "javascript:" not in text and "{{" not in text and "{:" not in text
     assert "\x00" not in text and "\u202e" not in text
-    assert words(text).count(" ".join(visible(HOSTILE).split())) >= 5  # completions, atoms, errors, captions
+    assert words(text).count(" ".join(reveal_hidden(HOSTILE).split())) >= 5  # completions, atoms, errors, captions
 
 
 def test_two_builds_are_byte_equal(project: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.artifact import ArtifactError
-from stages.publish.pictures import inlined
+from stages.publish.figures import inlined
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">{}</svg>'
 

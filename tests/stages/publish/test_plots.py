@@ -11,8 +11,8 @@ from stages.contracts.artifact import read, write, write_text
 from stages.contracts.figure import Figure, Mark
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import load
+from stages.publish.figures import plot_script
 from stages.publish.page import page
-from stages.publish.plots import plot_script
 
 HEAD = "metric,unit,condition,run,seed,step,value,state,counts\n"
 

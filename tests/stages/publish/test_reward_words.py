@@ -1,5 +1,5 @@
 from stages.contracts.reward_card import GateCard, PenaltyCard, PhaseCard, RewardCard
-from stages.publish.reward_words import after, decides
+from stages.publish.rewards import after, decides
 
 
 def gate(name, **rest):

@@ -11,7 +11,7 @@ from stages.contracts.artifact import read, write, write_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.browser import spread
+from stages.publish.completions import spread
 from stages.publish.page import page
 from stages.publish.site import site
 

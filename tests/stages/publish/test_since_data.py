@@ -14,9 +14,9 @@ from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, Sourc
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.rule_card import ExpectCard
-from stages.publish.banners import banners
 from stages.publish.committed import stood_before, whole_history
 from stages.publish.experiment import RECORDED, load
+from stages.publish.header import banners
 from stages.publish.since_data import changed_since
 from stages.publish.verify.dates import against_git
 

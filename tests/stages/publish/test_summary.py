@@ -1,21 +1,22 @@
 import dataclasses
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from example_experiment import build
 
-from stages.publish.anomalies import Anomaly, Seen
-from stages.publish.banners import banners
+from stages.contracts.health import Signal
+from stages.publish.anomalies import Anomaly
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RunFiles, load
 from stages.publish.facts import Facts
-from stages.publish.summary import answer
+from stages.publish.header import answer, banners
 
 
 def claims(*verdicts: str) -> tuple[ClaimView, ...]:
     fields: dict[str, Any] = dict.fromkeys(ClaimView.__dataclass_fields__, "")
-    return tuple(ClaimView(**{**fields, "verdict": verdict}) for verdict in verdicts)
+    return tuple(ClaimView(**{**fields, "decided": SimpleNamespace(verdict=verdict)}) for verdict in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -35,11 +36,8 @@ def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], said: str) ->
 
 
 def test_a_warning_is_said_in_plain_words() -> None:
-    class Signal:
-        onset = 21
-
-    seen = tuple(Seen(run, cast(Any, Signal()), "", ()) for run in ("inverted-s1", "inverted-s2"))
-    found = Anomaly("zero_signal", "zero_signal_share", "inverted", "severe", seen, 3)
+    seen = Signal(detector="zero_signal", metric="zero_signal_share", severity="severe", says="", onset=21)
+    found = Anomaly("inverted", (("inverted-s1", seen), ("inverted-s2", seen)), 3, None)
     assert found.phrase == "groups lose their reward signal in 2 of 3 runs (step 21)"
 
 

@@ -5,39 +5,39 @@ import markdown
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.publish.text import shown, slug, spoken, visible
+from stages.publish.text import escape, escape_with_code, reveal_hidden, slug
 
 ANY = st.text(st.characters(), max_size=60)
 
 
 def test_text_that_markdown_html_or_a_template_would_read_becomes_references() -> None:
-    assert shown("<b>") == "&#60;b&#62;"
-    assert shown("{{ 7*7 }}") == "&#123;&#123; 7&#42;7 &#125;&#125;"
-    assert shown("a|b\n") == "a&#124;b&#10;"
+    assert escape("<b>") == "&#60;b&#62;"
+    assert escape("{{ 7*7 }}") == "&#123;&#123; 7&#42;7 &#125;&#125;"
+    assert escape("a|b\n") == "a&#124;b&#10;"
 
 
 def test_a_dash_or_an_underscore_inside_a_word_stays_and_nowhere_else() -> None:
-    assert shown("shaped-s1 pass_share runs/a-b") == "shaped-s1 pass_share runs/a-b"
-    assert shown("- x --> __init__ a--b") == "&#45; x &#45;&#45;&#62; &#95;&#95;init&#95;&#95; a&#45;&#45;b"
+    assert escape("shaped-s1 pass_share runs/a-b") == "shaped-s1 pass_share runs/a-b"
+    assert escape("- x --> __init__ a--b") == "&#45; x &#45;&#45;&#62; &#95;&#95;init&#95;&#95; a&#45;&#45;b"
 
 
 def test_marks_that_cannot_be_seen_are_named() -> None:
-    assert visible("a\u202eb\x00c\u200d\u2066\ud800") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200D⟩⟨U+2066⟩⟨U+D800⟩"
-    assert visible("tab\tand\nline") == "tab\tand\nline"
+    assert reveal_hidden("a\u202eb\x00c\u200d\u2066\ud800") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200D⟩⟨U+2066⟩⟨U+D800⟩"
+    assert reveal_hidden("tab\tand\nline") == "tab\tand\nline"
 
 
 @given(ANY)
 def test_a_browser_shows_exactly_the_visible_text_and_markdown_reads_nothing_in_it(text: str) -> None:
-    made = markdown.markdown(f"<div>{shown(text)}</div>", extensions=["tables", "attr_list", "md_in_html", "fenced_code", "toc"])
+    made = markdown.markdown(f"<div>{escape(text)}</div>", extensions=["tables", "attr_list", "md_in_html", "fenced_code", "toc"])
     assert made.startswith("<div>") and made.endswith("</div>")
     inside = made.removeprefix("<div>").removesuffix("</div>")
     assert "<" not in inside and ">" not in inside
-    assert _characters(inside) == visible(text)
+    assert _characters(inside) == reveal_hidden(text)
 
 
 @given(ANY)
 def test_in_a_heading_it_is_still_the_same_text(text: str) -> None:
-    made = markdown.markdown(f"# x{shown(text)}x", extensions=["attr_list", "toc"])
+    made = markdown.markdown(f"# x{escape(text)}x", extensions=["attr_list", "toc"])
     assert made.count("<") == 2, made
 
 
@@ -53,5 +53,5 @@ def _characters(text: str) -> str:
 
 
 def test_backticks_in_a_sentence_mark_code_and_nothing_else() -> None:
-    assert spoken("such as `a<b` here") == "such as <code>a&#60;b</code> here"
-    assert spoken("one ` alone") == "one &#96; alone"
+    assert escape_with_code("such as `a<b` here") == "such as <code>a&#60;b</code> here"
+    assert escape_with_code("one ` alone") == "one &#96; alone"

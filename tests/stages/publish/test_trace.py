@@ -5,12 +5,7 @@ import pytest
 from example_experiment import FAILED, build
 
 from compiler.__main__ import main
-from stages.contracts.artifact import read, write
-from stages.contracts.finding import Findings
-from stages.contracts.layout import ExperimentFolder
-from stages.publish.experiment import load
 from stages.publish.page import page
-from stages.publish.passports import passport
 from stages.publish.trace import trace
 
 ID = "random-vs-zero/evaluation.tests.pass_share/difference"
@@ -29,18 +24,6 @@ def test_the_way_back_of_a_number(project: Path) -> None:
     assert "  specs/quickstart.yaml:11:5   claim random-harmless\n" in said
     assert "  same   runs/quickstart/zero-s1/history.parquet   sha256 " in said
     assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:conclude" in said
-
-
-def test_trace_and_passport_show_a_number_without_each_gate(project: Path) -> None:
-    folder = ExperimentFolder(build(project))
-    made = read(Findings, folder.findings)
-    without = {"truncated": -0.26, "nonfinite": -0.27}
-    changed = [found.model_copy(update={"without_gate": without}) if found.id == ID else found for found in made.findings]
-    write(folder.findings, made.model_copy(update={"findings": tuple(changed)}))
-    said = trace(folder.root, ID)
-    assert "  without the gate truncated   −0.26\n" in said and "  without the gate nonfinite   −0.27\n" in said
-    experiment = load(folder.root)
-    assert ("without the gate truncated", "−0.26") in passport(experiment, experiment.findings[ID]).facts
 
 
 def test_files_are_held_against_the_disk(project: Path) -> None:

@@ -1,0 +1,117 @@
+"""What the models write: the most frequent completions of each outcome (experiment), and completions by step (page of a run)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from stages.contracts.analysis_card import ConditionCard
+from stages.contracts.history import gate_columns
+from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.numbers import setting
+
+TEXTS = 3
+STEPS, OF_A_STEP, LETTERS, ALL_LETTERS = 6, 24, 400, 60_000
+"""Of a run's page: steps, completions a step, letters a completion and letters in all."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Completions that ended the same way at the gates."""
+
+    label: str
+    tone: str
+    count: int
+    rewards: str
+    texts: list[tuple[str, int]]
+    """The most frequent texts with their counts."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    condition: str
+    run: str
+    window: str
+    count: int
+    outcomes: list[Outcome]
+
+
+@dataclass(frozen=True)
+class Browser:
+    rows: pd.DataFrame
+    """Columns step, prompt, reward, label, tone, text."""
+    steps: list[int]
+    count: int
+    """Completions that the run has."""
+    path: str
+
+
+def examples(experiment: ExperimentFiles) -> Iterator[Examples]:
+    """The final window of each condition's first included run (or first run) that has completions."""
+    share = experiment.conclude.windows.final if experiment.conclude else 0.1
+    for condition in experiment.card.conditions:
+        runs = sorted(experiment.of_condition(condition.name), key=lambda run: not run.included)
+        run = next((run for run in runs if run.folder.completions.exists()), None)
+        steps = _steps(run) if run else pd.Series()
+        if run is None or steps.empty:
+            continue
+        last = int(steps.max())
+        first = max(int(steps.min()), last - max(1, round(share * run.ref.target_steps)) + 1)
+        rows = _read(run, condition, ("step", ">=", first))
+        outcomes = [_outcome(label, tone, group) for (label, tone), group in rows.groupby(["label", "tone"], sort=False)]
+        outcomes.sort(key=lambda outcome: -outcome.count)
+        window = f"steps {first}–{last}" if first < last else f"step {first}"
+        yield Examples(condition.name, run.ref.name, window, len(rows), outcomes)
+
+
+def browse(condition: ConditionCard, run: RunFiles) -> Browser | None:
+    """The first completions of evenly spaced steps, in the order of the file; None without completions."""
+    steps = _steps(run)
+    if steps.empty:
+        return None
+    chosen = spread(sorted(steps.unique().tolist()))
+    rows = _read(run, condition, ("step", "in", chosen)).sort_values("step", kind="stable")
+    rows = rows.groupby("step").head(OF_A_STEP)
+    letters = rows["text"].str.len().clip(upper=LETTERS).groupby(rows["step"]).cumsum()
+    return Browser(rows[letters <= ALL_LETTERS / len(chosen)], chosen, len(steps), run.folder.completions.as_posix())
+
+
+def spread(steps: list[int]) -> list[int]:
+    """At most six of the steps, the first and the last among them, as evenly as they allow."""
+    if len(steps) <= STEPS:
+        return steps
+    return sorted({steps[round(index * (len(steps) - 1) / (STEPS - 1))] for index in range(STEPS)})
+
+
+def _steps(run: RunFiles) -> pd.Series:
+    path = run.folder.completions
+    return pd.read_parquet(path, columns=["step"])["step"] if path.exists() else pd.Series(dtype=int)
+
+
+def _read(run: RunFiles, condition: ConditionCard, rows: tuple[str, str, object]) -> pd.DataFrame:
+    """Completions with `label` and `tone`: how each ended at the gates."""
+    stored = set(pq.read_schema(run.folder.completions).names)
+    gates = {gate: column for gate in condition.gates if (column := gate_columns(gate)[0]) in stored}
+    wanted = [name for name in ("step", "prompt_id", "reward", "text") if name in stored]
+    frame = pd.read_parquet(run.folder.completions, columns=[*wanted, *gates.values()], filters=[rows])
+    frame = frame.rename(columns={"prompt_id": "prompt"}).reindex(columns=["step", "prompt", "reward", "text", *gates.values()])
+    prompts = frame["prompt"].astype(object).where(frame["prompt"].notna(), "")
+    frame = frame.assign(prompt=prompts, text=frame["text"].astype(str), label="passed every gate it reached", tone="pass")
+    for gate, column in reversed(gates.items()):  # the first gate that does not pass decides
+        frame.loc[frame[column] == "fail", ["label", "tone"]] = [f"failed {gate}", "fail"]
+        frame.loc[frame[column] == "unknown", ["label", "tone"]] = [f"{gate} did not know", "unknown"]
+    return frame
+
+
+def _outcome(label: str, tone: str, rows: pd.DataFrame) -> Outcome:
+    counts = rows["text"].value_counts().rename_axis("text").reset_index().sort_values(["count", "text"], ascending=[False, True])
+    rewards = rows["reward"].dropna()
+    ends = sorted({printed_reward(reward) for reward in (rewards.min(), rewards.max())}, key=float) if len(rewards) else ["not known"]
+    return Outcome(label, tone, len(rows), " to ".join(ends), list(counts.head(TEXTS).itertuples(index=False, name=None)))
+
+
+def printed_reward(reward: float | None) -> str:
+    return "not known" if reward is None or pd.isna(reward) else setting(round(float(reward), 4))

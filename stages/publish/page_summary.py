@@ -1,0 +1,83 @@
+"""`page/summary.json`: what the home page shows of an experiment."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.intention import ChangeWords
+from stages.publish.bars import Place
+from stages.publish.claims import ClaimView
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.header import answer
+
+
+class ClaimLine(Frozen):
+    id: str
+    says: str
+    verdict: str
+    finding: str | None
+    printed: str
+    """The deciding number as the page prints it; empty when there is none."""
+    place: Place | None = Field(None, exclude_if=lambda value: value is None)
+    """Where it stands against its margin."""
+
+
+class PageSummary(Artifact):
+    SCHEMA: ClassVar[str] = "octavo.page_summary/1"
+
+    experiment: str
+    title: str
+    question: str
+    answer: str
+    owner: str
+    tags: tuple[str, ...]
+    profile: str | None
+    claims: tuple[ClaimLine, ...]
+    runs: int
+    included: int
+    finished: int
+    warnings: int
+    data_until: str | None
+    """When the newest attempt ended, UTC."""
+    parent: str | None = None
+    """Experiment that this one changes."""
+    changes: tuple[ChangeWords, ...] = ()
+    """The whole difference to its parent."""
+    hypothesis: str = ""
+    """What the changes were expected to do."""
+
+
+def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], warnings: int) -> PageSummary:
+    card = experiment.card
+    lines = (
+        ClaimLine(
+            id=claim.id,
+            says=claim.says,
+            verdict=claim.verdict,
+            printed=claim.fact.striptags() if claim.fact else "",
+            place=claim.at,
+            finding=claim.decided.finding,
+        )
+        for claim in claims
+    )
+    return PageSummary(
+        experiment=experiment.folder.name,
+        title=card.title,
+        question=card.question.strip(),
+        answer=answer(claims),
+        owner=card.owner,
+        tags=card.tags,
+        profile=card.profile,
+        claims=tuple(lines),
+        runs=len(experiment.runs),
+        included=experiment.included,
+        finished=sum(run.state in ("finished", "unknown") for run in experiment.runs),
+        warnings=warnings,
+        data_until=experiment.data_until,
+        parent=card.parent,
+        changes=card.changes,
+        hypothesis=card.hypothesis,
+    )
