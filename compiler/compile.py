@@ -22,7 +22,7 @@ from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import OutsideSpec
-from compiler.problems import Patience, Rejected, errors, in_order
+from compiler.problems import Rejected, errors, in_order
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
@@ -55,7 +55,6 @@ class Project:
 
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     """One spec to cards. Raises Rejected with all errors of the file, warnings among them."""
-    Patience.left = Patience.MOST
     document = inputs.document(reference.path)
     found = experiment(document, reference.stem, reference.profile, inputs.document)
     imported = expand_imports(found, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(found.spec, OutsideSpec) else None

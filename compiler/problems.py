@@ -1,11 +1,19 @@
-"""Problems of a spec: collecting them, and the words that their sentences share."""
+"""Problems of a spec: made from the catalogue of messages, errors.yaml, and collected."""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from string import Template
+from typing import Any
 
-from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.diagnostic import Diagnostic, Note, Place
+
+CATALOGUE = Path(__file__).parent / "errors.yaml"
 
 SECRET = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
@@ -36,6 +44,48 @@ class Fault(Exception):
         """`code` when the fault has one of its own."""
 
 
+@functools.cache
+def catalogue() -> Mapping[str, Mapping[str, str]]:
+    """Code, or code and form such as `E361.kl` -> its texts. A form has the texts of its code that it does not give itself."""
+    from ruamel.yaml import YAML
+
+    entries: dict[str, dict[str, str]] = YAML(typ="safe").load(CATALOGUE)
+    return {code: {**entries[code.partition(".")[0]], **texts} for code, texts in entries.items()}
+
+
+def problem(code: str, place: Place | None = None, note: Place | None = None, **facts: Any) -> Diagnostic:
+    """A message of the catalogue. `code`: such as `E304`, or `E361.kl` for one of its forms; `note`: the place that its note is about.
+
+    `facts` replace `$name` in the texts: numbers are written in short, lists as words with commas.
+    """
+    texts, words = catalogue()[code], {name: _written(fact) for name, fact in facts.items()}
+    what, why, fix = (Template(texts[part]).substitute(words) for part in ("what", "why", "fix"))
+    notes = (Note(note, Template(texts["note"]).substitute(words)),) if "note" in texts else ()
+    return Diagnostic(code[:4], what, why, fix, place, notes, "warning" if code[0] == "W" else "error")
+
+
+def unknown(code: str, word: str, known: Iterable[str], place: Place | None, note: Place | None = None, **facts: Any) -> Diagnostic:
+    """A message about a word that is not one of the known ones. Where one of them is like it, the message suggests that one.
+
+    Facts of its own: `$word`, `$known`, and `$first` of them. The entry's `fix` is for words that are like none, its `meant` for others.
+    """
+    words = list(known)
+    meant, texts = nearest(word, words), catalogue()[code]
+    made = problem(code, place, note, word=word[:80], known=words, first=words[0] if words else "...", **facts)
+    if meant is None:
+        return made
+    fix = Template(texts.get("meant", "write `$meant`")).substitute(facts, meant=meant)
+    return replace(made, what=f"{made.what}, did you mean `{meant}`?", fix=fix)
+
+
+def _written(fact: object) -> str:
+    if isinstance(fact, float):
+        return f"{fact:g}"
+    if isinstance(fact, str) or not isinstance(fact, Iterable):
+        return str(fact)
+    return listed(map(str, fact))
+
+
 def errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Only those that forbid writing."""
     return [found for found in diagnostics if found.severity == "error"]
@@ -57,26 +107,15 @@ def masked(text: str) -> str:
     return SECRET.sub(lambda match: "*" * len(match[0]), text)
 
 
-class Patience:
-    """How many words may still be compared with each other. Suggestions are for people, and nobody reads ten thousand of them."""
-
-    MOST = 25_000
-    left = MOST
-
-
-def nearest(word: str, known: Iterable[str], within: int = 2) -> str | None:
-    """The known word at the smallest edit distance (swaps count one), or None beyond `within`. Ties: first in order.
-
-    None also once the patience for one spec is used up: a thousand misspelt names among a thousand would take minutes.
-    """
-    best, best_distance = None, within + 1
-    for candidate in known:
-        if Patience.left <= 0:
-            break
-        Patience.left -= 1
-        if abs(len(candidate) - len(word)) < best_distance and (distance := _distance(word, candidate, best_distance)) < best_distance:
-            best, best_distance = candidate, distance
-    return best if best is None or best_distance < max(len(word), len(best)) else None
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like this one, the first of equals; None if none is. Among more than 1,000 it would take too long."""
+    words, best, most = list(known), None, 0.74
+    matcher = difflib.SequenceMatcher(b=word[:100])
+    for candidate in words if len(words) <= 1_000 else ():
+        matcher.set_seq1(candidate)
+        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
+            best, most = candidate, matcher.ratio()
+    return best
 
 
 def listed(words: Iterable[str], most: int = 30) -> str:
@@ -92,19 +131,3 @@ def _position(place: Place | None) -> tuple[str, int, int]:
 
 def _escaped(character: str) -> str:
     return "    " if character == "\t" else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-
-
-def _distance(one: str, other: str, limit: int) -> int:
-    before: list[int] = []
-    previous = list(range(len(other) + 1))
-    for row, left in enumerate(one, start=1):
-        current = [row]
-        for column, right in enumerate(other, start=1):
-            cost = min(previous[column] + 1, current[-1] + 1, previous[column - 1] + (left != right))
-            if row > 1 and column > 1 and left == other[column - 2] and one[row - 2] == right:
-                cost = min(cost, before[column - 2] + 1)
-            current.append(cost)
-        if min(current) > limit:
-            return limit + 1
-        before, previous = previous, current
-    return previous[-1]

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from compiler import disk
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
-from compiler.problems import Rejected, nearest
+from compiler.problems import Rejected, nearest, problem
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.names import SLUG_CHARS, slug
 
@@ -178,6 +178,5 @@ def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:
     try:
         slug(stem)
     except PydanticCustomError as error:
-        context = error.context or {}
-        return Diagnostic(context["code"], context["what"], why=context["why"], fix=context["fix"], place=place)
+        return problem(error.type, place, **(error.context or {}))
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from compiler.build.pipeline import SPECS
-from compiler.problems import Rejected
+from compiler.problems import Rejected, problem
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.names import slug
 
@@ -54,8 +54,7 @@ def _check(name: str) -> None:
     try:
         slug(name)
     except PydanticCustomError as error:
-        context = error.context or {}
-        raise Rejected([Diagnostic(context["code"], context["what"], why=context["why"], fix=context["fix"])]) from None
+        raise Rejected([problem(error.type, **(error.context or {}))]) from None
     if not SPECS.is_dir():
         raise Rejected(
             [

@@ -17,7 +17,6 @@ from compiler.build.snapshots import Renewed
 from compiler.build.write import compare, write
 from compiler.commands import verbs_of_results as commands_of_results
 from compiler.compile import Compiled, compile_all, left_over, project
-from compiler.document.read import has_c_parser
 from compiler.language.experiment import profiles
 from compiler.problems import Rejected, errors, in_order
 from compiler.render import colour, render
@@ -28,8 +27,6 @@ from stages.contracts.layout import RUNS
 def run(options: argparse.Namespace) -> int:
     """The command that `options` names; a rejected input is shown and gives 1."""
     inputs = Inputs()
-    if not has_c_parser():
-        print("note: ruamel.yaml.clib is not installed, so specs are read ten times slower: pip install ruamel.yaml.clib", file=sys.stderr)
     commands: dict[str, Callable[[argparse.Namespace, Inputs], int]] = {
         "check": check,
         "compile": compile_,

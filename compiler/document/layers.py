@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from compiler.document.node import Node
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler import disk
+from compiler.document.node import Document, Node
+from compiler.document.validate import secrets
+from compiler.problems import Rejected, problem, unknown
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.names import SLUG
 
 RANK = {"parent": 0, "shared": 1, "experiment": 2, "condition": 3, "profile": 4}
+SHARED = Path("specs/_shared")
+OWN = ("title", "question", "use", "parent", "changes", "hypothesis", "claims", "actions", "contingency")
+"""Keys that only an experiment itself can have, and no shared block."""
+
+Read = Callable[[Path], Document]
 
 
 def overlay(base: Node, over: Node, layer: str) -> Node:
@@ -22,33 +35,71 @@ def overlay(base: Node, over: Node, layer: str) -> Node:
 
 
 def labelled(node: Node, layer: str) -> Node:
-    """A copy whose values say which layer they come from: this one, or a higher one that wrote them."""
-    value = node.value
-    if isinstance(value, dict):
-        value = {key: labelled(inner, layer) for key, inner in value.items()}
-    elif isinstance(value, list):
-        value = [labelled(inner, layer) for inner in value]
+    """A copy with the layer of each value: this one, or a higher one that wrote the value."""
+    value = _mapped(node, lambda inner: labelled(inner, layer))
     return Node(value, node.place, node.key, _higher(layer, node.layer), node.over)
 
 
 def lowered(node: Node, layer: str) -> Node:
     """A copy whose values all come from `layer`, whichever wrote them in their own file."""
-    value = node.value
-    if isinstance(value, dict):
-        value = {key: lowered(inner, layer) for key, inner in value.items()}
-    elif isinstance(value, list):
-        value = [lowered(inner, layer) for inner in value]
-    return Node(value, node.place, node.key, layer)
-
-
-def _higher(one: str, other: str) -> str:
-    return one if RANK[one] > RANK[other] else other
+    return Node(_mapped(node, lambda inner: lowered(inner, layer)), node.place, node.key, layer)
 
 
 def replaced(node: Node) -> list[Node]:
     """Values that this one replaced, nearest layer first."""
-    found = []
+    values = []
     while node.over is not None:
         node = node.over
-        found.append(node)
-    return found
+        values.append(node)
+    return values
+
+
+def with_shared(document: Document, read: Read) -> Node:
+    """The root of a spec on top of the shared blocks that its `use` names; later blocks win over earlier ones.
+
+    Raises Rejected: E334 no such block, E335 a key that has no place in one.
+    """
+    root, use = document.root, document.root.get("use")
+    below: Node | None = None
+    problems: list[Diagnostic] = []
+    # a `use` of another shape is refused by its own model
+    for entry in use.value if use is not None and isinstance(use.value, list) else ():
+        if not isinstance(entry.value, str):
+            continue
+        try:
+            block = lowered(_block(entry, read), "shared")
+        except Rejected as rejected:
+            if rejected.sources:  # it is no YAML
+                raise
+            problems.extend(rejected.diagnostics)
+        else:
+            below = block if below is None else overlay(below, block, "shared")
+    if problems:
+        raise Rejected(problems)
+    return root if below is None else overlay(Node(below.value, root.place, root.key, "shared"), root, "shared")
+
+
+def _block(entry: Node, read: Read) -> Node:
+    known = sorted(path.stem for path in disk.yaml_files(SHARED))
+    if entry.value not in known or not SLUG.fullmatch(entry.value):
+        raise Rejected([unknown("E334", entry.value, known, entry.place, all=", ".join(known) or "none")])
+    root = read(SHARED / f"{entry.value}.yaml").root
+    problems = list(secrets(root))
+    if not isinstance(root.value, dict):
+        problems.append(problem("E203.shared", root.place))
+    else:
+        problems += [problem("E335", node.key or node.place, key=key) for key, node in root.value.items() if key in OWN]
+    if problems:
+        raise Rejected(problems)
+    return root
+
+
+def _mapped(node: Node, change: Callable[[Node], Node]) -> object:
+    """The node's value with every node below it changed."""
+    if isinstance(node.value, dict):
+        return {key: change(inner) for key, inner in node.value.items()}
+    return [change(inner) for inner in node.value] if isinstance(node.value, list) else node.value
+
+
+def _higher(layer: str, other: str) -> str:
+    return layer if RANK[layer] > RANK[other] else other

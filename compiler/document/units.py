@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from stages.contracts.names import fault
+from stages.contracts.names import refused
 from stages.rules import step_of
 
 _FACTORS: dict[str, dict[str, float]] = {
@@ -47,8 +47,8 @@ def number(text: str, unit: str) -> float | int | None:
 def converted(annotation: Any, value: Any, unit: str | None = None) -> Any:
     """A plain value with every text that carries a unit turned into the number its model stores; the rest as it was."""
     if isinstance(value, str):
-        found = number(value, unit) if unit else None
-        return value if found is None else found
+        amount = number(value, unit) if unit else None
+        return value if amount is None else amount
     if isinstance(value, dict):
         model = _model(annotation, value)
         if model is not None:
@@ -124,21 +124,16 @@ def length(text: str) -> Length | None:
 
 def read_length(text: str) -> Length:
     """The length of a text that a model of the language has accepted."""
-    found = length(text)
-    assert found is not None, text
-    return found
+    amount = length(text)
+    assert amount is not None, text
+    return amount
 
 
 def _with_unit(value: Any) -> Any:
     if isinstance(value, str) and length(value) is not None:
         return value
     shown = f"`{value}`"[:60] if isinstance(value, str | int | float) and not isinstance(value, bool) else "no text"
-    raise fault(
-        "E260",
-        f"a place in a run needs its unit, and is {shown}",
-        "15 could be steps or a share; a rule that means the other one is a dead rule",
-        "write it as `50%` or `100 steps`",
-    )
+    raise refused("E260", value=shown)
 
 
 LengthText = Annotated[str, BeforeValidator(_with_unit), Field(json_schema_extra={"pattern": PATTERN})]

@@ -1,4 +1,4 @@
-"""Document -> typed parts of a spec. Locations of pydantic become places in the file; its words become ours."""
+"""A node -> a model of the language. Locations of pydantic become places in the file, and its errors messages of the catalogue."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from pydantic_core import ErrorDetails
 
 from compiler.document.node import Node
 from compiler.document.units import EXAMPLES, arms, converted, keys, unit_of
-from compiler.problems import SECRET, nearest, sentence
+from compiler.problems import SECRET, catalogue, problem, sentence, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
 
-_CLOSED = "keys are closed, so that a misspelt one cannot be ignored in silence"
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -47,9 +46,10 @@ def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, li
     try:
         return model.model_validate_json(json.dumps(plain), strict=True), []
     except ValidationError as error:
-        problems = [_diagnostic(found, model, node, where) for found in error.errors(include_url=False)]
-        meant = {found.fix for found in problems if found.code == "E201"}
-        return None, [found for found in problems if not (found.code == "E202" and found.fix.removesuffix(": ...`") + "`" in meant)]
+        problems = [_problem(details, model, node, where) for details in error.errors(include_url=False)]
+        meant = {problem.fix for problem in problems if problem.code == "E201"}
+        # a misspelt key is not reported a second time as a missing one
+        return None, [problem for problem in problems if not (problem.code == "E202" and problem.fix.removesuffix(": ...`") + "`" in meant)]
 
 
 def key_place(node: Node) -> Place:
@@ -59,123 +59,93 @@ def key_place(node: Node) -> Place:
 
 def unknown_key(key: str, known: Sequence[str], place: Place, where: str) -> Diagnostic:
     """E201 with the nearest known key."""
-    meant = nearest(key, known)
     inside = f" in `{where}`" if where else ""
-    return Diagnostic(
-        "E201",
-        f"unknown key `{sentence(key)}`{inside}" + (f", did you mean `{meant}`?" if meant else ""),
-        why=_CLOSED,
-        fix=f"write `{meant}`" if meant else (f"known keys: {', '.join(known)}" if known else "delete it"),
-        place=place,
-    )
+    return unknown("E201" if known else "E201.none", sentence(key), known, place, inside=inside, all=", ".join(known))
 
 
-def _diagnostic(error: ErrorDetails, model: type[BaseModel], node: Node, where: str) -> Diagnostic:
+def secrets(node: Node) -> Iterator[Diagnostic]:
+    """E318 for each key and value below a node that looks like a secret."""
+    if isinstance(node.value, dict):
+        for key, inner in node.value.items():
+            if inner.key is not None and SECRET.search(key):
+                yield problem("E318", inner.key)
+            yield from secrets(inner)
+    elif isinstance(node.value, list):
+        for inner in node.value:
+            yield from secrets(inner)
+    elif isinstance(node.value, str) and SECRET.search(node.value):
+        yield problem("E318", node.place)
+
+
+def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str) -> Diagnostic:
     kind, location, context = error["type"], error["loc"], error.get("ctx", {})
     parts = [part for part in location if not _is_tag(part)]
-    found, rest = _walk(node, parts)
-    named = ".".join([where, *map(str, parts)] if where else map(str, parts))
+    node, rest = _walk(root, parts)
+    key = ".".join([where, *map(str, parts)] if where else map(str, parts))
     parent = ".".join([where, *map(str, parts[:-1])] if where else map(str, parts[:-1]))
     if kind == "extra_forbidden":
         known = [name for inner in _models_at(model, location[:-1]) for name in keys(inner)]
-        return unknown_key(str(parts[-1]), known, found.key or found.place, parent)
+        return unknown_key(str(parts[-1]), known, node.key or node.place, parent)
     if kind == "missing":
-        return _missing(str(parts[-1]), parent, model, location, found)
+        return _missing(str(parts[-1]), parent, model, location, node)
+    place = node.key if rest == ["[key]"] and node.key else key_place(node)
+    if kind in catalogue():
+        return problem(kind, place, **context)
     if kind == "octavo":
-        place = found.key if rest == ["[key]"] and found.key else key_place(found)
         return Diagnostic(context["code"], context["what"], why=context["why"], fix=context["fix"], place=place)
-    place = found.key if rest == ["[key]"] and found.key else key_place(found)
     if kind in ("literal_error", "union_tag_not_found", "union_tag_invalid"):
-        return _choice(named, found, context, place)
+        return _choice(key, node, context, place)
     if kind in _RANGES:
-        return _range(named, kind, context, found, place)
+        return _range(key, kind, context, node, place)
     unit = _unit_at(model, location)
-    if unit and isinstance(found.value, str):
-        return Diagnostic(
-            "E208",
-            f"`{named}` needs a unit that octavo knows, and is `{_shown(found)}`",
-            why="a number without its unit is read differently by different people",
-            fix=f"write it as {EXAMPLES[unit]}",
-            place=place,
-        )
+    if unit and isinstance(node.value, str):
+        return problem("E208", place, key=key, value=_shown(node), example=EXAMPLES[unit])
     expected = _TYPES.get(kind.removesuffix("_type").removesuffix("_from_float").removesuffix("_parsing"))
     if expected:
-        return _wrong_type(named, expected, found, place)
-    message = re.sub(r"^(Value|Assertion) error, ", "", error["msg"])
-    return Diagnostic(
-        "E205",
-        f"`{named or where}`: {message}",
-        why="the value is outside what the key can mean",
-        fix=f"change `{named or where}`",
-        place=place,
-    )
+        return _wrong_type(key, expected, node, place)
+    return problem("E205", place, key=key or where, message=re.sub(r"^(Value|Assertion) error, ", "", error["msg"]))
 
 
-def _missing(key: str, parent: str, model: type[BaseModel], location: Sequence[int | str], found: Node) -> Diagnostic:
-    removed = found.value.get(key) if isinstance(found.value, dict) else None
-    inside = f" in `{parent}`" if parent else ""
+def _missing(key: str, parent: str, model: type[BaseModel], location: Sequence[int | str], block: Node) -> Diagnostic:
+    removed = block.value.get(key) if isinstance(block.value, dict) else None
     fields = next((keys(inner) for inner in _models_at(model, location[:-1]) if key in keys(inner)), {})
-    description = fields[key].description if key in fields else None
-    return Diagnostic(
-        "E202",
-        f"`{key}` is missing{inside}" + (": null removes it" if removed is not None else ""),
-        why=(description or "it has no default"),
-        fix=f"write `{key}: ...`" if removed is None else f"delete this line, or give `{key}` a value",
-        place=removed.key or removed.place if removed is not None else key_place(found),
-    )
+    facts: dict[str, Any] = {
+        "key": key,
+        "inside": f" in `{parent}`" if parent else "",
+        "why": (fields[key].description if key in fields else None) or "it has no default",
+    }
+    if removed is not None:
+        return problem("E202.removed", removed.key or removed.place, **facts)
+    return problem("E202", key_place(block), **facts)
 
 
-def _choice(named: str, found: Node, context: dict[str, Any], place: Place) -> Diagnostic:
+def _choice(key: str, node: Node, context: dict[str, Any], place: Place) -> Diagnostic:
     expected = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     if not expected:
-        return Diagnostic(
-            "E209",
-            f"`{named}` has none of the forms that are known here, or more than one",
-            why="each form means something else, so it must be clear which one is meant",
-            fix="write a reward's name, {invert: name}, {random: bernoulli, p: 0.5} or {constant: 0.0}",
-            place=place,
-        )
-    meant = nearest(str(found.value), expected) if isinstance(found.value, str) else None
+        return problem("E209", place, key=key)
     choices = ", ".join(f"`{word}`" for word in expected)
-    return Diagnostic(
-        "E204",
-        f"`{named}` cannot be `{_shown(found)}`" + (f", did you mean `{meant}`?" if meant else ""),
-        why=f"known values: {choices}",
-        fix=f"write `{meant or expected[0]}`",
-        place=place,
-    )
+    if isinstance(node.value, str):
+        return unknown("E204", _shown(node), expected, place, key=key, choices=choices)
+    return problem("E204", place, key=key, word=_shown(node), choices=choices, first=expected[0])
 
 
-def _range(named: str, kind: str, context: dict[str, Any], found: Node, place: Place) -> Diagnostic:
+def _range(key: str, kind: str, context: dict[str, Any], node: Node, place: Place) -> Diagnostic:
     name, words = _RANGES[kind]
     bound = context[name]
     amount = f"{words} {bound:g}" if isinstance(bound, float) else f"{words} {bound}"
     unit = _COUNTED.get(kind.removesuffix("_short").removesuffix("_long"))
     if unit is not None:
-        amount = f"{amount} {unit[0] if bound == 1 else unit[1]}"
-    return Diagnostic(
-        "E205",
-        f"`{named}` must have {amount}" if unit else f"`{named}` must be {amount}, and is `{_shown(found)}`",
-        why="a value outside this range cannot mean anything here",
-        fix=f"give it {amount}" if unit else f"write a value that is {amount}",
-        place=place,
-    )
+        return problem("E205.size", place, key=key, amount=f"{amount} {unit[0] if bound == 1 else unit[1]}")
+    return problem("E205.range", place, key=key, amount=amount, value=_shown(node))
 
 
-def _wrong_type(named: str, expected: str, found: Node, place: Place) -> Diagnostic:
-    is_text_wanted = expected == "text" and not isinstance(found.value, list | dict)
-    is_quoted_number = expected in ("a number", "a whole number") and isinstance(found.value, str)
-    return Diagnostic(
-        "E203",
-        f"`{named}` must be {expected}, and is {_shape(found)}",
-        why="the value is used as it stands, so nothing is guessed",
-        fix=f'put it in quotes: "{_shown(found)}"'
-        if is_text_wanted
-        else "write the number without quotes or words"
-        if is_quoted_number
-        else f"write {expected}",
-        place=place,
-    )
+def _wrong_type(key: str, expected: str, node: Node, place: Place) -> Diagnostic:
+    form = "E203"
+    if expected == "text" and not isinstance(node.value, list | dict):
+        form = "E203.quoted"
+    elif expected in ("a number", "a whole number") and isinstance(node.value, str):
+        form = "E203.number"
+    return problem(form, place, key=key, expected=expected, shape=_shape(node), value=_shown(node))
 
 
 def _shape(node: Node) -> str:
@@ -189,26 +159,18 @@ def _shape(node: Node) -> str:
 
 
 def _shown(node: Node) -> str:
+    """The value as YAML writes it, in at most 60 characters."""
     value = node.value
-    text = (
-        "null"
-        if value is None
-        else str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    words = {None: "null", True: "true", False: "false"}
+    text = words[value] if value is None or isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
     return sentence(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _walk(node: Node, parts: Sequence[int | str]) -> tuple[Node, list[int | str]]:
     """The deepest node on the way, and the parts that lead nowhere."""
     for index, part in enumerate(parts):
-        inner = node.value.get(part) if isinstance(node.value, dict) else None
-        if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
-            inner = node.value[part]
-        if inner is None or inner.value is None:
+        inner = node.get(part)
+        if inner is None:
             return node, list(parts[index:])
         node = inner
     return node, []
@@ -220,10 +182,10 @@ def _is_tag(part: int | str) -> bool:
 
 def _models_at(model: type[BaseModel], location: Sequence[int | str]) -> list[type[BaseModel]]:
     """Models that a location may stand for, following union tags."""
-    found: list[Any] = [model]
+    annotations: list[Any] = [model]
     for part in location:
-        found = [deep for annotation in found for deep in _step(annotation, part)]
-    return [arm for annotation in found for arm in arms(annotation) if isinstance(arm, type) and issubclass(arm, BaseModel)]
+        annotations = [inner for annotation in annotations for inner in _step(annotation, part)]
+    return [arm for annotation in annotations for arm in arms(annotation) if isinstance(arm, type) and issubclass(arm, BaseModel)]
 
 
 def _step(annotation: Any, part: int | str) -> Iterator[Any]:
@@ -254,27 +216,3 @@ def _unit_at(model: type[BaseModel], location: Sequence[int | str]) -> str | Non
         if field is not None and (unit := unit_of(field)):
             return unit
     return None
-
-
-def secrets(node: Node) -> Iterator[Diagnostic]:
-    """E318 for each key and value below a node that looks like a secret."""
-    if isinstance(node.value, dict):
-        for key, inner in node.value.items():
-            if inner.key is not None and SECRET.search(key):
-                yield _secret(inner.key)
-            yield from secrets(inner)
-    elif isinstance(node.value, list):
-        for inner in node.value:
-            yield from secrets(inner)
-    elif isinstance(node.value, str) and SECRET.search(node.value):
-        yield _secret(node.place)
-
-
-def _secret(place: Place) -> Diagnostic:
-    return Diagnostic(
-        "E318",
-        "this looks like a secret key",
-        why="specs, cards and pages are published; a key in them is a key lost",
-        fix="take it out, revoke it if it was ever committed, and pass it through the environment, as in WANDB_API_KEY",
-        place=place,
-    )

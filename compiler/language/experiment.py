@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.document.layers import overlay
+from compiler.document.layers import Read, overlay
 from compiler.document.node import Document, Node
-from compiler.document.shared import Read
 from compiler.document.validate import secrets, validated
 from compiler.language import spec_command, spec_imports
 from compiler.language.algorithms import COMMAND, train_settings

@@ -7,16 +7,14 @@ their dotted keys; `compiler.build.difference` then holds the result against the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compiler import disk
-from compiler.document.layers import lowered, overlay
+from compiler.document.layers import OWN, Read, lowered, overlay, with_shared
 from compiler.document.node import Document, Node
-from compiler.document.shared import OWN, Read, with_shared
-from compiler.language.spec_judged import Bound
-from compiler.problems import Rejected, listed, nearest
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from compiler.problems import Rejected, listed, problem, unknown
+from stages.contracts.diagnostic import Diagnostic, Note
 
 SPECS = Path("specs")
 MAX_CHANGES = 500
@@ -54,18 +52,8 @@ def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document
         file = line[-1][1].file
         if named.value in dict(line):
             names = " -> ".join([*(name for name, _ in line), named.value])
-            raise Rejected(
-                [
-                    Diagnostic(
-                        "E337",
-                        f"the parents go round in a circle: {names}",
-                        why="a child is its parent with changes, so there must be a first one",
-                        fix=f"delete `parent` in {file}, or name another one",
-                        place=named.place,
-                        notes=tuple(places),
-                    )
-                ]
-            )
+            circle = problem("E337", named.place, names=names, file=file)
+            raise Rejected([replace(circle, notes=tuple(places))])
         places.append(Note(named.place, f"the parent of `{line[-1][0]}` is `{named.value}`"))
         line.append((named.value, read(_parent_file(named, line[-1][0]))))
     return line
@@ -76,18 +64,9 @@ def _parent_file(named: Node, child: str) -> Path:
     if named.value in known:
         return SPECS / f"{named.value}.yaml"
     plain = named.value.partition("@")[0]  # a parent is named without a profile
-    meant = plain if plain in known else nearest(named.value, known)
-    raise Rejected(
-        [
-            Diagnostic(
-                "E336",
-                f"no experiment `{named.value[:80]}` to be the parent" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a parent is a file specs/<experiment>.yaml, without a profile; known: {listed(known)}",
-                fix=f"write `parent: {meant}`" if meant else "ls specs",
-                place=named.place,
-            )
-        ]
-    )
+    if plain in known:
+        raise Rejected([problem("E336.profile", named.place, word=named.value[:80], plain=plain, known=known)])
+    raise Rejected([unknown("E336", named.value, known, named.place)])
 
 
 def _inherited(parent: Node, own: Node) -> Node:
@@ -95,7 +74,7 @@ def _inherited(parent: Node, own: Node) -> Node:
     kept = {key: node for key, node in parent.value.items() if key not in NOT_INHERITED} if isinstance(parent.value, dict) else {}
     if (count := sum(1 for _ in changes(own))) > MAX_CHANGES:
         node = own.get("changes")
-        raise Rejected([_too_many(count, node.key if node else None)])
+        raise Rejected([problem("E205.changes", node.key if node else None, most=MAX_CHANGES, count=f"{count:,}")])
     root = Node(lowered(Node(kept, own.place), "parent").value, own.place, own.key, "parent")
     return overlay(with_changes(root, changes(own)), own, "shared")
 
@@ -106,23 +85,13 @@ def with_changes(root: Node, declared: Iterable[tuple[str, Node]]) -> Node:
     for path, node in declared:
         try:
             if len(parts := _parts(path)) > MAX_PARTS:
-                raise Rejected([_nowhere(path, "no setting lies so deep", "a dotted key is short", "write the key of a setting", node)])
+                raise Rejected([problem("E338.deep", node.key or node.place, path=_short(path))])
             root = _changed(root, parts, node, path)
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
     if problems:
         raise Rejected(problems)
     return root
-
-
-def _too_many(count: int, place: Place | None) -> Diagnostic:
-    return Diagnostic(
-        "E205",
-        f"`changes` must have at most {MAX_CHANGES} entries, and has {count:,}",
-        why="a child with so many changes is another experiment",
-        fix="write it as an experiment without a parent",
-        place=place,
-    )
 
 
 def changes(root: Node) -> Iterator[tuple[str, Node]]:
@@ -138,7 +107,7 @@ def _parts(path: str) -> list[str]:
     if not path.startswith(head):
         return path.split(".")
     metric, _, last = path.removeprefix(head).rpartition(".")
-    below = metric and last in Bound.model_fields
+    below = metric and last in ("below", "above")
     return ["health", "gates", metric, last] if below else ["health", "gates", path.removeprefix(head)]
 
 
@@ -206,17 +175,9 @@ def _nested(parts: list[str], over: Node) -> Node:
 
 def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
     known = [name for entry in node.value if isinstance(entry.value, dict) for name in entry.value]
-    meant = nearest(parts[0], known)
-    return _nowhere(
-        path,
-        f"no `{parts[0]}` in the list" + (f", did you mean `{meant}`?" if meant else ""),
-        "only a gate is a named part of a list; other lists change as a whole" + (f"; gates: {listed(known)}" if known else ""),
-        f"write `{meant}`" if meant else "declare the whole list as the change",
-        over,
-        Note(node.place, "the list"),
-    )
+    gates = f"; gates: {listed(known)}" if known else ""
+    return unknown("E338.gate", parts[0], known, over.key or over.place, note=node.place, path=_short(path), gates=gates)
 
 
-def _nowhere(path: str, what: str, why: str, fix: str, over: Node, *notes: Note) -> Diagnostic:
-    shown = path if len(path) <= 80 else f"{path[:77]}..."
-    return Diagnostic("E338", f"`{shown}` leads nowhere: {what}", why=why, fix=fix, place=over.key or over.place, notes=notes)
+def _short(path: str) -> str:
+    return path if len(path) <= 80 else f"{path[:77]}..."

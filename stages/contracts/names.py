@@ -20,6 +20,11 @@ RESERVED = {
 """Names that mean a folder of every experiment, a finding's subject, or a device on Windows."""
 
 
+def refused(code: str, **facts: Any) -> PydanticCustomError:
+    """A validator's error with a message of the catalogue: `code` such as `E206`, and its facts."""
+    return PydanticCustomError(code, code, facts)
+
+
 def fault(code: str, what: str, why: str, fix: str) -> PydanticCustomError:
     """An error of a validator that already knows its code and its words."""
     return PydanticCustomError("octavo", "{what}", {"code": code, "what": what, "why": why, "fix": fix})
@@ -40,35 +45,18 @@ def exactly_one(*keys: str, says: str, why: str, fix: str) -> Any:
 def slug(name: str) -> str:
     """A name that becomes a folder, a stage and part of a finding's id. Raises E206 or E207."""
     if not SLUG.fullmatch(name) or len(name) > SLUG_CHARS:
-        raise fault(
-            "E206",
-            f"`{name[:80]}` is no name",
-            f"names become folders, commands and web addresses: a-z, 0-9 and single `-` between them, at most {SLUG_CHARS} characters",
-            f"write `{_slugged(name)}`" if _slugged(name) else "write a name such as `shaped`",
-        )
+        raise refused("E206", name=name[:80], example=f"`{_slugged(name)}`" if _slugged(name) else "a name such as `shaped`")
     if name in RESERVED:
-        raise fault(
-            "E207", f"the name `{name}` is reserved", "a folder or a device has this name already", f"write `{name}-1` or another name"
-        )
+        raise refused("E207", name=name)
     if "-vs-" in f"-{name}-":
-        raise fault(
-            "E207",
-            f"`{name}` contains `vs`",
-            "findings name a contrast `a-vs-b`; such a name would be read as one",
-            f"write `{_slugged(name.replace('vs', 'or'))}`",
-        )
+        raise refused("E207.versus", name=name, example=_slugged(name.replace("vs", "or")))
     return name
 
 
 def project_path(path: str) -> str:
     """A relative path inside the project. Raises E212."""
     if len(path) > 200 or not PATH.fullmatch(path):
-        raise fault(
-            "E212",
-            f"`{path[:80]}` is no path inside the project",
-            "paths enter cards and dvc.yaml and must mean the same everywhere: relative, below the project, of letters, digits and `._-/`",
-            "write a path such as `data/train.jsonl`",
-        )
+        raise refused("E212", path=path[:80])
     return path
 
 
@@ -81,12 +69,7 @@ def is_hub_id(text: str) -> bool:
 def hub_id(text: str) -> str:
     """`owner/name` of a repository on the Hugging Face hub. Raises E276."""
     if not is_hub_id(text):
-        raise fault(
-            "E276",
-            f"`{text[:80]}` is no id of a hub repository",
-            "the hub names a repository `owner/name`: letters, digits and single `._-` between them",
-            "write an id such as `openai/gsm8k`, without an address and without a revision",
-        )
+        raise refused("E276", id=text[:80])
     return text
 
 

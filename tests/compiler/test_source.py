@@ -109,11 +109,6 @@ def test_any_bytes_are_a_document_or_a_diagnostic(content):
     check_places(content)
 
 
-@given(st.text(alphabet="ab:-[]{},&*!|>'\"#%\n\t\r\u2028\u00e9 <?@0.", max_size=120))
-def test_any_yaml_like_text_is_a_document_or_a_diagnostic(text):
-    check_places(text.encode())
-
-
 def check_places(content: bytes) -> None:
     """Every place lies inside the file."""
     try:
@@ -159,23 +154,3 @@ def test_json_means_in_yaml_what_it_means(value):
     """JSON is YAML: strings in quotes stay text, numbers stay numbers."""
     found = plain(json.dumps(value, ensure_ascii=False))
     assert found == without_null(value)
-
-
-@given(st.text(alphabet="ab:-[]{},&*'\"#\n 01.", max_size=80))
-def test_the_pure_parser_gives_the_same_values(text):
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    from compiler.document.builder import Builder
-
-    lines = text.split("\n")
-    try:
-        fast = parse(text.encode(), "spec.yaml").root.plain()
-    except Rejected:
-        return
-    events = iter(YAML(typ="safe", pure=True).parse(text))
-    try:
-        slow = Builder("spec.yaml", lines).build(lambda: next(events), YAMLError).plain()
-    except Rejected:
-        return  # the pure parser is stricter in places, such as `key:value` in flow context
-    assert slow == fast
