@@ -17,7 +17,7 @@ from compiler.build.resolve import Cards, resolve
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.resolve_imports import resolve_imports
 from compiler.build.stage import Pipeline
-from compiler.checks import intended, rules
+from compiler.checks import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_command import CommandSpec
@@ -59,9 +59,7 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     found = experiment(document, reference.stem, reference.profile, inputs.document)
     imported = expand_imports(found, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(found.spec, OutsideSpec) else None
     expansion = imported.expansion if imported else expand(found)
-    problems = [*expansion.problems, *rules.check(found, expansion, inputs)]
-    if not errors(problems):
-        problems += intended.check(found, expansion, inputs)
+    problems = [*expansion.problems, *check(found, expansion, inputs)]
     if errors(problems):
         raise Rejected(problems)
     cards = resolve_imports(found, imported, inputs) if imported else resolve(found, expansion, inputs)

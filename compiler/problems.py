@@ -43,6 +43,10 @@ class Fault(Exception):
         self.what, self.why, self.fix, self.code = what, why, fix, code
         """`code` when the fault has one of its own."""
 
+    def at(self, place: Place | None, code: str) -> Diagnostic:
+        """The problem at a place of the spec; `code` for faults that have none."""
+        return Diagnostic(self.code or code, self.what, self.why, self.fix, place)
+
 
 @functools.cache
 def catalogue() -> Mapping[str, Mapping[str, str]]:

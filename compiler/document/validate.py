@@ -57,6 +57,12 @@ def key_place(node: Node) -> Place:
     return node.key if node.key is not None and isinstance(node.value, dict | list) else node.place
 
 
+def place_of(node: Node, *keys: str) -> Place:
+    """The place of the first of these dotted keys that is written, otherwise that of the whole block."""
+    written = (node.get(*key.split(".")) for key in keys)
+    return next((inner.place for inner in written if inner is not None), key_place(node))
+
+
 def unknown_key(key: str, known: Sequence[str], place: Place, where: str) -> Diagnostic:
     """E201 with the nearest known key."""
     inside = f" in `{where}`" if where else ""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compiler.checks.rules_training import _whole_groups
+from compiler.checks.training import whole_groups
 from compiler.problems import Rejected
 from stages.contracts.names import slug
 
@@ -53,7 +53,7 @@ def test_case_40_any_name_is_plain_to_shells_paths_addresses_and_findings_or_ref
 def test_every_fix_for_groups_works(per_device, accumulation, group):
     if per_device * accumulation % group == 0:
         return
-    said = _whole_groups(per_device, accumulation, group)
+    said = whole_groups(per_device, accumulation, group)
     steps = re.findall(r"`(?:gradient_accumulation_steps: )?(\d+)` \(batch (\d+)\)", said)
     assert steps
     for step, batch in steps:
@@ -63,7 +63,7 @@ def test_every_fix_for_groups_works(per_device, accumulation, group):
 
 
 def test_fixes_for_huge_numbers_are_found_at_once():
-    assert "gradient_accumulation_steps" in _whole_groups(999_999_937, 10**9, 10**15)
+    assert "gradient_accumulation_steps" in whole_groups(999_999_937, 10**9, 10**15)
 
 
 @pytest.mark.parametrize(("steps", "expected"), [("4", []), ("12", []), ("13", ["W303"])])

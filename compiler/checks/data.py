@@ -1,0 +1,193 @@
+"""Checks of what lies beside the spec: data files, rows that examples name, columns that gates read, the base model and its context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from compiler.build.base_models import MADE, BaseModel
+from compiler.build.data_files import DataFile
+from compiler.build.inputs import UNPINNED, Inputs
+from compiler.build.revisions import Reference
+from compiler.document.node import Node
+from compiler.document.validate import place_of
+from compiler.language.expand import Expansion, Setup
+from compiler.language.experiment import Experiment
+from compiler.language.gates import GateUse
+from compiler.language.spec_data import PromptData
+from compiler.problems import Fault, nearest, problem, unknown
+from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.plugin import columns
+from stages.contracts.sampled import SampledSettings
+
+
+def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    evaluation = experiment.spec.data.evaluation
+    nodes = {id(setup.data_node): (setup.data_node, setup.data.prompt, setup.data.rows) for setup in expansion.setups}
+    for node, prompt, rows in nodes.values():
+        yield from _rows(node, prompt, rows, inputs)
+    if evaluation is not None:
+        yield from _rows(experiment.node("data", "evaluation"), evaluation.prompt, evaluation.rows, inputs)
+    for setup in expansion.setups:
+        yield from _prompts_of_a_step(setup, inputs)
+    yield from _example_rows(experiment, expansion, inputs)
+    yield from _columns(experiment, expansion, inputs)
+    yield from _base_model(experiment, expansion, inputs)
+    if evaluation is not None and experiment.spec.evaluation is not None:
+        yield from _held_out(evaluation, experiment, expansion, inputs)
+
+
+def _rows(node: Node, prompt: str, rows: int | None, inputs: Inputs) -> Iterator[Diagnostic]:
+    """The file or the pinned data set is there, with enough rows and a prompt in each."""
+    path, hub = node.get("path"), node.get("hub")
+    if hub is not None:
+        yield from _pinned(hub, Reference("datasets", hub.value), inputs)
+    if path is None:
+        return
+    try:
+        data = inputs.data(path.value)
+    except Fault as fault:
+        yield fault.at(path.place, "E313")
+        return
+    if rows is not None and rows > len(data.rows):
+        yield problem("E317", place_of(node, "rows", "path"), file=data.path, rows=len(data.rows), wanted=rows)
+    missing = next((name for name, row in data.rows.items() if not isinstance(row.get(prompt), str)), None)
+    if missing is not None:
+        texts = [key for key, value in data.rows[missing].items() if isinstance(value, str) and key != "id"]
+        meant = nearest(prompt, texts) or (texts[0] if texts else None)
+        fix = f"set `prompt: {meant}`" if meant else "give every row a prompt"
+        yield problem("E326", place_of(node, "prompt", "path"), row=missing, file=data.path, prompt=prompt, fix=fix)
+
+
+def _pinned(hub: Node, reference: Reference, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E375, or W376 while a spec is only checked."""
+    try:
+        if inputs.commit(reference) == UNPINNED:
+            yield problem("W376", hub.place, name=reference.name)
+    except Fault as fault:
+        yield fault.at(hub.place, "E375")
+
+
+def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
+    try:
+        rows = len(inputs.data(setup.data.path).rows)
+    except Fault:
+        return
+    rows = min(rows, setup.data.rows or rows)
+    if setup.train.prompts_per_batch > rows:
+        yield problem("E333", place_of(setup.data_node, "rows", "path"), prompts=setup.train.prompts_per_batch, rows=rows)
+
+
+def _example_rows(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    checked: set[tuple[str, str | None]] = set()
+    for setup in expansion.setups:
+        name = setup.reward.declared
+        if name is None or (name, setup.data.path) in checked:
+            continue
+        checked.add((name, setup.data.path))
+        examples = enumerate(experiment.spec.rewards[name].examples)
+        named = [(row, _row_place(experiment, name, index)) for index, example in examples if isinstance(row := example.row, str)]
+        if setup.data.path is None:
+            yield from (problem("E379", place, data=setup.data.hub) for _, place in named)
+            continue
+        try:
+            data = inputs.data(setup.data.path)
+        except Fault:
+            continue
+        yield from (unknown("E312", row, data.rows, place, file=data.path) for row, place in named if row not in data.rows)
+
+
+def _row_place(experiment: Experiment, reward: str, index: int) -> Place:
+    return experiment.node("rewards", reward, "examples", index, "row").place
+
+
+def _columns(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E378 when no row of a file has a column that a gate reads, W378 when some have none. Rows of hub datasets are not read here."""
+    evaluation = experiment.spec.data.evaluation if experiment.spec.evaluation is not None else None
+    uses: list[tuple[PromptData, GateUse]] = [(setup.data, gate) for setup in expansion.setups for gate in setup.reward.gates]
+    uses += [(evaluation, gate) for gate in expansion.scores] if evaluation is not None else []
+    seen: set[tuple[str | None, int | None, str, str, str]] = set()
+    for data, gate in uses:
+        for key, column in _read(gate):
+            asked = (data.path, data.rows, gate.card.name, key, column)
+            if asked not in seen:
+                seen.add(asked)
+                try:
+                    yield from _column(inputs.data(data.path), data.rows, gate, key, column)
+                except Fault:
+                    continue
+
+
+def _read(gate: GateUse) -> Iterator[tuple[str, str]]:
+    """(setting, column) of what a gate reads of a row."""
+    for key in columns(gate.card.kind):
+        value = gate.card.settings.get(key)
+        named: Iterable[str] = [value] if isinstance(value, str) else value or ()
+        yield from ((key, column) for column in named)
+
+
+def _column(data: DataFile, count: int | None, gate: GateUse, key: str, column: str) -> Iterator[Diagnostic]:
+    rows = list(data.rows.items())[:count]
+    lacking = [name for name, row in rows if row.get(column) is None]
+    place, facts = place_of(gate.node, key), {"file": data.path, "column": column, "gate": gate.card.name}
+    if lacking and len(lacking) < len(rows):
+        yield problem("W378", place, None, lacking=len(lacking), rows=len(rows), row=lacking[0], **facts)
+    elif lacking:
+        known = dict.fromkeys(name for _, row in rows[:100] for name in row if name != "id")
+        yield unknown("E378", column, known, place, None, key=key, all=", ".join(known), **facts)
+
+
+def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """The model is there, can be quantised, and prompts with their completions fit into its context."""
+    node = experiment.node("model", "base")
+    try:
+        model = inputs.model(experiment.spec.model.base)
+    except Fault as fault:
+        yield fault.at(node.place, "E314")
+        return
+    if model.hub:
+        yield from _pinned(node, Reference("models", model.path), inputs)
+    yield from _quantized(experiment, model)
+    for setup in expansion.setups:
+        if model.max_positions is not None and isinstance(setup.train, SampledSettings):
+            try:
+                data = inputs.data(setup.data.path)
+            except Fault:
+                continue
+            is_made = experiment.spec.model.base.startswith(MADE)
+            yield from _context(setup, setup.train.max_completion_length, data, model.max_positions, is_made)
+
+
+def _quantized(experiment: Experiment, model: BaseModel) -> Iterator[Diagnostic]:
+    """bitsandbytes packs NF4 weights on a CPU in blocks of 64; other sizes end the process."""
+    if experiment.spec.model.quantization == "nf4" and not experiment.spec.resources.gpus:
+        place = experiment.node("model", "quantization").place
+        for name, size in model.sizes:
+            if size % 64:
+                yield problem("E380", place, model=experiment.spec.model.base, name=name, size=size)
+
+
+def _context(setup: Setup, length: int, data: DataFile, limit: int, is_made: bool) -> Iterator[Diagnostic]:
+    fewest, most = data.prompt_tokens(setup.data.prompt, setup.data.rows)
+    fix = f"set `max_completion_length: {limit - most}`" if most < limit else "use shorter prompts or a model with a longer context"
+    code = "E309" if length + fewest > limit else "W305" if is_made and length + most > limit else None
+    if code is not None:
+        place = place_of(setup.train_node, "max_completion_length")
+        yield problem(code, place, fewest=fewest, most=most, length=length, limit=limit, fix=fix)
+
+
+def _held_out(evaluation: PromptData, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """W310 when evaluation prompts are trained on."""
+    for data in {setup.data.path: setup.data for setup in reversed(expansion.setups)}.values():
+        try:
+            held_out = _prompts(inputs.data(evaluation.path), evaluation.prompt, evaluation.rows)
+            trained = {*_prompts(inputs.data(data.path), data.prompt, data.rows)}
+        except Fault:
+            continue
+        both = [prompt for prompt in held_out if prompt in trained]
+        if both:
+            place = experiment.node("data", "evaluation", "path").place
+            yield problem("W310", place, both=len(both), all=len(held_out), file=data.path)
+
+
+def _prompts(data: DataFile, key: str, rows: int | None) -> list[str]:
+    return [text for row in list(data.rows.values())[:rows] if isinstance(text := row.get(key), str)]

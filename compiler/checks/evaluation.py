@@ -1,0 +1,129 @@
+"""Checks of what judges runs: an evaluation with data, health gates that can pass and fail, questions and plans that can be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.build.inputs import Inputs
+from compiler.build.logged import logged_by_any
+from compiler.build.questions import metrics
+from compiler.build.stops import name_of
+from compiler.document.node import Node
+from compiler.document.validate import validated
+from compiler.language.algorithms import train_settings
+from compiler.language.expand import Expansion
+from compiler.language.experiment import Experiment
+from compiler.language.family import with_changes
+from compiler.language.health_profiles import PROFILES
+from compiler.language.spec_imports import OutsideSpec
+from compiler.language.spec_judged import Bound
+from compiler.problems import Rejected, errors, nearest, problem, unknown
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.history import metric
+from stages.contracts.plugin import DETECTORS, kinds, load
+
+
+def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    if experiment.spec.evaluation is not None and experiment.spec.data.evaluation is None:
+        yield problem("E324", experiment.node("evaluation").key)
+    yield from health(experiment, expansion, inputs)
+    yield from answers(experiment, expansion, inputs)
+
+
+def health(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """A known profile; detectors with settings that they have; each gate's rule can pass and can fail."""
+    section = experiment.spec.health
+    if section.profile is not None and section.profile not in PROFILES:
+        yield unknown("E328", section.profile, PROFILES, experiment.node("health", "profile").place, all=", ".join(PROFILES))
+    known = kinds(DETECTORS)
+    for kind in section.detectors:
+        node = experiment.node("health", "detectors", kind)
+        if kind in known:
+            yield from validated(load(DETECTORS, kind).Settings, node, f"health.detectors.{kind}")[1]
+        else:
+            yield unknown("E218", kind, known, node.key or node.place, all=", ".join(known))
+    own = {"not persistent": "nonfinite", "complete": "steps"}
+    logged = logged_by_any(expansion.setups)
+    for name, rule in section.gates.items():
+        node = experiment.node("health", "gates", name)
+        if isinstance(rule, Bound):
+            if logged:  # otherwise no condition could be built, and its own errors say why
+                yield from _bound(name, rule, node, logged)
+        elif own[rule] != name:
+            yield problem("E322", node.place, gate=name, rule=rule, own=own[rule])
+
+
+def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Diagnostic]:
+    meaning = metric(name)
+    if meaning is None or name not in logged:
+        form = "E322.algorithm" if meaning is not None and meaning.algorithms else "E322.metric"
+        yield unknown(form, name, logged, node.key or node.place, algorithms=meaning.algorithms if meaning else ())
+        return
+    side, bound = ("below", rule.below) if rule.below is not None else ("above", rule.above)
+    assert bound is not None
+    if meaning.share and not (0 < bound <= 1 if side == "below" else 0 <= bound < 1):
+        never = bound <= 0 if side == "below" else bound >= 1
+        why = (
+            "a gate that no run can pass excludes every run"
+            if never
+            else "a health gate that decides nothing hides that nothing was checked"
+        )
+        place = (node.get(side) or node).place
+        yield problem("E315", place, metric=name, side=side, bound=bound, always="never" if never else "always", why=why)
+
+
+def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E305 metrics of questions and actions, E373 plans that wait for nothing. A profile has the experiment's own."""
+    if errors(expansion.problems):
+        return
+    known = metrics(expansion)
+    why = "a question is answered by what some condition logs, or by a score of the shared evaluation"
+    for index, question in enumerate(experiment.spec.questions):
+        if not isinstance(question.show, str) and question.show.metric not in known:
+            place = experiment.node("questions", index, "show", "metric").place
+            yield unknown("E305", question.show.metric, known, place, why=why, example=known[0])
+    if experiment.profile is not None:
+        return
+    for index, action in enumerate(experiment.spec.actions):
+        for position, move in enumerate(action.expect):
+            if move.metric not in known:
+                place = experiment.node("actions", index, "expect", position, "metric").place
+                yield unknown("E305", move.metric, known, place, why="no page could show whether the action has moved it", example=known[0])
+    yield from _plans(experiment)
+    for key in ("actions", "contingency"):
+        for index in range(len(getattr(experiment.spec, key))):
+            change = experiment.node(key, index).get("change")
+            if change is not None and change.value:
+                yield from _change(experiment, change)
+
+
+def _change(experiment: Experiment, change: Node) -> Iterator[Diagnostic]:
+    """E338 keys that lead nowhere, E2xx values that the language refuses. Whether it compiles is seen in the child that makes it."""
+    root = experiment.root
+    kept = {key: node for key, node in root.value.items() if key not in ("actions", "contingency", "questions", "profiles")}
+    try:
+        after = with_changes(Node(kept, root.place, root.key, root.layer), change.value.items())
+    except Rejected as rejected:
+        yield from rejected.diagnostics
+        return
+    yield from validated(type(experiment.spec), after)[1]
+    train = after.get("train")
+    if train is not None and not isinstance(experiment.spec, OutsideSpec):
+        yield from (problem for problem in train_settings(train)[1] if problem.code != "E202")
+
+
+def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
+    spec = experiment.spec
+    known = {
+        "claim": [claim.id for claim in spec.claims],
+        "expectation": [name_of(expectation) for expectation in spec.expect],
+        "red_flag": [str(number) for number in range(1, len(spec.stop.red_flags) + 1)],
+    }
+    for index, plan in enumerate(spec.contingency):
+        kind, name = plan.when.waits, plan.when.name.removeprefix("red_flag-")
+        words = kind.replace("_", " ")
+        if name not in known[kind]:
+            first = nearest(name, known[kind]) or next(iter(known[kind]), None)
+            fix = f"write `{first}`" if first else f"declare the {words}, or delete the plan"
+            place = experiment.node("contingency", index, "if", kind).place
+            yield unknown("E373", name, known[kind], place, plan=plan.id, kind=words, fix=fix)

@@ -1,0 +1,55 @@
+"""Checks of names that must differ, and of parents: the declared changes are the whole difference, and the spec says what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.build.difference import parent_differences
+from compiler.build.inputs import Inputs
+from compiler.document.node import Node
+from compiler.language.expand import Expansion
+from compiler.language.experiment import Experiment
+from compiler.problems import problem
+from stages.contracts.diagnostic import Diagnostic
+
+
+def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    yield from names(experiment, expansion, inputs)
+    if experiment.parent is None:
+        return
+    if not any(problem.code.startswith("E2") for problem in expansion.problems):  # values that mean nothing cannot be compared
+        # a profile differs from its experiment as it does in the parent
+        yield from parent_differences(experiment.proper or experiment, experiment.parent)
+    if not experiment.spec.hypothesis.strip():
+        yield problem("W308", experiment.node("parent").key, parent=experiment.parent.stem)
+
+
+def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E319 the same name twice, E327 a condition that is named like a run."""
+    spec = experiment.spec
+    seeds = [experiment.node("seeds", index) for index in range(len(spec.seeds))]
+    claims = [experiment.node("claims", index, "id") for index in range(len(spec.claims))]
+    plans = [experiment.node(key, index, "id") for key in ("actions", "contingency") for index in range(len(getattr(spec, key)))]
+    yield from _repeated("the action or plan", plans, "the page names them by their ids")
+    yield from _repeated("the seed", seeds, "two runs would be one")
+    yield from _repeated("the claim", claims, "verdicts are kept by the claim's id")
+    yield from _repeated("the score", list(_scores(experiment)), "evaluations are kept by the score's name")
+    runs = {run.name: run.setup.name for run in expansion.runs}
+    for name in spec.conditions:
+        if name in runs:
+            place = experiment.node("conditions", name).key
+            yield problem("E327", place, condition=name, other=runs[name], name=name.replace("-s", "-seed"))
+
+
+def _scores(experiment: Experiment) -> Iterator[Node]:
+    for index in range(len(experiment.spec.evaluation.scores) if experiment.spec.evaluation else 0):
+        node = experiment.node("evaluation", "scores", index)
+        yield from [node] if isinstance(node.value, str) else (Node(key, inner.key or inner.place) for key, inner in node.items())
+
+
+def _repeated(kind: str, nodes: list[Node], why: str) -> Iterator[Diagnostic]:
+    first: dict[object, Node] = {}
+    for node in nodes:
+        if node.value in first:
+            yield problem("E319", node.place, first[node.value].place, kind=kind, name=node.value, why=why)
+        first.setdefault(node.value, node)

@@ -1,0 +1,190 @@
+"""Checks of stop rules and expectations: ones that can be read, can fire or be missed, and ask for what the runs measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.build.inputs import Inputs
+from compiler.build.logged import logged_by_all
+from compiler.build.stops import NULL, Rule, conditions_of, name_of, rules_of
+from compiler.document.node import Node
+from compiler.document.units import read_length
+from compiler.language.expand import Expansion, Setup
+from compiler.language.experiment import Experiment
+from compiler.language.history_conditions import Mention, Read, history_condition, never_or_always
+from compiler.language.logic import Unreadable
+from compiler.language.rewards import within
+from compiler.language.spec_rules import Expectation
+from compiler.problems import problem, unknown
+from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.history import metric
+
+LISTS = ("red_flags", "green_lights")
+
+
+def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    yield from _unreadable(experiment, expansion)
+    for setup in expansion.setups:
+        for rule in rules_of(experiment, setup):
+            try:
+                read = history_condition(rule.when, setup.train.max_steps)
+            except Unreadable:
+                continue  # E360 says so
+            yield from _rule(experiment, setup, rule, read)
+            if experiment.profile is None:  # a profile may be too short for its rules; it is no evidence
+                yield from _can_fire(setup, rule)
+    yield from _null_controls(experiment)
+    first: dict[str, Place] = {}
+    for index, expectation in enumerate(experiment.spec.expect):
+        node, name = experiment.node("expect", index), name_of(expectation)
+        if name in first:
+            why = "findings and pages refer to expectations by their id"
+            written = node.get("id") or node
+            yield problem("E319", written.place, first[name], kind="the expectation", name=name, why=why)
+        first.setdefault(name, node.place)
+        yield from _expectation(expectation, node, experiment, expansion)
+
+
+def _unreadable(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    """E360, of every rule, whether it applies to a condition or not."""
+    texts = [setup.train_node.get("early_stop", "when") for setup in expansion.setups]
+    texts += [experiment.node("stop", key, index, "when") for key in LISTS for index in range(len(getattr(experiment.spec.stop, key)))]
+    for node in texts:
+        if node is not None:
+            try:
+                history_condition(node.value, 100)
+            except Unreadable as error:
+                place = _at(experiment, node, error.start, error.length)
+                yield Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place)
+
+
+def _at(experiment: Experiment, node: Node, start: int, length: int) -> Place:
+    is_own = node.place.file == experiment.document.file
+    return within(node.place, node.value, start, length, experiment.document.lines if is_own else [])
+
+
+def _when(rule: Rule) -> Node:
+    node = rule.node.get("when")
+    assert node is not None  # the models ask for it
+    return node
+
+
+def _rule(experiment: Experiment, setup: Setup, rule: Rule, read: Read) -> Iterator[Diagnostic]:
+    """E361 metrics that are not logged, E363 a comparison that decides nothing, W360 equality with a continuous number."""
+    node, logged = _when(rule), logged_by_all([setup])
+    elsewhere = "write it below `conditions: <name>: train:`" if rule.kind == "early_stop" else "add `conditions: [...]`"
+    for mention in read.mentions:
+        place = _at(experiment, node, mention.begins, mention.ends - mention.begins)
+        meaning, always = metric(mention.metric), never_or_always(mention.leaf)
+        if mention.metric not in logged:
+            where = _at(experiment, node, mention.start, len(mention.metric))
+            fix = elsewhere + (" of those that log it" if rule.kind == "early_stop" else " with those that log it")
+            yield _not_logged(setup, mention.metric, logged, where, fix)
+        if always is not None:
+            yield problem("E363", place, metric=mention.metric, always="always" if always else "never")
+        elif meaning is not None and _is_continuous(mention):
+            yield problem("W360", place, metric=mention.metric, value=mention.leaf.value)
+
+
+def _is_continuous(mention: Mention) -> bool:
+    """Whether equality is chance: 0 is met exactly by everything that can vanish, 1 by shares and counts."""
+    meaning, leaf = metric(mention.metric), mention.leaf
+    whole = {0.0, 1.0} if meaning is not None and (meaning.share or meaning.unit == "count") and leaf.slope is None else {0.0}
+    return leaf.sign in ("==", "!=") and leaf.value not in whole
+
+
+def _not_logged(setup: Setup, name: str, logged: list[str], place: Place, elsewhere: str) -> Diagnostic:
+    """E361 for a metric of a rule or an expectation that a condition's runs do not measure."""
+    facts = {"condition": setup.name, "word": name[:80]}
+    if name == "kl":
+        return problem("E361.kl", place, **facts)
+    if name.startswith("evaluation."):
+        return problem("E361.evaluation", place, **facts)
+    if metric(name) is not None and name.startswith("gate.") and name.count(".") == 2:
+        return problem("E361.gate", place, None, reward=setup.reward.name, gate=name.split(".")[1], elsewhere=elsewhere, **facts)
+    if metric(name) is not None:
+        return problem("E361", place, None, known=logged, first=logged[0], **facts)
+    return unknown("E361", name, logged, place, condition=setup.name)
+
+
+def _can_fire(setup: Setup, rule: Rule) -> Iterator[Diagnostic]:
+    """E362."""
+    steps, lasting = setup.train.max_steps, rule.node.get("for")
+    if rule.lasting is not None and rule.lasting.amount == 0 and lasting is not None:
+        yield problem("E362.none", lasting.place, length=lasting.value)
+        return
+    earliest = rule.earliest(steps)
+    if rule.kind == "green_light" or earliest < steps:
+        return
+    written = {key: node for key in ("after", "for") if (node := rule.node.get(key)) is not None}
+    bound = setup.train_node.get("max_steps")
+    yield problem(
+        "E362" if written else "E362.window",
+        (written.get("for") or written.get("after") or _when(rule)).place,
+        note=bound.place if bound else None,
+        when=" with ".join(f"`{key}: {node.value}`" for key, node in written.items()),
+        earliest=earliest,
+        condition=setup.name,
+        steps=steps,
+        fix="let it look earlier, such as `after: 50%`" if rule.kind == "red_flag" else "write a shorter `for`, or delete the rule",
+    )
+
+
+def _null_controls(experiment: Experiment) -> Iterator[Diagnostic]:
+    """E364 a rule for a null control, E302 one for a condition that does not exist."""
+    conditions = experiment.spec.conditions
+    for name, condition in conditions.items():
+        written = experiment.root.get("conditions", name, "train", "early_stop")
+        if condition.role == NULL and written is not None:
+            yield problem("E364.early", written.key or written.place, condition=name)
+    for key in LISTS:
+        for index, rule in enumerate(getattr(experiment.spec.stop, key)):
+            for position, name in enumerate(rule.conditions):
+                place = experiment.node("stop", key, index, "conditions", position).place
+                if name not in conditions:
+                    yield unknown("E302", name, conditions, place)
+                elif conditions[name].role == NULL:
+                    yield problem("E364", place, condition=name)
+
+
+def _expectation(expectation: Expectation, node: Node, experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    """E302 and E369 conditions, E361 a metric, E362 a place, E363 a bound."""
+    conditions, names = experiment.spec.conditions, conditions_of(experiment, expectation)
+    for position, name in enumerate(expectation.conditions):
+        if name not in conditions:
+            yield unknown("E302", name, conditions, node.value["conditions"].value[position].place)
+    if not names:
+        yield problem("E369", node.place, first=next(iter(conditions)))
+    setups = [setup for setup in expansion.setups if setup.name in names]
+    for setup in setups:
+        if expectation.metric not in (logged := logged_by_all([setup])):
+            elsewhere = "add `conditions: [...]` with those that log it"
+            yield _not_logged(setup, expectation.metric, logged, node.value["metric"].place, elsewhere)
+            break
+    for setup in setups:
+        yield from _place_is_reached(expectation, node.value["at"], setup, experiment)
+    yield from _bound(expectation, node)
+
+
+def _place_is_reached(expectation: Expectation, node: Node, setup: Setup, experiment: Experiment) -> Iterator[Diagnostic]:
+    """E362. 100% is the end of the run and fine; a profile may be too short for `100 steps`, and is no evidence."""
+    at, steps = read_length(expectation.at), setup.train.max_steps
+    if experiment.profile is not None and at.unit == "steps" and at.amount > 0:
+        return
+    if at.amount <= 0 or at.amount > (1 if at.unit == "%" else steps):
+        bound = setup.train_node.get("max_steps")
+        where = "before the first step" if at.amount <= 0 else "beyond the end"
+        place = bound.place if bound else None
+        yield problem("E362.at", node.place, place, at=expectation.at, where=where, condition=setup.name, steps=steps)
+
+
+def _bound(expectation: Expectation, node: Node) -> Iterator[Diagnostic]:
+    """E363."""
+    meaning, side = metric(expectation.metric), "above" if expectation.above is not None else "below"
+    bound = float(expectation.above if expectation.above is not None else expectation.below or 0.0)
+    if meaning is None or not meaning.share or (0 <= bound < 1 if side == "above" else 0 < bound <= 1):
+        return
+    never = bound >= 1 if side == "above" else bound <= 0
+    always, missed = ("never", "met") if never else ("always", "missed")
+    facts = {"metric": expectation.metric, "side": side, "always": always, "missed": missed}
+    yield problem("E363.expectation", node.value[side].place, None, bound=bound, **facts)

@@ -1,0 +1,177 @@
+"""Checks of training settings: what would fail, mean nothing, or not do what its name suggests, hours later on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from compiler.build.inputs import Inputs
+from compiler.document.node import Node
+from compiler.document.validate import key_place, place_of
+from compiler.language.expand import Expansion, Setup
+from compiler.language.experiment import Experiment
+from compiler.problems import problem
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.grouped import GroupedSettings
+from stages.contracts.optimized import OptimizedSettings
+from stages.contracts.ppo import PpoSettings
+
+CLIP = 0.2
+"""The adaptive controller never reacts to a relative error above this (Ziegler et al. 2019)."""
+MOVES = 1.5
+"""A coefficient that cannot even change by this factor in the whole run is as good as fixed."""
+
+
+def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    for setup in expansion.setups:
+        train, node = setup.train, setup.train_node
+        if isinstance(train, GroupedSettings):
+            yield from _groups(train, node, experiment)
+        if isinstance(train, PpoSettings):
+            yield from _ppo(train, node, experiment)
+            yield from _ppo_without_effect(train, setup)
+        if isinstance(train, OptimizedSettings):
+            yield from _schedule(train, node, experiment)
+        if isinstance(train, GroupedSettings | PpoSettings):
+            yield from _engine(train, node, experiment)
+        if setup.condition.role == "null_control" and any(gate.card.kind != "constant" for gate in setup.reward.gates):
+            role = setup.node.get("role")
+            yield problem("E357", setup.reward.node.place, role.place if role else None, condition=setup.name, reward=setup.reward.name)
+    yield from _one_gpu(experiment, expansion)
+    yield from _halved(experiment, expansion)
+
+
+def _groups(train: GroupedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
+    """A generation batch holds whole groups, and preflight at least one."""
+    processes, group = max(1, experiment.spec.resources.gpus), train.num_generations
+    batch = train.generation_batch_size * processes
+    if batch % group:
+        written = node.get("num_generations") or node.get("per_device_train_batch_size") or node.get("gradient_accumulation_steps")
+        other = node.get("gradient_accumulation_steps") or node.get("per_device_train_batch_size")
+        yield problem(
+            "E304",
+            written.place if written else key_place(node),
+            note=other.place if other and other is not written else None,
+            batch=batch,
+            group=group,
+            algorithm=train.algorithm.upper(),
+            size=train.per_device_train_batch_size,
+            accumulation=train.gradient_accumulation_steps,
+            processes=processes,
+            device="GPU" if experiment.spec.resources.gpus else "CPU process",
+            fix=whole_groups(train.per_device_train_batch_size * processes, train.gradient_accumulation_steps, group),
+        )
+    elif experiment.spec.preflight.completions < group:
+        written = experiment.root.get("preflight", "completions")
+        place = written.place if written else experiment.node("conditions").place
+        yield problem("E329", place, completions=experiment.spec.preflight.completions, group=group, fix=8 * group)
+
+
+def whole_groups(per_step: int, accumulation: int, group: int) -> str:
+    """Changes of one key each that make the batch divisible."""
+    unit = group // gcd(per_step, group)
+    below, above = accumulation // unit * unit, (accumulation // unit + 1) * unit
+    steps = [f"`{value}` (batch {per_step * value})" for value in (below, above) if value > 0]
+    batch = per_step * accumulation
+    near = (size for distance in range(1, 10_000) for size in (group - distance, group + distance))
+    size = next((size for size in near if 2 <= size <= batch and batch % size == 0), None)
+    steps[0] = "`gradient_accumulation_steps: " + steps[0][1:]
+    return " or ".join(steps) + (f", or `num_generations: {size}`" if size else "")
+
+
+def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
+    """W303 no checkpoint, E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
+    if train.save_steps > train.max_steps:
+        yield problem("W303", place_of(node, "save_steps"), save=train.save_steps, steps=train.max_steps, fix=max(1, train.max_steps // 3))
+    written = node.get("warmup_steps")
+    if written is None or train.warmup_steps == 0:
+        return
+    if train.lr_scheduler_type == "constant":
+        schedule = node.get("lr_scheduler_type")
+        place, default = (schedule.place, "") if schedule else (None, ", a default")
+        yield problem("E355", written.place, note=place, warmup=train.warmup_steps, default=default)
+    elif train.warmup_steps >= train.max_steps and experiment.profile is None:
+        yield problem("E356", written.place, warmup=train.warmup_steps, steps=train.max_steps, fix=train.max_steps // 10)
+
+
+def _ppo(train: PpoSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
+    """E381 optimizer steps of two sizes, W382 to W384 KL settings that do not do what they seem to do."""
+    step = train.mini_batch_size * train.gradient_accumulation_steps
+    if train.batch_size % step:
+        yield problem(
+            "E381",
+            place_of(node, "mini_batch_size", "gradient_accumulation_steps", "batch_size"),
+            batch=train.batch_size,
+            step=step,
+            size=train.mini_batch_size,
+            accumulation=train.gradient_accumulation_steps,
+            fix=step * max(1, round(train.batch_size / step)),
+            whole="" if train.batch_size % train.mini_batch_size else ", or `gradient_accumulation_steps: 1`",
+        )
+    kl = train.kl
+    most = (1 + CLIP * train.batch_size / kl.horizon) ** min(train.max_steps, 10_000)
+    if kl.controller == "adaptive" and kl.init_kl_coef > 0 and most < MOVES and experiment.profile is None:
+        horizon = max(1, round(CLIP * train.batch_size * train.max_steps / 2.3))
+        place = place_of(node, "kl.horizon", "kl.controller", "batch_size")
+        yield problem("W382", place, most=f"{most:.2f}", updates=train.max_steps, batch=train.batch_size, horizon=horizon)
+    is_rescored = train.temperature != train.scored_at
+    if kl.estimator == "k1" and kl.init_kl_coef > 0 and (is_rescored or train.top_p < 1):
+        fixes = ["set `top_p: 1.0`"] if train.top_p < 1 else []
+        yield problem(
+            "W383",
+            place_of(node, *(["top_p"] if train.top_p < 1 else ["scoring_temperature", "temperature"])),
+            temperature=train.temperature,
+            top_p=train.top_p,
+            scored=train.scored_at,
+            bias="high" if train.temperature > train.scored_at and train.top_p == 1 else "low",
+            fix=" and ".join([*fixes, "delete `scoring_temperature`"] if is_rescored else fixes),
+        )
+    if train.target_kl is not None and kl.controller == "adaptive" and node.get("kl", "target") is None:
+        yield problem("W384", place_of(node, "target_kl"), target=train.target_kl, aim=kl.target)
+
+
+def _ppo_without_effect(train: PpoSettings, setup: Setup) -> Iterator[Diagnostic]:
+    """E385 keys of the other KL controller, E386 dropout."""
+    for key in ("target", "horizon"):
+        written = setup.train_node.get("kl", key)
+        if train.kl.controller == "fixed" and written is not None:
+            yield problem("E385", written.key or written.place, key=key)
+    if setup.adapter.lora_dropout > 0:
+        yield problem("E386", place_of(setup.adapter_node, "lora_dropout"), dropout=setup.adapter.lora_dropout)
+
+
+def _engine(train: GroupedSettings | PpoSettings, section: Node, experiment: Experiment) -> Iterator[Diagnostic]:
+    """E245 settings of vLLM without it, E246 an engine without its GPU, E247 `compiled` from 8-bit weights."""
+    node = section.get("generation")
+    if train.generation is None or node is None:
+        return
+    engine, place = train.generation.engine, place_of(node, "engine")
+    vllm = node.get("vllm") if isinstance(train, GroupedSettings) and train.generation.vllm is not None else None
+    if vllm is not None and engine != "vllm":
+        yield problem("E245", key_place(vllm), engine=engine)
+    if engine in ("vllm", "continuous_batching") and not experiment.spec.resources.gpus:
+        yield problem("E246", place, engine=engine)
+    if engine == "compiled" and experiment.spec.model.quantization == "int8":
+        yield problem("E247", place)
+
+
+def _one_gpu(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    """E248: an algorithm that trains on one GPU only."""
+    gpus = experiment.spec.resources.gpus
+    single = next((setup.train for setup in expansion.setups if not isinstance(setup.train, GroupedSettings)), None)
+    if gpus > 1 and single is not None:
+        yield problem("E248", place_of(experiment.node("resources"), "gpus"), algorithm=single.algorithm.upper(), gpus=gpus)
+
+
+def _halved(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    """E277: `retries` halves the micro-batch, and an algorithm has none, or an odd one."""
+    if experiment.spec.retries is None or experiment.spec.retries.out_of_memory is None:
+        return
+    for setup in expansion.setups:
+        key = setup.train.microbatch_key
+        size = getattr(setup.train, key) if key else None
+        if size is None or size % 2:
+            form = "E277" if size else "E277.none"
+            place = key_place(experiment.node("retries", "out_of_memory"))
+            yield problem(form, place, algorithm=setup.train.algorithm, condition=setup.name, key=key, size=size)
+            return
