@@ -77,6 +77,8 @@ fix: $(VENV)/octavo.dev.installed  ## format the code and recompile the specs
 	@ruff check --fix .
 	@ruff format .
 	@octavo compile
+	@$(BIN)/python tests/compiler/spec_reference.py
+	@$(BIN)/python tests/compiler/errors_page.py
 
 serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000/
 	@$(BIN)/python -m http.server --directory build/site $(PORT)

@@ -64,7 +64,7 @@ def problem(code: str, place: Place | None = None, note: Place | None = None, **
     """
     texts, words = catalogue()[code], {name: _written(fact) for name, fact in facts.items()}
     what, why, fix = (Template(texts[part]).substitute(words) for part in ("what", "why", "fix"))
-    notes = (Note(note, Template(texts["note"]).substitute(words)),) if "note" in texts else ()
+    notes = (Note(note, Template(texts["note"]).substitute(words)),) if texts.get("note") else ()
     return Diagnostic(code[:4], what, why, fix, place, notes, "warning" if code[0] == "W" else "error")
 
 

@@ -63,13 +63,7 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
     assert bound is not None
     if meaning.share and not (0 < bound <= 1 if side == "below" else 0 <= bound < 1):
         never = bound <= 0 if side == "below" else bound >= 1
-        why = (
-            "a gate that no run can pass excludes every run"
-            if never
-            else "a health gate that decides nothing hides that nothing was checked"
-        )
-        place = (node.get(side) or node).place
-        yield problem("E315", place, metric=name, side=side, bound=bound, always="never" if never else "always", why=why)
+        yield problem("E315" if never else "E315.always", (node.get(side) or node).place, metric=name, side=side, bound=bound)
 
 
 def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:

@@ -83,9 +83,9 @@ def _format(read: Import, block: Node) -> Iterator[Diagnostic]:
     for key, other in FORMATS.items():
         if block.get(key) is not None and read.format != other:
             yield problem("E392", at(key), key=key, other=other, format=read.format)
-    for key in ("pattern", "where"):
+    for key, form in (("pattern", "E392.pattern"), ("where", "E392.where")):
         if read.format == FORMATS[key] and block.get(key) is None:
-            yield problem(f"E392.{key}", at("format"))
+            yield problem(form, at("format"))
     if (read.epoch is None) != (read.steps_per_epoch is None):
         yield problem("E392.epoch", at("epoch"))
     if read.epoch is not None and read.step is not None:
@@ -152,7 +152,7 @@ def _program(spec: CommandSpec, experiment: Experiment) -> Iterator[Diagnostic]:
         place = command.value[index].place
         yield from _argument(index, argument, place)
         if argument not in train.code and "\0" not in argument and len(argument) < 400 and os.path.isfile(argument):
-            yield problem("E395.undeclared", place, path=argument, code=", ".join([*train.code, argument]))
+            yield problem("E395.undeclared", place, path=argument, files=", ".join([*train.code, argument]))
     if not {"{card}", "{out}"} & set(train.command):
         yield problem("E394.nowhere", command.key or command.place)
     for index, path in enumerate(train.code):

@@ -157,7 +157,7 @@ def _needed(gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:
 
 
 def _phases(reward: Reward, node: Node, steps: int | None) -> Iterator[Diagnostic]:
-    """E348 phases that do not rise, E352 ones that begin too late. `steps`: of the shortest run; None in a profile, which is no evidence."""
+    """E348 phases that do not rise, E352 ones that begin too late. `steps`: of the shortest run; None in a profile."""
     before = -1.0
     for index, phase in enumerate(reward.curriculum):
         place, start = node.value["curriculum"].value[index].value["from"].place, 100 * phase.begins

@@ -97,9 +97,9 @@ def _not_logged(setup: Setup, name: str, logged: list[str], place: Place, elsewh
     """E361 for a metric of a rule or an expectation that a condition's runs do not measure."""
     facts = {"condition": setup.name, "word": name[:80]}
     if name == "kl":
-        return problem("E361.kl", place, **facts)
+        return problem("E361.kl", place, None, **facts)
     if name.startswith("evaluation."):
-        return problem("E361.evaluation", place, **facts)
+        return problem("E361.evaluation", place, None, **facts)
     if metric(name) is not None and name.startswith("gate.") and name.count(".") == 2:
         return problem("E361.gate", place, None, reward=setup.reward.name, gate=name.split(".")[1], elsewhere=elsewhere, **facts)
     if metric(name) is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, create_model
@@ -12,7 +10,7 @@ from compiler.document.node import Node
 from compiler.document.units import converted, keys
 from compiler.document.validate import validated
 from compiler.language.spec_rules import EarlyStop
-from compiler.problems import nearest, sentence
+from compiler.problems import problem, sentence, unknown
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.train_settings import TrainSettings
@@ -58,7 +56,7 @@ def train_settings(train: Node) -> tuple[TrainSettings | None, list[Diagnostic]]
         return None, [_unknown(train.get("algorithm") or train)]
     found, problems = validated(SECTIONS[name], train, "train")
     places = {node.key: key for key, node in train.items()}
-    return found, [_of_another(problem, places.get(problem.place), name) for problem in problems]
+    return found, [_of_another(found, places.get(found.place), name) for found in problems]
 
 
 def plain_train(train: Node) -> Any:
@@ -67,31 +65,15 @@ def plain_train(train: Node) -> Any:
 
 
 def _unknown(written: Node) -> Diagnostic:
-    meant = nearest(str(written.value), ALGORITHMS) if isinstance(written.value, str) else None
-    known = ", ".join(f"`{name}`" for name in (*ALGORITHMS, COMMAND))
-    shown = sentence(written.value) if isinstance(written.value, str | int | float) else "a block"
-    return Diagnostic(
-        "E204",
-        f"`train.algorithm` cannot be `{shown}`" + (f", did you mean `{meant}`?" if meant else ""),
-        why=f"known values: {known}",
-        fix=f"write `{meant or DEFAULT}`",
-        place=written.place,
-    )
+    choices = ", ".join(f"`{name}`" for name in (*ALGORITHMS, COMMAND))
+    word = written.value if isinstance(written.value, str) else str(written.value) if isinstance(written.value, int | float) else "a block"
+    return unknown("E204.algorithm", sentence(word), ALGORITHMS, written.place, choices=choices, default=DEFAULT)
 
 
-def _of_another(problem: Diagnostic, key: str | None, name: str) -> Diagnostic:
+def _of_another(found: Diagnostic, key: str | None, name: str) -> Diagnostic:
     """E359 instead of an unknown key, when another algorithm knows it."""
     owners = [other for other, model in SECTIONS.items() if key in keys(model)]
-    if problem.code != "E201" or not owners or name in owners:
-        return problem
-    return replace(
-        problem,
-        code="E359",
-        what=f"`train.{key}` is a setting of {_listed(owners)}, and this spec trains with `{name}`",
-        why="an algorithm takes its own settings only; one that it ignored would look as if it had an effect",
-        fix=f"delete `{key}`, or write `algorithm: {owners[0]}`",
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
+    if found.code != "E201" or not owners or name in owners:
+        return found
+    listed = " and ".join(f"`{owner}`" for owner in owners)
+    return problem("E359", found.place, key=key, owners=listed, owner=owners[0], algorithm=name)

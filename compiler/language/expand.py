@@ -26,8 +26,9 @@ from compiler.language.rewards import (
 )
 from compiler.language.spec import Adapter, Condition
 from compiler.language.spec_data import TrainData
+from compiler.problems import problem
 from stages.contracts.algorithms import ALGORITHMS, SFT
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluate_card import CombinedCard
 from stages.contracts.train_settings import TrainSettings
 
@@ -108,13 +109,8 @@ def expand(of: Experiment) -> Expansion:
 
 
 def too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
-    return Diagnostic(
-        "E354",
-        f"{conditions:,} conditions x {seeds:,} seeds = {conditions * seeds:,} runs, more than {MAX_RUNS:,}",
-        why="every run is a stage with a folder of its own; so many are a mistake",
-        fix="write fewer seeds or conditions, or several experiments",
-        place=place,
-    )
+    facts = {"conditions": f"{conditions:,}", "seeds": f"{seeds:,}", "runs": f"{conditions * seeds:,}", "most": f"{MAX_RUNS:,}"}
+    return problem("E354", place, None, **facts)
 
 
 def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: list[Diagnostic]) -> bool:
@@ -126,16 +122,8 @@ def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: lis
         return False
     if written.value in ALGORITHMS and SFT in (base, written.value):
         return False
-    problems.append(
-        Diagnostic(
-            "E358",
-            f"the condition `{name}` changes the algorithm",
-            why="another algorithm has other settings, other metrics and another meaning of its steps; conditions differ within one",
-            fix="delete it here, and write a spec of its own with this one as its `parent`",
-            place=written.place,
-            notes=(Note(shared.place if shared else None, f"the experiment trains with `{base}`{'' if shared else ', the default'}"),),
-        )
-    )
+    note, default = (shared.place, "") if shared else (None, ", the default")
+    problems.append(problem("E358", written.place, note, condition=name, algorithm=base, default=default))
     return True
 
 

@@ -15,7 +15,7 @@ from compiler.language.gates import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import ImportedSpec
-from compiler.problems import Rejected, nearest
+from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
@@ -111,24 +111,12 @@ def _without(root: Node, refused: Mapping[str, str], beside: str, of_conditions:
 
 
 def _no_place(key: str, node: Node, beside: str, why: str) -> Diagnostic:
-    return Diagnostic(
-        "E387",
-        f"`{key}` has no place beside `{beside}`",
-        why=f"octavo does not train these runs itself: {why}",
-        fix=f"delete `{key}`",
-        place=node.key or node.place,
-    )
+    return problem("E387", node.key or node.place, key=key, beside=beside, why=why)
 
 
-def _no_profile(of: Experiment, profile: str) -> Diagnostic:
-    known = sorted(of.spec.profiles)
-    meant = nearest(profile, known)
-    return Diagnostic(
-        "E320",
-        f"{of.document.file} has no profile `{profile}`" + (f", did you mean `{meant}`?" if meant else ""),
-        why=f"`experiment@profile` names a block below `profiles`; known: {', '.join(known) or 'none'}",
-        fix=f"write `{of.stem}@{meant}`" if meant else f"write `{of.stem}`",
-    )
+def _no_profile(experiment: Experiment, profile: str) -> Diagnostic:
+    known, stem = sorted(experiment.spec.profiles), experiment.stem
+    return unknown("E320", profile, known, None, file=experiment.document.file, stem=stem, all=", ".join(known) or "none")
 
 
 def _own(root: Node) -> Iterator[Diagnostic]:
@@ -137,39 +125,21 @@ def _own(root: Node) -> Iterator[Diagnostic]:
 
 
 def _family_keys(root: Node) -> Iterator[Diagnostic]:
-    """`changes` and `hypothesis` are about a parent; a child that changes nothing is no experiment of its own."""
+    """E342: `changes` and `hypothesis` are about a parent; a child that changes nothing is no experiment of its own."""
     parent, changes = root.get("parent"), root.get("changes")
     for key in ("changes", "hypothesis"):
         node = root.get(key)
         if node is not None and parent is None:
-            yield Diagnostic(
-                "E342",
-                f"`{key}` without a `parent`",
-                why="a change is a change of another experiment",
-                fix="write `parent: <experiment>` above it",
-                place=node.key or node.place,
-            )
+            yield problem("E342", node.key or node.place, key=key)
     if parent is not None and (changes is None or changes.value == {}):
-        yield Diagnostic(
-            "E342",
-            "a `parent` without `changes`",
-            why="a child that changes nothing repeats its parent; more seeds are a change too",
-            fix="changes: {train.learning_rate: 1.0e-6}",
-            place=parent.key or parent.place,
-        )
+        yield problem("E342.nothing", parent.key or parent.place)
 
 
 def _profile_keys(root: Node) -> Iterator[Diagnostic]:
     for _, profile in _items(root.get("profiles")):
         for key, node in _items(profile):
             if key in NOT_IN_A_PROFILE:
-                yield Diagnostic(
-                    "E335",
-                    f"`{key}` has no place in a profile",
-                    why="a profile is the same experiment with other settings; this key says which experiment it is",
-                    fix=f"move `{key}` out of the profile, or delete it",
-                    place=node.key or node.place,
-                )
+                yield problem("E335.profile", node.key or node.place, key=key)
 
 
 def _deeper(root: Node) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from compiler.document.node import Node
 from compiler.document.validate import validated
 from compiler.language.spec_rewards import Gate
-from compiler.problems import nearest
+from compiler.problems import unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
 from stages.contracts.reward_card import GateCard
@@ -36,16 +36,7 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
     settings_model = settings_of(kind.value)
     if settings_model is None:
         known = kinds(GATES)
-        meant = nearest(kind.value, known)
-        return None, [
-            Diagnostic(
-                "E211",
-                f"no gate of kind `{kind.value}`" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a kind is a file in stages/train/rewards/; known: {', '.join(known)}",
-                fix=f"write `{meant or (known[0] if known else 'format')}`",
-                place=kind.place,
-            )
-        ]
+        return None, [unknown("E211", kind.value, known, kind.place, all=", ".join(known))]
     settings = Node({key: inner for key, inner in node.value.items() if key not in OWN_KEYS}, node.place, node.key)
     value, problems = validated(settings_model, settings, f"{where}.{name}")
     if value is None:

@@ -14,7 +14,7 @@ from compiler.language.logic import Unreadable
 from compiler.language.spec import Condition
 from compiler.language.spec_judged import CombinedScore
 from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
-from compiler.problems import listed, nearest
+from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluate_card import CombinedCard
 from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
@@ -86,15 +86,7 @@ def composed(
     use = its.reward
     if use is None:
         block = of.node("conditions", condition_name)
-        problems.append(
-            Diagnostic(
-                "E202",
-                f"`reward` is missing in `conditions.{condition_name}`",
-                why="all algorithms but `sft` learn from a reward",
-                fix="write `reward: ...`",
-                place=block.key or block.place,
-            )
-        )
+        problems.append(problem("E202.reward", block.key or block.place, condition=condition_name))
         return None
     node = of.node("conditions", condition_name, "reward")
     if isinstance(use, ConstantReward):
@@ -106,17 +98,7 @@ def composed(
     declared = use.invert if isinstance(use, Inverted) else use
     place = node.get("invert") or node
     if declared not in rewards:
-        meant = nearest(declared, rewards)
-        known = listed(rewards)
-        problems.append(
-            Diagnostic(
-                "E301",
-                f"no reward `{declared}`" + (f", did you mean `{meant}`?" if meant else ""),
-                why=f"a condition names a block below `rewards`; known: {known}",
-                fix=f"write `{meant}`" if meant else f"declare it: `rewards: {{{declared}: {{gates: [...]}}}}`",
-                place=place.place,
-            )
-        )
+        problems.append(unknown("E301", declared, rewards, place.place))
         return None
     reward: Reward = of.spec.rewards[declared]
     after, phases = penalties[declared], curriculum(reward)
@@ -222,17 +204,9 @@ def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagno
         return next(iter(found.values()))
     if not found and not complete:
         return None
-    known = sorted({use.card.name for uses in rewards.values() for use in uses})
-    meant = nearest(name, known)
-    problems.append(
-        Diagnostic(
-            "E316",
-            f"the score `{name}` could be the gate of {' or '.join(f'`{reward}`' for reward in found)}, with different settings"
-            if found
-            else f"no gate `{name}` to score with" + (f", did you mean `{meant}`?" if meant else ""),
-            why="the shared evaluation scores every run with the same gates" + ("" if found else f"; gates of this spec: {listed(known)}"),
-            fix=f"write the gate out: `- {name}: {{kind: ...}}`" if found or not meant else f"write `{meant}`",
-            place=node.place,
-        )
-    )
+    if found:
+        candidates = " or ".join(f"`{reward}`" for reward in found)
+        problems.append(problem("E316.ambiguous", node.place, name=name, rewards=candidates))
+    else:
+        problems.append(unknown("E316", name, sorted({use.card.name for uses in rewards.values() for use in uses}), node.place))
     return None
