@@ -17,7 +17,7 @@ from compiler.build.resolve import Cards, resolve
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.resolve_imports import resolve_imports
 from compiler.build.stage import Pipeline
-from compiler.checks import check
+from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_command import CommandSpec
