@@ -13,6 +13,12 @@ def _unset(value: object) -> bool:
     return value is None
 
 
+_ENGINE = (
+    "auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from a copy of the "
+    "model with the adapter merged."
+)
+
+
 class VllmSettings(Frozen):
     """`train.generation.vllm`: where vLLM runs. Names and meanings are those of TRL, without its prefix `vllm_`."""
 
@@ -26,32 +32,18 @@ class VllmSettings(Frozen):
     server_port: int = Field(8000, ge=1, le=65535, description="server: its port.")
 
 
-_ENGINE = (
-    "auto: compiled on a GPU, transformers on a CPU. compiled: fixed shapes, one token recorded once and replayed, from a copy of the "
-    "model with the adapter merged."
-)
-_BUCKET = "compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur."
-_COMPILE = "compiled: compile the forward pass too; false only records its kernels."
-
-
 class OwnGenerationSettings(Frozen):
     """`train.generation` where octavo's own trainer samples (PPO). Left out, a GPU takes `compiled` and a CPU `transformers`."""
 
-    engine: Literal["auto", "transformers", "compiled"] = Field(
-        "auto",
-        description=_ENGINE,
-    )
-    bucket: int = Field(64, ge=8, description=_BUCKET)
-    torch_compile: bool = Field(True, description=_COMPILE)
+    engine: Literal["auto", "transformers", "compiled"] = Field("auto", description=_ENGINE)
+    bucket: int = Field(64, ge=8, description="compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur.")
+    torch_compile: bool = Field(True, description="compiled: compile the forward pass too; false only records its kernels.")
 
 
-class GenerationSettings(Frozen):
+class GenerationSettings(OwnGenerationSettings):
     """`train.generation`: what samples the completions. Left out, a GPU takes `compiled` and a CPU `transformers`."""
 
-    engine: Literal["auto", "transformers", "compiled", "continuous_batching", "vllm"] = Field(
-        "auto",
-        description=_ENGINE,
+    engine: Literal["auto", "transformers", "compiled", "continuous_batching", "vllm"] = Field(  # type: ignore[assignment]
+        "auto", description=_ENGINE
     )
-    bucket: int = Field(64, ge=8, description=_BUCKET)
-    torch_compile: bool = Field(True, description=_COMPILE)
     vllm: VllmSettings | None = Field(None, exclude_if=_unset, description="vllm: where it runs.")

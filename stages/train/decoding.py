@@ -23,22 +23,23 @@ CHECK_EVERY = 32
 
 @dataclass(frozen=True)
 class Shape:
+    """`prompt`: tokens of a prompt, padding on the left included; `new`: tokens of a completion."""
+
     rows: int
     prompt: int
-    """Tokens of a prompt, padding on the left included."""
     new: int
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a token is chosen. Temperature first, then the nucleus; log-probabilities are those before the nucleus."""
+    """How a token is chosen. Temperature first, then the nucleus; log-probabilities are those before the nucleus. `repair`: replace logits
+    that are not finite, and count the rows where."""
 
     temperature: float
     top_p: float
     ends: tuple[int, ...]
     pad: int
     repair: bool
-    """Replace logits that are not finite, and count the rows where."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,22 @@ class Decoder:
     """Samples for one model and shape. Build once, `run` for every batch of that shape."""
 
     def __init__(self, model: Any, shape: Shape, choice: Choice, compiled: bool) -> None:
-        config, device, dtype = model.config.get_text_config(), model.device, model.dtype
-        heads, width = cache_shape(config)
+        config, rows, device = model.config.get_text_config(), shape.rows, model.device
         self.model, self.shape, self.choice, self.device = model, shape, choice, device
         length = -(-(shape.prompt + shape.new) // 64) * 64  # attention kernels like whole blocks; places past the end stay hidden
-        self.cache = StaticCache(config.num_hidden_layers, (shape.rows, heads, length, width), dtype, device)
+        heads, width = cache_shape(config)
+        self.cache = StaticCache(config.num_hidden_layers, (rows, heads, length, width), model.dtype, device)
         self.cache_name = "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
-        self.places = torch.zeros((shape.rows, 1), dtype=torch.long, device=device)
-        self.visible = torch.zeros((shape.rows, 1, 1, length), dtype=torch.bool, device=device)
-        self.scores = torch.zeros((shape.rows, config.vocab_size), dtype=torch.float32, device=device)
-        self.done = torch.zeros(shape.rows, dtype=torch.bool, device=device)
-        self.index = torch.zeros(1, dtype=torch.long, device=device)
-        self.tokens = torch.full((shape.rows, shape.new), choice.pad, dtype=torch.long, device=device)
-        self.logps = torch.zeros((shape.rows, shape.new), dtype=torch.float32, device=device)
-        self.repaired = torch.zeros(1, dtype=torch.long, device=device)
-        self.ends = torch.tensor(choice.ends, dtype=torch.long, device=device)
+        with torch.device(device):
+            self.places = torch.zeros((rows, 1), dtype=torch.long)
+            self.visible = torch.zeros((rows, 1, 1, length), dtype=torch.bool)
+            self.scores = torch.zeros((rows, config.vocab_size), dtype=torch.float32)
+            self.done = torch.zeros(rows, dtype=torch.bool)
+            self.index = torch.zeros(1, dtype=torch.long)
+            self.tokens = torch.full((rows, shape.new), choice.pad, dtype=torch.long)
+            self.logps = torch.zeros((rows, shape.new), dtype=torch.float32)
+            self.repaired = torch.zeros(1, dtype=torch.long)
+            self.ends = torch.tensor(choice.ends, dtype=torch.long)
         self.forward: Callable[..., Tensor] = torch.compile(self._forward, dynamic=False) if compiled else self._forward
         self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
 
@@ -97,8 +99,7 @@ class Decoder:
         """Completions of prompts (rows, at most shape.prompt), padded on the left."""
         missing = self.shape.prompt - ids.shape[1]
         ids = torch.nn.functional.pad(ids, (missing, 0), value=self.choice.pad)
-        attention = torch.nn.functional.pad(attention, (missing, 0), value=0)
-        self._begin(ids, attention)
+        self._begin(ids, torch.nn.functional.pad(attention, (missing, 0), value=0))
         for number in range(self.shape.new):
             self._replay()
             if number % every == every - 1 and bool(self.done.all()):
@@ -107,21 +108,17 @@ class Decoder:
 
     def _begin(self, ids: Tensor, attention: Tensor) -> None:
         """Read the prompts and put all that a token uses in its first state."""
-        width = self.shape.prompt
-        shown = attention.bool()
+        width, shown = self.shape.prompt, attention.bool()
         below = torch.ones((width, width), dtype=torch.bool, device=self.device).tril()
         itself = torch.eye(width, dtype=torch.bool, device=self.device)  # a row of padding must see something, or it reads NaN
         places = (attention.long().cumsum(1) - 1).clamp(min=0)
         self.scores.copy_(self._forward(ids, places, (below & shown[:, None, :] | itself)[:, None]))
-        self.visible.zero_()
+        for tensor in (self.visible, self.index, self.done, self.repaired, self.logps):
+            tensor.zero_()
         self.visible[:, 0, 0, :width] = shown
         self.places.copy_(places[:, -1:] + 1)
         self.cache.at.fill_(width)
-        self.index.zero_()
-        self.done.zero_()
-        self.repaired.zero_()
         self.tokens.fill_(self.choice.pad)
-        self.logps.zero_()
 
     def _forward(self, ids: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """Logits of the last place, (rows, vocabulary)."""
@@ -146,9 +143,8 @@ class Decoder:
         self.done |= (token[:, None] == self.ends).any(-1)
         self.visible.index_fill_(3, self.cache.at, True)
         self.scores.copy_(self.forward(token[:, None], self.places, self.visible))
-        self.places += 1
-        self.cache.at += 1
-        self.index += 1
+        for counter in (self.places, self.cache.at, self.index):
+            counter += 1
 
     def _nucleus(self, logps: Tensor) -> Tensor:
         if self.choice.top_p >= 1.0:
@@ -161,14 +157,14 @@ class Decoder:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _captured(self) -> Callable[[], Any]:
         """One token as a CUDA graph. The warm-up's random numbers are put back: a resumed run draws the same."""
-        state = torch.cuda.get_rng_state(self.device)
+        state, current = torch.cuda.get_rng_state(self.device), torch.cuda.current_stream(self.device)
         side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
+        side.wait_stream(current)
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._restart()
                 self._token()
-        torch.cuda.current_stream(self.device).wait_stream(side)
+        current.wait_stream(side)
         self._restart()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -179,6 +175,6 @@ class Decoder:
 
     def _restart(self) -> None:
         self.index.zero_()
-        self.cache.at.fill_(self.shape.prompt)
         self.visible[..., : self.shape.prompt] = True
-        self.places.fill_(self.shape.prompt)
+        for place in (self.cache.at, self.places):
+            place.fill_(self.shape.prompt)

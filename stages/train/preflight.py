@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stages.contracts.artifact import write
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.model_card import DataCard
-from stages.contracts.plugin import Answer, Judgement
+from stages.contracts.plugin import Answer
 from stages.contracts.preflight_card import (
     Atom,
     GateShares,
@@ -38,9 +36,8 @@ from stages.train.scoring import completion_rows, gate_modules, zero_signal_grou
 
 MODULE = "stages.train.preflight"
 
-Sampling = tuple[DataCard, int, int, float, float]
-Made = tuple[list[tuple[Row, Sampled]], float]
-"""Completions with their rows, and the wall seconds that sampling them took."""
+Completions = list[tuple[Row, Sampled]]
+"""Completions with their rows: whole groups, prompts in file order."""
 
 
 def preflight(folder: Path) -> None:
@@ -52,13 +49,13 @@ def preflight(folder: Path) -> None:
     prepare(card.device)
     interrupts.install_handlers()
     base = load_base(card.model, card.device)
-    made: dict[Sampling, Made] = {}
+    sampled: dict[tuple[object, ...], tuple[Completions, float]] = {}
     results, rows = [], []
     for condition in card.conditions:
         settings = (condition.data, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
-        if settings not in made:
-            made[settings] = _sample(card, condition, *base)
-        result, scored_rows = _judge(card, condition, *made[settings])
+        if settings not in sampled:
+            sampled[settings] = _sample(card, condition, *base)
+        result, scored_rows = _judge(card, condition, *sampled[settings])
         results.append(result)
         rows.extend(scored_rows)
         print(f"{card.experiment} preflight {condition.name}: {' '.join([f'{result.verdict}.', *result.reasons])}", flush=True)
@@ -68,15 +65,15 @@ def preflight(folder: Path) -> None:
     write(experiment.preflight, Preflight(card_id=card_id(card), sandbox=tier, results=tuple(results)))
     for result in results:
         refused = result.verdict == "refuse"
-        reasons = result.reasons if refused else ()
-        write(experiment.permission(result.condition), Permission(condition=result.condition, train=not refused, reasons=reasons))
+        permission = Permission(condition=result.condition, train=not refused, reasons=result.reasons if refused else ())
+        write(experiment.permission(result.condition), permission)
 
 
-def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, tokenizer: Any) -> Made:
-    """Completions of the untrained model: whole groups, prompts in file order."""
+def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, tokenizer: Any) -> tuple[Completions, float]:
+    """Completions of the untrained model, and the wall seconds that sampling them took."""
     rows = read_rows(condition.data, "/conditions")[: max(1, card.completions // condition.num_generations)]
     begun = time.perf_counter()
-    sampled = sample(
+    groups = sample(
         model,
         tokenizer,
         prompt_texts(card.model, tokenizer, [row[condition.data.prompt] for row in rows]),
@@ -87,24 +84,25 @@ def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, toke
         seed=card.seed,
     )
     seconds = time.perf_counter() - begun
-    return [(row, found) for row, several in zip(rows, sampled, strict=True) for found in several], seconds
+    return [(row, completion) for row, group in zip(rows, groups, strict=True) for completion in group], seconds
 
 
 def _judge(
-    card: PreflightCard, condition: PreflightCondition, made: Sequence[tuple[Row, Sampled]], sampling_seconds: float
+    card: PreflightCard, condition: PreflightCondition, completions: Completions, sampling_seconds: float
 ) -> tuple[PreflightResult, list[dict[str, object]]]:
     answers = [
-        Answer(text=found.text, row=row, truncated=found.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=found.tokens)
-        for place, (row, found) in enumerate(made)
+        Answer(text=made.text, row=row, truncated=made.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=made.tokens)
+        for place, (row, made) in enumerate(completions)
     ]
     refusals = reasons.examples(condition.reward)  # and they start the verifiers, which is not what a step of training pays for
-    tried = probes(condition.reward, _first_rows(made))
+    tried = probes(condition.reward, list({row["id"]: row for row, _ in completions}.values()))
     begun = time.perf_counter()
     scored = compose(condition.reward).score(answers)
     seconds = time.perf_counter() - begun
     grouped = condition.num_generations > 1
     silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations) if grouped else (0, [])
     known = [reward for reward in scored.rewards if reward is not None]
+    tokens = [made.tokens for _, made in completions]
     counts = {
         "completions": len(answers),
         "groups": len(ranges),
@@ -122,7 +120,7 @@ def _judge(
         if not condition.reward.invert:
             refusals += reasons.refused_optima(condition.reward, tried)
             warnings += reasons.doubtful_optima(condition.reward, tried)
-            warnings += reasons.shorter_pays([(found.tokens, reward) for (_, found), reward in zip(made, scored.rewards, strict=True)])
+            warnings += reasons.shorter_pays(list(zip(tokens, scored.rewards, strict=True)))
         warnings += reasons.atoms(atoms, known)
         warnings += reasons.starvation(step)
     if counts["unknown"] and not refusals:
@@ -135,18 +133,12 @@ def _judge(
         funnel=_funnel(scored),
         atoms=atoms,
         seconds=round(seconds, 3),
-        probes=tuple(ProbeReward(name=one.name, text=one.text, reward=one.reward, best=one.best) for one in tried),
+        probes=tuple(ProbeReward(name=probe.name, text=probe.text, reward=probe.reward, best=probe.best) for probe in tried),
         step=step,
         **counts,
     )
-    tokens = [found.tokens for _, found in made]
     rows = [{"attempt": "preflight", "step": 0, **row} for row in completion_rows(scored, answers, tokens, condition.num_generations)]
     return result, rows
-
-
-def _first_rows(made: Sequence[tuple[Row, Sampled]]) -> list[Row]:
-    """Distinct rows, in order."""
-    return list({row["id"]: row for row, _ in made}.values())
 
 
 def _step_time(condition: PreflightCondition, completions: int, sampling: float, scoring: float, scored: Scored) -> StepTime | None:
@@ -163,18 +155,11 @@ def _step_time(condition: PreflightCondition, completions: int, sampling: float,
 
 
 def _funnel(scored: Scored) -> tuple[GateShares, ...]:
-    def count(judgements: Sequence[Judgement | None], status: str) -> int:
-        return sum(1 for judgement in judgements if judgement is not None and judgement.status == status)
-
+    """Per gate how many completions reached it and what it said of them."""
+    counts = {gate: Counter(judgement.status for judgement in judged if judgement) for gate, judged in scored.judgements.items()}
     return tuple(
-        GateShares(
-            gate=gate,
-            reached=sum(judgement is not None for judgement in judgements),
-            passed=count(judgements, "pass"),
-            failed=count(judgements, "fail"),
-            unknown=count(judgements, "unknown"),
-        )
-        for gate, judgements in scored.judgements.items()
+        GateShares(gate=gate, reached=count.total(), passed=count["pass"], failed=count["fail"], unknown=count["unknown"])
+        for gate, count in counts.items()
     )
 
 

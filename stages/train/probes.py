@@ -35,14 +35,14 @@ class Probe:
 
 def texts(reward: RewardCard) -> dict[str, str]:
     """What is tried: nothing, one word, one word over and over, and what the gates' settings ask for without anything else."""
-    found = {"empty": "", "one word": "x", "repeated": "x " * 200}
+    tried = {"empty": "", "one word": "x", "repeated": "x " * 200}
     for gate in reward.gates:
         marker, required = gate.settings.get("end_marker"), gate.settings.get("required")
         if isinstance(marker, str) and marker:
-            found["end marker only"] = marker
+            tried["end marker only"] = marker
         if isinstance(required, list | tuple) and required and all(isinstance(part, str) for part in required):
-            found["required parts only"] = "\n".join(required)
-    return found
+            tried["required parts only"] = "\n".join(required)
+    return tried
 
 
 def highest(reward: RewardCard) -> float:
@@ -61,14 +61,15 @@ def lowest(reward: RewardCard) -> float:
 def probes(reward: RewardCard, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
     """Score all texts on the first rows, before any inversion. Never raises for a gate that fails."""
     composed = compose(reward.model_copy(update={"invert": False}))
-    known = {example.completion.strip() for example in reward.examples}
+    declared = {example.completion.strip() for example in reward.examples}
     top, bottom = highest(reward), lowest(reward)
     made = []
     for name, text in texts(reward).items():
         words = len(text.split())  # and about as many tokens
         answers = [Answer(text, row, key=f"probe-{name}-{place}", tokens=words) for place, row in enumerate(rows[:ROWS])]
         earned = composed.score(answers).rewards
-        least = None if None in earned or not earned else min(one for one in earned if one is not None)
+        known = [reward for reward in earned if reward is not None]
+        least = min(known) if known and len(known) == len(earned) else None
         best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE
-        made.append(Probe(name, text, least, best, text.strip() in known))
+        made.append(Probe(name, text, least, best, text.strip() in declared))
     return made

@@ -24,14 +24,14 @@ STARVING_SECONDS = 1.0
 
 def examples(reward: RewardCard) -> list[str]:
     """Examples whose reward is not the expected one."""
-    failed = [found for found in check_examples(reward) if not found.ok]
+    failed = [outcome for outcome in check_examples(reward) if not outcome.ok]
     return [
-        f"The reward example {found.completion!r} {_scored(found)}, expected {found.expect:g}: {found.why.rstrip('.')}." for found in failed
+        f"The reward example {wrong.completion!r} {_scored(wrong)}, expected {wrong.expect:g}: {wrong.why.rstrip('.')}." for wrong in failed
     ]
 
 
-def _scored(found: ExampleOutcome) -> str:
-    return "is unknown" if found.got is None else f"scores {found.got:g}"
+def _scored(outcome: ExampleOutcome) -> str:
+    return "is unknown" if outcome.got is None else f"scores {outcome.got:g}"
 
 
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
@@ -64,29 +64,29 @@ def constant(known: Sequence[float]) -> list[str]:
     return [f"All {len(known)} known rewards are {known[0]:g}: there is nothing to learn from."]
 
 
-def atoms(found: Sequence[Atom], known: Sequence[float]) -> list[str]:
+def atoms(values: Sequence[Atom], known: Sequence[float]) -> list[str]:
     """Many completions on one reward between the lowest and the highest."""
     return [
         f"{atom.completions} of {len(known)} completions hold exactly the reward {atom.reward:g}: look at them, it may be a loophole."
-        for atom in found
+        for atom in values
         if atom.reward not in (0.0, 1.0) and atom.completions >= ATOM_SHARE * len(known)
     ]
 
 
 def refused_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
     """The first text without any content that no right answer beats."""
-    return [_optimum(reward, one) for one in tried if one.best and not one.declared and one.name in REFUSED][:1]
+    return [_optimum(reward, probe) for probe in tried if probe.best and not probe.declared and probe.name in REFUSED][:1]
 
 
 def doubtful_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
     """The same where the author says so with an example, or where the text might be an answer."""
-    return [_optimum(reward, one) for one in tried if one.best and (one.declared or one.name not in REFUSED)][:1]
+    return [_optimum(reward, probe) for probe in tried if probe.best and (probe.declared or probe.name not in REFUSED)][:1]
 
 
-def _optimum(reward: RewardCard, one: Probe) -> str:
-    text = json.dumps(one.text if len(one.text) <= 24 else f"{one.text[:24]}...", ensure_ascii=False)
-    what = f"The degenerate answer {text} ({one.name}) earns {one.reward:g}; no right answer earns more than {highest(reward):g}"
-    return f"{what}: " + ("an example says so, and training will find it." if one.declared else "add a gate that fails it.")
+def _optimum(reward: RewardCard, probe: Probe) -> str:
+    text = json.dumps(probe.text if len(probe.text) <= 24 else f"{probe.text[:24]}...", ensure_ascii=False)
+    what = f"The degenerate answer {text} ({probe.name}) earns {probe.reward:g}; no right answer earns more than {highest(reward):g}"
+    return f"{what}: " + ("an example says so, and training will find it." if probe.declared else "add a gate that fails it.")
 
 
 def shorter_pays(earned: Sequence[tuple[int, float | None]]) -> list[str]:

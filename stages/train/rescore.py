@@ -7,7 +7,7 @@ give equal rewards.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -52,8 +52,8 @@ def rescore(run: RunFolder, card: ScoredCard, scored_with: Literal["card", "spec
     rows = {row["id"]: row for row in read_rows(card.data, "/data")}
     composed, begun = compose(card.reward), time.monotonic()
     made: list[Completion] = []
-    for step in by_step(stored):
-        made += _again(card, composed, step, rows)
+    for _, batch in groupby(stored, key=lambda row: (row["attempt"], row["step"])):
+        made += _scored_again(card, composed, list(batch), rows)
         progress(len(made), len(stored))
     gates = tuple(gate.name for gate in card.reward.gates)
     report = compared(
@@ -91,13 +91,7 @@ def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
     return table.to_pylist(), metadata
 
 
-def by_step(stored: Sequence[Completion]) -> Iterator[list[Completion]]:
-    """Completions of one attempt and step at a time: the batches that the reward saw."""
-    for _, batch in groupby(stored, key=lambda row: (row["attempt"], row["step"])):
-        yield list(batch)
-
-
-def _again(card: ScoredCard, composed: Composed, batch: Sequence[Completion], rows: Mapping[str, Row]) -> list[Completion]:
+def _scored_again(card: ScoredCard, composed: Composed, batch: Sequence[Completion], rows: Mapping[str, Row]) -> list[Completion]:
     """One batch with today's rewards. A completion whose prompt is gone is unknown and never reaches a gate."""
     step = batch[0]["step"]
     answers = [
@@ -110,12 +104,12 @@ def _again(card: ScoredCard, composed: Composed, batch: Sequence[Completion], ro
     steps = card.train.get("max_steps")
     progress = (step - 1) / steps if card.reward.curriculum and steps else 0.0
     scored = completion_rows(composed.score(answers, progress), answers, [0] * len(answers), 1)
-    found = iter(scored)
+    scores = iter(scored)
     gone: Completion = {"reward": None}
     for gate in card.reward.gates:
         gone |= dict(zip(gate_columns(gate.name), ("unknown", None, NO_ROW), strict=True))
     kept = {column: None for column in COMPLETIONS_COLUMNS if column != "reward"}
-    return [{**(next(found) if row["prompt_id"] in rows else gone), **{column: row[column] for column in kept}} for row in batch]
+    return [{**(next(scores) if row["prompt_id"] in rows else gone), **{column: row[column] for column in kept}} for row in batch]
 
 
 def _nothing(path: Path, what: str) -> StageError:
