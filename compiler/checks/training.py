@@ -145,7 +145,8 @@ def _engine(train: GroupedSettings | PpoSettings, section: Node, experiment: Exp
     node = section.get("generation")
     if train.generation is None or node is None:
         return
-    engine, place = train.generation.engine, place_of(node, "engine")
+    engine: str = train.generation.engine
+    place = place_of(node, "engine")
     vllm = node.get("vllm") if isinstance(train, GroupedSettings) and train.generation.vllm is not None else None
     if vllm is not None and engine != "vllm":
         yield problem("E245", key_place(vllm), engine=engine)
