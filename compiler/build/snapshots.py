@@ -1,4 +1,4 @@
-"""Snapshots of W&B runs: what each says of itself in its first line, and what became of fetching them again."""
+"""Snapshots of W&B runs: what each says of itself in its first line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.build.revisions import Lock
-from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.wandb_snapshot import RUNNING, SNAPSHOT
 
@@ -29,15 +27,6 @@ class Snapshot:
     @property
     def running(self) -> bool:
         return self.state in RUNNING
-
-
-@dataclass(frozen=True)
-class Renewed:
-    """The new lock, and what could not be fetched, with the paths of those runs' snapshots."""
-
-    lock: Lock
-    problems: tuple[Diagnostic, ...] = ()
-    unfetched: frozenset[str] = frozenset()
 
 
 def snapshot_of(path: str) -> Snapshot | None:

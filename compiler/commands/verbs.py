@@ -7,15 +7,14 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from compiler.build import revisions, waivers
 from compiler.build.imports import NoLog
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import LIVE, Reference, every_spec, in_project, live, named
-from compiler.build.snapshots import Renewed
 from compiler.build.write import compare, write
 from compiler.commands import verbs_of_results as commands_of_results
+from compiler.commands.fetch import Fetched, fetch
 from compiler.compile import Compiled, compile_all, left_over, project
 from compiler.language.experiment import profiles
 from compiler.problems import Rejected, errors, in_order
@@ -95,18 +94,12 @@ def check(options: argparse.Namespace, inputs: Inputs) -> int:
 def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     """Write what differs, or with --check say what would."""
     specs, extra = options.specs, {}
-    fetched = Renewed(inputs.lock())
+    fetched = Fetched(inputs.lock())
     if options.update:
-        from compiler.commands.update import updated
-        from compiler.commands.update_runs import renewed
-
-        new = updated(specs, inputs)
-        print("".join(f"{line}\n" for line in new.says), file=sys.stderr, end="")
-        only_hub, specs = bool(specs) and not new.specs, new.specs
-        fetched = renewed([] if only_hub else [named(text) for text in specs] or live(inputs), inputs)
-        pins = replace(new.lock, snapshots=fetched.lock.snapshots)
-        inputs.relock(pins)
-        extra = revisions.files(pins)
+        fetched = fetch(specs, inputs)
+        specs = fetched.specs
+        inputs.relock(fetched.lock)
+        extra = revisions.files(fetched.lock)
     references = [named(text) for text in specs] or live(inputs)
     compiled = _compiled(references, inputs, fetched)
     made = project(compiled, with_site=not specs)
@@ -129,7 +122,7 @@ def compile_(options: argparse.Namespace, inputs: Inputs) -> int:
     return 0
 
 
-def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Renewed) -> list[Compiled]:
+def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Fetched) -> list[Compiled]:
     """All of them. That a run that could not be fetched has no log either is not told twice."""
     try:
         return compile_all(references, inputs)

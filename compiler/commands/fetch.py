@@ -1,0 +1,353 @@
+"""`octavo compile --update`: pins for hub repositories, and snapshots of the W&B runs that specs import.
+
+The one command that uses the network. huggingface_hub is asked in this process; HF_ENDPOINT, HF_TOKEN and its other settings apply. W&B is
+asked by a process of its own (stages/contracts/wandb_snapshot.py holds the words), so that neither wandb nor its output enters this one.
+Neither a token nor what a server says is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compiler.build.imports import block_of, expand_imports, is_fetched, path_of, section, wandb_run
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import Reference, everything, live, named
+from compiler.build.revisions import LOCK, UPDATE, Lock, files, named_in, spec_files
+from compiler.build.revisions import Reference as Repository
+from compiler.build.snapshots import Snapshot, snapshot_of
+from compiler.build.write import write
+from compiler.document.node import Node
+from compiler.document.validate import key_place
+from compiler.language.expand import Run
+from compiler.language.experiment import Experiment, experiment
+from compiler.language.spec_imports import ImportedSpec
+from compiler.problems import Rejected, listed, nearest
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.digests import file_digest
+from stages.contracts.names import is_hub_id
+from stages.contracts.stage import ROOT
+from stages.contracts.wandb_snapshot import Answer, Ask
+
+MODULE = "stages.train.imports.wandb_api"
+SUFFIX = ".octavo-new"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The new lock; the experiments that were named beside hub ids; which runs could not be fetched, and the paths of their snapshots."""
+
+    lock: Lock
+    specs: tuple[str, ...] = ()
+    problems: tuple[Diagnostic, ...] = ()
+    unfetched: frozenset[str] = frozenset()
+
+
+def fetch(names: Sequence[str], inputs: Inputs) -> Fetched:
+    """Fetch for the named experiments and hub ids, or for all that is live; say on standard error what changed.
+
+    The commits in the new lock are written with everything else, or not at all; the hashes of snapshots at once, with the snapshots.
+    Raises Rejected: E475-E478 from the hub, E479 for a hub id that no spec names, E389 for a run without an id, E401.
+    """
+    ids = [name for name in names if is_hub_id(name) and not name.startswith("specs/")]
+    specs = tuple(name for name in names if name not in ids)
+    old = inputs.lock()
+    commits = _commits(ids, specs, old, inputs)
+    references = [] if ids and not specs else [named(name) for name in specs] or live(inputs)
+    fetched = _snapshots(references, old, inputs)
+    return replace(fetched, lock=replace(fetched.lock, commits=commits), specs=specs)
+
+
+def _say(lines: Sequence[str]) -> None:
+    print("".join(f"{line}\n" for line in lines), file=sys.stderr, end="")
+
+
+def _commits(ids: Sequence[str], specs: Sequence[str], old: Lock, inputs: Inputs) -> dict[Repository, str]:
+    """Repository -> commit for all that specs name. Those in `ids` or used by `specs` move to their newest commit."""
+    used = _repositories(inputs)
+    moving = {repository for name in ids for repository in _called(name, used)}
+    for name in specs:
+        reference = named(name)
+        spec = experiment(inputs.document(reference.path), reference.stem, None, inputs.document)
+        moving |= {repository for repository in named_in(spec.root) if repository in used}
+    new: dict[Repository, str] = {}
+    problems: list[Diagnostic] = []
+    for repository in used:
+        if repository in moving or repository not in old.commits:
+            try:
+                new[repository] = newest(repository)
+            except Rejected as rejected:
+                problems += rejected.diagnostics
+                if problems[-1].code == "E475":  # a hub that does not answer once would cost the same time again
+                    break
+    if problems:
+        raise Rejected(problems)
+    commits = {repository: new.get(repository) or old.commits[repository] for repository in used}
+    _say([_moved(repository, old.commits.get(repository), commit) for repository, commit in new.items()])
+    _say([f"{repository.name}: dropped, no spec names it" for repository in old.commits if repository not in commits])
+    return commits
+
+
+def _repositories(inputs: Inputs) -> list[Repository]:
+    """Hub repositories that the specs name, each once, sorted; models that lie in the project are none."""
+    repositories = {repository for path in spec_files() for repository in named_in(inputs.document(path).root)}
+    remote = [repository for repository in repositories if repository.kind == "datasets" or not Inputs.is_local(repository.name)]
+    return sorted(remote, key=lambda repository: (repository.kind, repository.name))
+
+
+def _called(name: str, used: Sequence[Repository]) -> list[Repository]:
+    matches = [repository for repository in used if repository.name == name]
+    if not matches:
+        names = [repository.name for repository in used]
+        meant = nearest(name, names)
+        raise _rejected(
+            "E479",
+            f"no spec names the hub repository `{name}`" + (f", did you mean `{meant}`?" if meant else ""),
+            f"{LOCK.as_posix()} pins what specs use; they name: {listed(names)}",
+            f"{UPDATE} {meant}" if meant else f"write it in a spec first, as `base` or `hub`, then {UPDATE}",
+        )
+    return matches
+
+
+def _moved(repository: Repository, before: str | None, now: str) -> str:
+    if before is None:
+        return f"{repository.name}: pinned to {now[:12]}"
+    stays = f"{now[:12]} is still the newest" if before == now else f"moved from {before[:12]} to {now[:12]}"
+    return f"{repository.name}: {stays}"
+
+
+def newest(repository: Repository) -> str:
+    """The newest commit of its main branch. Raises Rejected: E475 the hub cannot be reached, E476 no such repository for this account,
+    E477 its files are gated, E478 an answer that names no commit."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import HfApi, constants, errors
+
+    seconds, name, kind = constants.HF_HUB_ETAG_TIMEOUT, repository.name, repository.kind.removesuffix("s")
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="octavo")
+    page = f"{api.endpoint}/{'datasets/' if kind == 'dataset' else ''}{name}"
+    status: int | None = None
+    try:
+        commit = (api.dataset_info if kind == "dataset" else api.model_info)(name, timeout=seconds).sha
+    except errors.OfflineModeIsEnabled:
+        raise _unreached(name, "HF_HUB_OFFLINE is set, and this needs the network", f"HF_HUB_OFFLINE=0 {UPDATE}") from None
+    except errors.GatedRepoError:
+        status = 403
+    except errors.RepositoryNotFoundError:
+        status = 404
+    except errors.HfHubHTTPError as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status not in (401, 403, 404):
+            raise _unreached(name, f"the hub answered with status {status or 'none'}", f"try again: {UPDATE}") from None
+    except (KeyError, ValueError, TypeError):
+        commit = None
+    except Exception as error:  # the kinds of a transport's errors differ between versions of the client
+        what = f"it did not answer in {seconds} s" if "Timeout" in type(error).__name__ else "no connection"
+        raise _unreached(name, what, f"check the network and HF_ENDPOINT, then {UPDATE}") from None
+    if status == 403:
+        fix = f"ask for access at {page}, then export HF_TOKEN=... and {UPDATE}"
+        raise _rejected("E477", f"`{name}` is gated, and this account has no access", "its owner decides who may read it, by account", fix)
+    if status is not None:
+        why = "a reference is pinned by the commit that the hub names; private repositories need a token"
+        fix = f"check the name at {page}; for a private one: export HF_TOKEN=..."
+        raise _rejected("E476", f"the hub has no {kind} `{name}` that this account may see", why, fix)
+    if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{40}", commit):
+        why = "cards pin the commit; an address that is no Hugging Face hub gives none"
+        raise _rejected("E478", f"the hub's answer about `{name}` names no commit", why, f"check HF_ENDPOINT, then {UPDATE}")
+    return commit
+
+
+def _unreached(name: str, what: str, fix: str) -> Rejected:
+    why = (
+        "a commit can be learnt from the hub only; specs and profiles that name nothing of the hub work without it, and nothing was changed"
+    )
+    return _rejected("E475", f"cannot ask the hub about `{name}`: {what}", why, fix)
+
+
+def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:
+    return Rejected([Diagnostic(code, what, why=why, fix=fix)])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that an experiment imports from W&B: `name` is `entity/project/id`, `path` that of its snapshot."""
+
+    experiment: str
+    run: str
+    name: str
+    path: str
+    node: Node
+
+
+def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fetched:
+    """Fetch the runs of these experiments, each moved into its place whole. One that cannot be fetched stays as it was."""
+    wanted = [one for reference in references for one in _wanted(reference, inputs)]
+    kept = _kept(old.snapshots, {one.path for one in wanted}, inputs)
+    _say([f"{path}: dropped, no spec names it" for path in old.snapshots if path not in kept])
+    if not wanted:
+        return Fetched(replace(old, snapshots=kept))
+    new: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    try:
+        for one in wanted:  # begin each file: a history that cannot be written need not be asked for
+            try:
+                Path(one.path).parent.mkdir(parents=True, exist_ok=True)
+                Path(one.path + SUFFIX).touch()
+            except OSError as error:
+                raise Rejected([_unwritten(one, error)]) from None
+        for one, answer in _asked(wanted):
+            if answer.fault:
+                problems.append(_unfetched(one, answer))
+                continue
+            before = snapshot_of(one.path)
+            try:
+                os.replace(one.path + SUFFIX, one.path)
+            except OSError as error:
+                problems.append(_unwritten(one, error))
+                continue
+            new[one.path] = file_digest(Path(one.path))
+            _say([_change(one, before, snapshot_of(one.path))])
+    finally:
+        for one in wanted:
+            with suppress(OSError):
+                os.unlink(one.path + SUFFIX)
+        lock = replace(old, snapshots=kept | new)
+        if lock.snapshots != old.snapshots:
+            write(files(lock), {})  # now, so that lock and snapshots agree also if a spec does not compile
+    if left := len(wanted) - len(new) - len(problems):
+        _say([f"{left} more {'run was' if left == 1 else 'runs were'} not asked for"])
+    return Fetched(lock, (), tuple(problems), frozenset(one.path for one in wanted) - new.keys())
+
+
+def _wanted(reference: Reference, inputs: Inputs) -> Iterator[Wanted]:
+    spec = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
+    runs = _fetched(spec)
+    if problems := list(_unnamed(spec, [run.name for run, _ in runs])) if runs else []:
+        raise Rejected(problems)
+    for run, path in runs:
+        if path is not None:
+            node = block_of(spec).get("ids", run.name) or block_of(spec)
+            yield Wanted(spec.name, run.name, wandb_run(section(spec), run.name), path, node)
+
+
+def _fetched(spec: Experiment) -> list[tuple[Run, str | None]]:
+    """The runs that `--update` fetches, with the paths of their snapshots; none where the author makes the snapshots, or without W&B."""
+    if not isinstance(spec.spec, ImportedSpec) or (use := section(spec)).format != "wandb" or not (is_fetched(use) or use.ids):
+        return []
+    return [(run, path_of(spec, use, run)) for run in expand_imports(spec).expansion.runs]
+
+
+def _unnamed(spec: Experiment, runs: Sequence[str]) -> Iterator[Diagnostic]:
+    """E389 for each part of a run's name at W&B that is missing, and for each id of no run."""
+    block, use = block_of(spec), section(spec)
+    why = f"{LOCK.as_posix()} pins what was fetched, and a run is fetched by entity, project and id: its name may be that of several"
+    for key in ("entity", "project"):
+        if getattr(use, key) is None:
+            place = key_place(block.get("format") or block)
+            yield Diagnostic("E389", f"`runs.import` has no `{key}`", why=why, fix=f"{key}: <name>", place=place)
+    for run in runs:
+        if run not in use.ids:
+            place = key_place(block.get("ids") or block)
+            yield Diagnostic("E389", f"no W&B id for the run `{run}`", why=why, fix=f"add `{run}: <id>` to `ids`", place=place)
+    for name in use.ids:
+        if name not in runs:
+            meant = nearest(name, runs)
+            what = f"`ids` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else "")
+            place = key_place(block.get("ids", name) or block)
+            yield Diagnostic("E389", what, why=why, fix="delete it, or add its condition or seed", place=place)
+
+
+def _kept(old: Mapping[str, str], wanted: Set[str], inputs: Inputs) -> dict[str, str]:
+    """Pins of snapshots that are wanted or that a spec imports; all of them while a spec cannot be read."""
+    imported = set(wanted)
+    try:
+        for reference in everything() if old.keys() - imported else ():
+            spec = experiment(inputs.document(reference.path), reference.stem, None, inputs.document)  # an import has no profiles
+            imported.update(path for _, path in _fetched(spec) if path is not None)
+    except Rejected:
+        return dict(old)
+    return {path: pin for path, pin in old.items() if path in imported}
+
+
+def _asked(wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Answer]]:
+    """Each run with its answer, as they come, up to the first that W&B does not answer: the next would wait as long."""
+    asks = "".join(Ask(run=one.name, file=one.path + SUFFIX).model_dump_json() + "\n" for one in wanted)
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": path, "WANDB_SILENT": "true"}
+    command = [sys.executable, "-m", MODULE, "-"]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(asks)
+            for one in wanted:
+                answer = _next(process.stdout, one)
+                yield one, answer
+                if answer.fault == "away":
+                    return
+        finally:
+            process.kill()
+
+
+def _next(lines: Iterator[str], one: Wanted) -> Answer:
+    """The next line that is an answer; a client of W&B may print lines of its own."""
+    for line in lines:
+        with suppress(ValueError):
+            return Answer.model_validate_json(line)
+    return Answer(run=one.name, fault="away", text="the process that asks W&B ended without an answer")
+
+
+def _change(one: Wanted, before: Snapshot | None, now: Snapshot | None) -> str:
+    subject = f"{one.experiment}/{one.run} ({one.name})"
+    if now is None:
+        return f"{subject}: fetched"
+    if before is None:
+        change = f"fetched, {now.state}, {now.rows} rows"
+    elif before.digest == now.digest:
+        change = f"as before, {now.state}, {now.rows} rows"
+    else:
+        state = now.state if before.state == now.state else f"{before.state} before, now {now.state}"
+        change = f"changed, {state}, {before.rows} rows before, now {now.rows}"
+    return f"{subject}: {change}" + ("; it is still running, so fetch it again when it has ended" if now.running else "")
+
+
+def _unfetched(one: Wanted, answer: Answer) -> Diagnostic:
+    kept, again = snapshot_of(one.path), f"{UPDATE} {one.experiment}"
+    keep = "; or keep the snapshot, which pages go on to be made from" if kept else ""
+    code, why, fix = {
+        "away": (
+            "E490",
+            "only this command asks W&B; everything else of octavo works with the snapshots that are here",
+            f"check WANDB_BASE_URL and the network, then {again}",
+        ),
+        "unknown": (
+            "E491",
+            "a run is fetched by its id, with the rights of the account that WANDB_API_KEY or `wandb login` names",
+            f"check the id, export WANDB_API_KEY=..., then {again}{keep}",
+        ),
+        "unclear": (
+            "E492",
+            "a snapshot holds the whole history or is not made: part of it would look like a shorter run",
+            f"try again: {again}",
+        ),
+    }[str(answer.fault)]
+    what = f"`{one.run}` was not fetched from W&B ({one.name}): {answer.text}" + (
+        f"; the snapshot of {kept.rows} rows stays" if kept else ""
+    )
+    return Diagnostic(code, what, why=why, fix=fix, place=one.node.place)
+
+
+def _unwritten(one: Wanted, error: OSError) -> Diagnostic:
+    place = str(error.filename or one.path).removesuffix(SUFFIX)
+    return Diagnostic(
+        "E401",
+        f"the snapshot of `{one.run}` cannot be written: {place}: {error.strerror or error}",
+        why=f"what W&B answers is kept as {one.path}; a snapshot that was there stays as it was",
+        fix=f"give yourself the right to write, or move away what lies there: ls -ld {Path(place).parent.as_posix()} {place}",
+        place=one.node.place,
+    )
