@@ -1,33 +1,31 @@
-"""The `octavo` command. Every import that costs time happens in the command that needs it."""
+"""The `octavo` command: its options, its exit codes, and what may go wrong with its streams. A command is a file in compiler/commands."""
 
 from __future__ import annotations
 
 import argparse
 import errno
-import gc
+import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 ours; 4 from `plan --exit-code`."""
+    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 a mistake of octavo's own; 4 from `plan --exit-code`."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None and not options.version:
         parser.print_help(sys.stderr)
         return 2
-    if sys.stderr is None:  # closed: what is said there goes nowhere
-        sys.stderr = _nowhere()
+    if sys.stderr is None:  # closed
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stdout is None:  # before anything opens a file, which would take its number
-        sys.stdout = _nowhere()
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         print("octavo: its output cannot be written: standard output is closed", file=sys.stderr)
         return 1
-    _say_anything(options)
-    gc.disable()  # much is built and little thrown away: looking for garbage is a tenth of a command's time
+    _set_encodings(options)
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -35,64 +33,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        _say_no_more()
+    except BrokenPipeError:  # the reader, such as `head`, has read enough
+        _discard_output()
         return 0
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _say_no_more()
+            _discard_output()
             print(f"octavo: its output cannot be written: {error.strerror}", file=sys.stderr)
             return 1
         from compiler.render import report
 
         return report(error)
-    finally:
-        gc.enable()
 
 
-def _nowhere() -> TextIO:
-    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+def entry() -> NoReturn:
+    """The installed command."""
+    sys.exit(main())
 
 
-def _say_no_more() -> None:
-    """What is still to be written out goes nowhere: it cannot be written, and would be tried again at the end."""
+def _discard_output() -> None:
+    """What is still buffered cannot be written, and would be tried again at the end of the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say_anything(options: argparse.Namespace) -> None:
-    """No terminal or pipe whose encoding lacks a character ends a command; what programs read is UTF-8 whatever the locale."""
+def _set_encodings(options: argparse.Namespace) -> None:
+    """No terminal or pipe whose encoding lacks a character ends a command. What programs read is UTF-8 in any locale."""
     is_for_programs = options.command == "schema" or getattr(options, "json", False) or getattr(options, "markdown", False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8" if is_for_programs and stream is sys.stdout else None, errors="backslashreplace")
 
 
-def entry() -> NoReturn:
-    """The command as a process: it ends without taking down, piece by piece, all that it has built."""
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def _run(options: argparse.Namespace) -> int:
+    """The command that `options` names; a rejected input is shown and gives 1."""
     if options.version:
         from importlib.metadata import version
 
         print(f"octavo {version('octavo')}")
         return 0
-    if options.command == "merge-lock":
-        from compiler.commands import merge_lock
-
-        return merge_lock.main(Path(options.base), Path(options.ours), Path(options.theirs), options.path)
-    if options.command == "doctor":  # works where half of octavo's libraries are missing
-        from compiler.commands import doctor
-
-        return doctor.main(options.json)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plug-ins reads the metadata of every library
-    from compiler.commands import verbs as commands
+    command = importlib.import_module(f"compiler.commands.{options.command.replace('-', '_')}")
+    if options.command in ("doctor", "merge-lock"):  # these read no specs, and work where half of octavo's libraries are missing
+        return int(command.run(options))
+    from compiler.build.inputs import Inputs
+    from compiler.build.pipeline import in_project
+    from compiler.commands.check import show
+    from compiler.problems import Rejected
 
-    return commands.run(options)
+    inputs = Inputs()
+    try:
+        if options.command not in ("new", "schema"):
+            in_project()
+        return int(command.run(options, inputs))
+    except Rejected as rejected:
+        show(rejected.diagnostics, inputs, rejected.sources)
+    except OSError as error:
+        place = error.filename2 or error.filename
+        is_forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(place, str)
+        if not is_forbidden or (os.path.exists(place) and not os.access(place, os.R_OK)):
+            raise
+        from stages.contracts.diagnostic import Diagnostic
+
+        fix = f"give yourself the right to write, or name another place: ls -ld {os.path.dirname(place) or '.'}"
+        why = "what a command makes is written where it says"
+        show([Diagnostic("E401", f"cannot write {place}: {error.strerror}", why=why, fix=fix)], inputs)
+    return 1
 
 
 _EXIT_CODES = """\

@@ -6,6 +6,7 @@ no absolute paths.
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -61,11 +62,11 @@ class Needs:
     repair: str = ""
 
 
-def main(as_json: bool) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print what was found; 1 if something needed is missing."""
     needs = live_needs()
     lines = list(examine(needs))
-    if as_json:
+    if options.json:
         print(json.dumps({"live": needs.experiments, "lines": [asdict(line) for line in lines]}, indent=2))
     else:
         print(f"live experiments: {', '.join(needs.experiments) or 'none'}")

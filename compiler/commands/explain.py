@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from typing import Any
 
 from compiler.build.difference import differences, lines
 from compiler.build.emit import CARD
 from compiler.build.inputs import Inputs
-from compiler.build.pipeline import named
+from compiler.build.pipeline import live, named
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.stops import expect_cards, rules_of
-from compiler.compile import Compiled
+from compiler.compile import Compiled, compile_all
 from compiler.document.layers import replaced
 from compiler.document.node import Node
 from compiler.language.expand import Run
@@ -23,6 +24,17 @@ from stages.rules import rule_text
 
 COMPUTED = {"sha256", "code_hash", "revision"}
 """Last parts of keys that hold hashes and commits, pinned by the compiler. Hiding what looks like a key there would hide the pins."""
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print values of a run with their origins, or with --diff what an experiment does differently."""
+    if options.diff:
+        print(diff(compile_all([named(options.run)], inputs)[0], options.diff, inputs), end="")
+        return 0
+    experiment_name, slash, _ = options.run.removeprefix("runs/").rstrip("/").rpartition("/")
+    compiled = compile_all([named(experiment_name)] if slash else live(inputs), inputs)
+    print(explain(*find(compiled, options.run), options.key), end="")
+    return 0
 
 
 def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:

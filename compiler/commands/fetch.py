@@ -336,9 +336,8 @@ def _unfetched(one: Wanted, answer: Answer) -> Diagnostic:
             f"try again: {again}",
         ),
     }[str(answer.fault)]
-    what = f"`{one.run}` was not fetched from W&B ({one.name}): {answer.text}" + (
-        f"; the snapshot of {kept.rows} rows stays" if kept else ""
-    )
+    stays = f"; the snapshot of {kept.rows} rows stays" if kept else ""
+    what = f"`{one.run}` was not fetched from W&B ({one.name}): {answer.text}{stays}"
     return Diagnostic(code, what, why=why, fix=fix, place=one.node.place)
 
 

@@ -8,6 +8,7 @@ record is kept and the stage is due. Only "same inputs, other outputs" needs a p
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -66,8 +67,9 @@ def _merged_inputs(before: Locked | None, one: Locked, two: Locked) -> dict[str,
     return {key: value for key, value in merged.items() if value is not None}
 
 
-def main(base: Path, ours: Path, theirs: Path, name: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """Merge into `ours`, as git asks of a driver: 0 clean, 1 conflicts. Git merges the lines of a file that is no lock."""
+    base, ours, theirs, name = Path(options.base), Path(options.ours), Path(options.theirs), options.path
     try:
         merged = merge(*(path.read_text(encoding="utf-8") for path in (base, ours, theirs)))
     except OSError as error:  # a person called it; git's own files are always there

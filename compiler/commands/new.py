@@ -2,71 +2,57 @@
 
 from __future__ import annotations
 
+import argparse
 from importlib import resources
 from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
-from compiler.build.pipeline import SPECS
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import SPECS, named
+from compiler.commands.check import show, with_profiles
+from compiler.compile import compile_all
 from compiler.problems import Rejected, problem
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.names import slug
 
-_NAME = "SLUG"
-
-
-def new(name: str) -> tuple[Path, Path]:
-    """Write specs/<name>.yaml and specs/<name>.md. Raises Rejected with E206 or E207 for the name, E113 outside a project,
-    E403 when either file is there."""
-    _check(name)
-    spec, words = SPECS / f"{name}.yaml", SPECS / f"{name}.md"
-    there = [path for path in (spec, words) if path.exists() or path.is_symlink()]
-    if there:
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E403",
-                    f"{path} is there already",
-                    why="octavo never overwrites what people write",
-                    fix=f"choose another name, or edit {path}",
-                )
-                for path in there
-            ]
-        )
-    for path, template in ((spec, "spec.yaml"), (words, "interpretation.md")):
-        with path.open("x", encoding="utf-8") as file:  # x: a file that appeared since the look above is not overwritten either
-            file.write(_template(template).replace(_NAME, name))
-    return spec, words
-
-
-def commands(name: str) -> str:
-    """What to type next, for a spec that has just been written."""
-    return f"""\
+NEXT = """\
 next:
-  octavo check --rewards {name}
-  octavo compile {name}@smoke && dvc repro runs/{name}@smoke/dvc.yaml    # the machinery, in about a minute
-  git add specs/{name}.* && git commit -m 'Rules of {name}'    # before there are data: a younger rule decides nothing
-  echo '- {name}' >> specs/pipeline.yaml && octavo compile && dvc repro    # make it live, and run it
+  octavo check --rewards SLUG
+  octavo compile SLUG@smoke && dvc repro runs/SLUG@smoke/dvc.yaml    # the machinery, in about a minute
+  git add specs/SLUG.* && git commit -m 'Rules of SLUG'    # before there are data: a younger rule decides nothing
+  echo '- SLUG' >> specs/pipeline.yaml && octavo compile && dvc repro    # make it live, and run it
 """
 
 
-def _check(name: str) -> None:
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Write the two files and check them against the project: its data and base model may lie elsewhere."""
+    for path in new(options.name):
+        print(path)
+    compiled = compile_all(with_profiles([named(options.name)], inputs), inputs)
+    show([warning for one in compiled for warning in one.warnings], inputs)
+    print(NEXT.replace("SLUG", options.name), end="")
+    return 0
+
+
+def new(name: str) -> tuple[Path, Path]:
+    """Write specs/<name>.yaml and specs/<name>.md. Raises Rejected with E206 or E207 for the name, E113 outside a project, E403 if
+    either file is there."""
     try:
         slug(name)
     except PydanticCustomError as error:
         raise Rejected([problem(error.type, **(error.context or {}))]) from None
     if not SPECS.is_dir():
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E113",
-                    f"no {SPECS}/ in this folder",
-                    why="octavo runs in the project's root",
-                    fix=f"cd to the folder that holds {SPECS}/, or: mkdir {SPECS}",
-                )
-            ]
-        )
-
-
-def _template(name: str) -> str:
-    return resources.files("compiler").joinpath("templates", name).read_text(encoding="utf-8")
+        why, fix = "octavo runs in the project's root", f"cd to the folder that holds {SPECS}/, or: mkdir {SPECS}"
+        raise Rejected([Diagnostic("E113", f"no {SPECS}/ in this folder", why=why, fix=fix)])
+    spec, words = SPECS / f"{name}.yaml", SPECS / f"{name}.md"
+    why = "octavo never overwrites what people write"
+    there = [path for path in (spec, words) if path.exists() or path.is_symlink()]
+    if there:
+        fixes = {path: f"choose another name, or edit {path}" for path in there}
+        raise Rejected([Diagnostic("E403", f"{path} is there already", why=why, fix=fix) for path, fix in fixes.items()])
+    for path, template in ((spec, "spec.yaml"), (words, "interpretation.md")):
+        text = resources.files("compiler").joinpath("templates", template).read_text(encoding="utf-8")
+        with path.open("x", encoding="utf-8") as file:  # x: a file that appeared since the look above is not overwritten either
+            file.write(text.replace("SLUG", name))
+    return spec, words

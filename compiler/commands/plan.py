@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import State, Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
+from stages.contracts.artifact import dump
 from stages.contracts.attempt import Attempt
 from stages.contracts.code_hash import Code
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder
@@ -48,6 +50,16 @@ class _Before:
     cache: Cache | None
     experiments: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print what would run. 4 with --exit-code if something would train."""
+    from compiler.commands.plan_markdown import markdown
+    from compiler.commands.plan_text import text
+
+    found = plan(options.specs, inputs, options.base)
+    print(dump(found) if options.json else markdown(found) if options.markdown else text(found), end="")
+    return 4 if options.exit_code and found.training else 0
 
 
 def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:

@@ -7,6 +7,7 @@ What an experiment that stands alone must say is one block of requirements besid
 
 from __future__ import annotations
 
+import argparse
 import copy
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from compiler.build.inputs import Inputs
 from compiler.commands.schema_outside import parts, with_outside
 from compiler.commands.schema_words import worded
 from compiler.language.algorithms import SECTIONS
@@ -32,6 +34,12 @@ _ONE_NAME = ("Gate", "Penalty")
 """Entries of lists that are one name with its settings."""
 
 Schema = dict[str, Any]
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print the JSON Schema of specs."""
+    print(schema(), end="")
+    return 0
 
 
 def schema() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,8 @@ from compiler.build.write import compare, write
 from compiler.commands.verify_lock import against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
+from compiler.render import colour
+from stages.contracts.artifact import dump
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.verification import Difference, Verification, Verified
 
@@ -28,6 +32,17 @@ WHY = {
     "E494": "only what has been run can be verified",
     "S495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
 }
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print what agrees and what differs; 1 on any difference."""
+    from compiler.commands import verify_text
+
+    found = verify(options.specs, inputs)
+    print(dump(found) if options.json else verify_text.text(found), end="", flush=True)
+    if not options.json:
+        print(verify_text.diagnostics(found, colour()), file=sys.stderr, end="")
+    return 1 if found.differences else 0
 
 
 def verify(names: Sequence[str], inputs: Inputs) -> Verification:

@@ -8,7 +8,7 @@ import pytest
 from compiler.__main__ import main
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
-from compiler.commands.new import commands
+from compiler.commands.new import NEXT
 from compiler.compile import compile_all
 from stages.publish.facts import Facts
 from stages.publish.prose import render_prose
@@ -110,7 +110,7 @@ def test_where_the_data_are_elsewhere_it_says_so_at_once(home, capsys):
 def test_the_next_commands_are_octavos_own(home, capsys):
     main(["new", "mine"])
     capsys.readouterr()
-    lines = [line.partition("#")[0].strip() for line in commands("mine").splitlines()[1:]]
+    lines = [line.partition("#")[0].strip() for line in NEXT.replace("SLUG", "mine").splitlines()[1:]]
     typed = [part.strip() for line in lines for part in line.split("&&")]
     ours = [command.split()[1:] for command in typed if command.startswith("octavo ")]
     assert ours == [["check", "--rewards", "mine"], ["compile", "mine@smoke"], ["compile"]]

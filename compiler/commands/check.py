@@ -1,0 +1,58 @@
+"""`octavo check`: what is wrong with specs and all their profiles. Writes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from compiler.build import revisions
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import LIVE, Reference, every_spec, live, named
+from compiler.compile import compile_all
+from compiler.language.experiment import profiles
+from compiler.problems import Rejected, errors, in_order
+from compiler.render import colour, render
+from stages.contracts.diagnostic import Diagnostic
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """1 if there is an error."""
+    inputs.only_checks = True
+    references = with_profiles([named(text) for text in options.specs] or every_spec(), inputs)
+    if not options.specs and LIVE.exists():
+        live(inputs)
+    compiled = compile_all(references, inputs)
+    problems = [warning for one in compiled for warning in one.warnings]
+    problems += revisions.unused(inputs.lock(), inputs.document)
+    scored: list[int] = []
+    if options.rewards:
+        from compiler.commands import examples
+
+        problems += [problem for one in compiled for problem in examples.check(one, inputs, scored)]
+    show(problems, inputs)
+    if errors(problems):
+        return 1
+    runs = sum(len(one.expansion.runs) for one in compiled)
+    rewards = f"; examples of rewards that score what they should: {sum(scored)}" if options.rewards else ""
+    print(f"{', '.join(one.experiment.name for one in compiled)}: {runs} runs, no errors{rewards}", file=sys.stderr)
+    return 0
+
+
+def with_profiles(references: Sequence[Reference], inputs: Inputs) -> list[Reference]:
+    """Each experiment, followed by its profiles. A broken spec has none: compiling it says what is wrong."""
+    every: list[Reference] = []
+    for reference in references:
+        every.append(reference)
+        if reference.profile is None:
+            with suppress(Rejected):
+                names = profiles(inputs.document(reference.path), reference.stem, inputs.document)
+                every += [Reference(reference.stem, name, reference.path) for name in names]
+    return every
+
+
+def show(problems: Iterable[Diagnostic], inputs: Inputs, sources: dict[str, list[str]] | None = None) -> None:
+    """Problems on standard error, in colour on a terminal. `sources`: lines of files that are no YAML."""
+    lines = {**{file: document.lines for file, document in inputs.documents.items()}, **(sources or {})}
+    print(render(in_order(problems), lines, colour=colour()), file=sys.stderr, end="")
