@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,6 +58,14 @@ class _Kept:
 
     says: str
     changed: bool = False
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Record that a code change is judged to change no result."""
+    made = waive(options.what, options.why, inputs)
+    print("".join(f"{line}\n" for line in made.said), end="")
+    print(f"{', '.join(made.files)} written. Commit it, then: octavo compile && dvc repro", file=sys.stderr)
+    return 0
 
 
 def waive(what: str, why: str, inputs: Inputs) -> Made:
