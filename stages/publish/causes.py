@@ -6,7 +6,7 @@ The table never names a cause that a run's own series cannot show; other explana
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation
 def _explained(key: tuple[str, str], signals: Sequence[Signal], clip: float | None) -> Explanation:
     kinds = causes()[key[0]]
     entry = {**kinds.get("default", {}), **kinds[key[1]]}
-    means = entry["means"].format_map(_Quantities(signals))
+    means = entry["means"].format_map(_quantities(signals))
     if key[0] == "spikes" and signals[0].metric == "grad_norm":
         means += _clipping(max(signal.value or 0.0 for signal in signals), clip)
     return Explanation(f"{means[0].upper()}{means[1:]}.", entry["check"])
@@ -114,76 +114,32 @@ class _Span:
         return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "an unknown number"
 
 
-class _Quantities:
+def _quantities(signals: Sequence[Signal]) -> dict[str, object]:
     """What the sentences of `causes.yaml` may name, of the signals of several runs."""
+    first, values = signals[0], [signal.value for signal in signals if signal.value is not None]
+    # a window that was above the threshold before the end of the run, which is better
+    early = [signal for signal in signals if isinstance(signal.evidence.get("first_above"), float)]
+    places = {str(signal.evidence.get("in")) for signal in early}
+    counted = all("count" in signal.evidence and "rows" in signal.evidence for signal in signals)
+    rows = _span(signals, "rows")
+    steps = f"{_Span((signal.value or 0.0 for signal in signals), '.0f')}"
+    scores = sorted(set(values))
+    return {
+        "value": _Span(values),
+        "size": _Span(map(abs, values)),
+        "share": _Span((s.evidence["first_above"] if s in early else s.value or 0.0 for s in signals), ".0%"),
+        "where": (f" in {places.pop()}" if len(places) == 1 and len(early) == len(signals) else " in a part of the run") if early else "",
+        "metric": words(first.metric),
+        "the_metric": "the gradient" if first.metric == "gradient" else f"the {words(first.metric)}",
+        "count": f"{_span(signals, 'count')} of {rows} logged step{'s' * (f'{rows}' != '1')}" if counted else "some logged steps",
+        "onset": _Span((signal.onset for signal in signals if signal.onset is not None), ".0f"),
+        "steps": f"{steps} step{'s' * (steps != '1')}",
+        "streak": _span(signals, "streak"),
+        "last": _span(signals, "last", ".3g"),
+        "rule": first.evidence.get("rule"),
+        "scores": f"exactly {' or '.join(f'{x:g}' for x in scores)}" if len(scores) < 4 else f"one of {len(scores)} exact ones",
+    }
 
-    def __init__(self, signals: Sequence[Signal]) -> None:
-        self.signals = signals
 
-    def __getitem__(self, name: str) -> object:
-        return getattr(self, name)
-
-    @cached_property
-    def _early(self) -> list[Signal]:
-        """Signals of a window that was above the threshold before the end of the run, which is better."""
-        return [signal for signal in self.signals if isinstance(signal.evidence.get("first_above"), float)]
-
-    @property
-    def value(self) -> _Span:
-        return _Span(signal.value for signal in self.signals if signal.value is not None)
-
-    @property
-    def size(self) -> _Span:
-        return _Span(abs(signal.value or 0.0) for signal in self.signals)
-
-    @property
-    def share(self) -> _Span:
-        """Of the end of a run, or of the first window above the threshold, where the end is better."""
-        return _Span((float(s.evidence["first_above"]) if s in self._early else s.value or 0.0 for s in self.signals), ".0%")
-
-    @property
-    def where(self) -> str:
-        places = {str(signal.evidence["in"]) for signal in self._early}
-        if len(places) == 1 and len(self._early) == len(self.signals):
-            return f" in {places.pop()}"
-        return " in a part of the run" if places else ""
-
-    @property
-    def count(self) -> str:
-        """`3 of 300 logged steps`."""
-        if not all("count" in signal.evidence and "rows" in signal.evidence for signal in self.signals):
-            return "some logged steps"
-        rows = [int(signal.evidence["rows"]) for signal in self.signals]
-        counts = _Span((signal.evidence["count"] for signal in self.signals), ".0f")
-        return f"{counts} of {_Span(rows, '.0f')} logged step{'s' * (rows != [1])}"
-
-    @property
-    def the_metric(self) -> str:
-        metric = self.signals[0].metric
-        return "the gradient" if metric == "gradient" else f"the {words(metric)}"
-
-    @property
-    def onset(self) -> _Span:
-        return _Span((signal.onset for signal in self.signals if signal.onset is not None), ".0f")
-
-    @property
-    def steps(self) -> str:
-        text = f"{_Span((signal.value or 0.0 for signal in self.signals), '.0f')}"
-        return f"{text} step{'s' * (text != '1')}"
-
-    @property
-    def streak(self) -> _Span:
-        return _Span((signal.evidence["streak"] for signal in self.signals), ".0f")
-
-    @property
-    def last(self) -> _Span:
-        return _Span(signal.evidence["last"] for signal in self.signals if "last" in signal.evidence)
-
-    @property
-    def rule(self) -> str:
-        return str(self.signals[0].evidence.get("rule"))
-
-    @property
-    def scores(self) -> str:
-        values = sorted({signal.value for signal in self.signals if signal.value is not None})
-        return "exactly " + " or ".join(f"{value:g}" for value in values[:3]) if len(values) < 4 else f"one of {len(values)} exact ones"
+def _span(signals: Sequence[Signal], key: str, form: str = ".0f") -> _Span:
+    return _Span((signal.evidence[key] for signal in signals if key in signal.evidence), form)

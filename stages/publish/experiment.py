@@ -123,6 +123,11 @@ class ExperimentFiles:
         return bool(self.runs) and all(run.only_read for run in self.runs)
 
     @property
+    def only_gold(self) -> bool:
+        """Whether every condition learns gold answers and none a reward."""
+        return all(condition.supervised for condition in self.card.conditions)
+
+    @property
     def included(self) -> int:
         """Runs that count."""
         return sum(run.included for run in self.runs)

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -18,25 +17,35 @@ from stages.contracts.artifact import ArtifactError, canonical_json, digest, dum
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, carried, conditions, doors, figures, imported, methods, plans, rewards, rules
+from stages.publish import (
+    anomalies,
+    attempts,
+    carried,
+    completions,
+    conditions,
+    doors,
+    exclusions,
+    figures,
+    header,
+    imported,
+    methods,
+    questions,
+    rewards,
+    rules,
+)
 from stages.publish.ancestry import lineage
-from stages.publish.attempts import changes, hours, rates
 from stages.publish.citation import citation
 from stages.publish.claims import ClaimView, claim_views
-from stages.publish.completions import examples
-from stages.publish.exclusions import left_out, why
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
-from stages.publish.header import answer, badges, banners, summary
 from stages.publish.leaves import FOLDER
 from stages.publish.lists import tag_place
 from stages.publish.opened import script
 from stages.publish.page_summary import page_summary
-from stages.publish.passports import commits, passport, passport_json, recompute, records
+from stages.publish.passports import passport, passport_json, recompute, records
 from stages.publish.prose import render_prose
 from stages.publish.prov import prov
-from stages.publish.questions import answers
 from stages.publish.render import render
 from stages.publish.run_page import run_pages
 from stages.publish.settings import setting_groups
@@ -54,16 +63,35 @@ def page(folder: Path) -> None:
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
-    facts = Facts(experiment.findings)
+    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, exclusions, imported, methods, questions, rewards, rules)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
-    warnings = list(banners(experiment, claims))
-    values = {
-        **_top(experiment, facts, claims, seen),
-        **_sections(experiment, facts, claims),
-        "banners": warnings,
-        "anomalies": seen,
-    }
-    index = render("experiment.md.j2", **values)
+    warnings = list(header.banners(experiment, claims))
+    finished = attempts.rates(experiment, facts)
+    index = render(
+        "experiment.md.j2",
+        **{module.__name__.rpartition(".")[2]: module for module in modules},
+        experiment=experiment,
+        name=experiment.folder.name,
+        card=experiment.card,
+        facts=facts,
+        front_title=Markup(json.dumps(escape(experiment.card.title))),  # themes write a page's title as it is
+        answer=header.answer(claims),
+        badges=header.badges(experiment),
+        tag_place=tag_place,
+        banners=warnings,
+        summary=list(header.summary(experiment, facts, claims, seen, finished)),
+        claims=claims,
+        seen=seen,
+        rates=finished,
+        carried_runs={run.ref.name: carried.short(some) for run in experiment.runs if (some := carried.of_run(experiment, run.ref.name))},
+        drawn=figures.pictures(experiment),
+        examples=completions.examples(experiment),
+        settings=setting_groups(experiment),
+        prose=_prose(experiment, facts),
+        citation=citation(experiment),
+        waivers=carried.waivers(experiment),
+        lineage=lambda: flow(experiment, claims, facts.used),  # at the end of the page, when all its numbers are written
+    )
     warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)
     texts = {
         "index.md": index,
@@ -79,76 +107,6 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
             files[f"figures/{drawing.figure.name}.js"] = plot.encode()
         files |= {f"figures/{name}": content for name, content in figures.files(drawing).items()}
     return files
-
-
-def _top(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...], seen: tuple[anomalies.Anomaly, ...]) -> dict[str, Any]:
-    finished = rates(experiment, facts)
-    return {
-        "experiment": experiment,
-        "name": experiment.folder.name,
-        "card": experiment.card,
-        "facts": facts,
-        "front_title": Markup(json.dumps(escape(experiment.card.title))),  # themes write a page's title as it is
-        "answer": answer(claims),
-        "badges": badges(experiment),
-        "tag_place": tag_place,
-        "summary": list(summary(experiment, facts, claims, seen, finished)),
-        "claims": claims,
-        "why_out": lambda seed: why(experiment, seed),
-        "rates": finished,
-    }
-
-
-def _sections(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, Any]:
-    """What the templates of the sections are given: artifacts, and functions that put them into words."""
-    waived = {run.ref.name: carried.short(found) for run in experiment.runs if (found := carried.of_run(experiment, run.ref.name))}
-    return {
-        "at_the_end": imported.at_the_end(experiment),
-        "tables": conditions.Tables(experiment, facts),
-        "carried_runs": waived,
-        "left_out": left_out,
-        "nonfinite": conditions.nonfinite,
-        "collapse": conditions.collapse,
-        "no_curves": conditions.no_curves(experiment),
-        "drawn": figures.pictures(experiment),
-        "rewarded": list(rewards.rewarded(experiment, facts)),
-        "decides": rewards.decides,
-        "after": rewards.after,
-        "printed": rewards.printed,
-        "seconds": rewards.seconds,
-        "only_gold": all(condition.supervised for condition in experiment.card.conditions),
-        "examples": examples(experiment),
-        "imports": imported.runs(experiment),
-        "commands": imported.commands(experiment),
-        "mapping": imported.mapping(experiment),
-        "formats": imported.FORMATS,
-        "gaps": imported.gaps,
-        "held": imported.held(experiment),
-        "held_numbers": imported.held_numbers,
-        "looked": anomalies.looked(experiment),
-        "unseen": anomalies.unseen(experiment),
-        "evidence_words": anomalies.evidence_words,
-        "evidence_texts": anomalies.evidence_texts,
-        "hours": hours(experiment),
-        "changes": changes,
-        "questions": list(answers(experiment, facts, claims)),
-        "expectations": list(rules.expectations(experiment, facts)),
-        "expectation_words": rules.expectation_words,
-        "score_words": rules.WORDS,
-        "score_marks": rules.MARKS,
-        "stop_rules": rules.rules(experiment),
-        "rule_place": rules.rule_place,
-        "rule_effect": rules.rule_effect,
-        "now": plans.now,
-        "plan_state": plans.plan_state,
-        "settings": setting_groups(experiment),
-        "prose": _prose(experiment, facts),
-        "methods": methods,
-        "made_at": commits,
-        "citation": citation(experiment),
-        "waivers": carried.waivers(experiment),
-        "lineage": lambda: flow(experiment, claims, facts.used),  # at the end of the page, when all its numbers are written
-    }
 
 
 def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:

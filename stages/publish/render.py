@@ -37,6 +37,7 @@ def environment() -> jinja2.Environment:
         setting=numbers.setting,
         signed_setting=numbers.signed_setting,
         percent=numbers.percent,
+        counted=numbers.counted,
         duration=numbers.duration,
         listed=lambda parts: numbers.listed(list(parts)),
         spaced=lambda name: name.replace("_", " "),

@@ -11,9 +11,7 @@ from itertools import chain
 
 from markupsafe import Markup
 
-from stages.publish import numbers
-from stages.publish.anomalies import evidence_texts, evidence_words
-from stages.publish.attempts import changes
+from stages.publish import anomalies, attempts, numbers
 from stages.publish.causes import clipped_at, explain
 from stages.publish.completions import browse, printed_reward
 from stages.publish.conditions import movement, steps_done
@@ -62,10 +60,9 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "pictures": list(_curves(experiment, name)),
         "signals": list(chain.from_iterable(detection.signals for detection in detections)),
         "explain": lambda signal: explain([signal], clipped_at(run.card)),
-        "evidence_words": evidence_words,
-        "evidence_texts": evidence_texts,
+        "anomalies": anomalies,
         "looked": sum(detection.state == "looked" for detection in detections),
-        "changes": changes,
+        "attempts": attempts,
         "completions": browse(experiment.condition(run.ref.condition), run),
         "printed_reward": printed_reward,
         "settings": {group: list(_settings(experiment, run, group)) for group in GROUPS} if run.card else {},

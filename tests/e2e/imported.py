@@ -27,7 +27,7 @@ def make(folder: Path, name: str, spec: str) -> None:
 def compiled(name: str) -> Path:
     """Write all cards; the experiment's folder."""
     made = project(compile_all([named(name)], Inputs()), with_site=False)
-    for path, text in {**made.files, **made.once}.items():
+    for path, text in {**made.files, **made.once, **made.ignored}.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
     return Path("runs") / name

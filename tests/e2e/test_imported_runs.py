@@ -210,7 +210,7 @@ def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(logs):
     assert "Failed runs: 6 of 6" in text and text.count("not imported</td>") == 6
     assert "No curve was drawn: none of 6 runs logged a step." in text
     assert "<svg" not in text.partition("## Curves")[2].partition("## Attempts")[0]
-    assert "No detector could look, so nothing is known of the health of these runs." in text
+    assert "No detector could look, so the health of these runs is not known." in text
     assert "There is no shared evaluation" in text and "evaluation columns" not in text
     assert [one["verdict"] for one in json.loads((folder / "analysis/findings.json").read_text())["verdicts"]] == ["void"]
 

@@ -11,7 +11,7 @@ from stages.contracts.intention import Action, Contingency
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.page import page
-from stages.publish.plans import claim_state, expectation_state, flag_state
+from stages.publish.rules import claim_state, expectation_state, flag_state
 
 CHANGE = {"train.temperature": "1.1 <b>|"}
 
