@@ -92,8 +92,7 @@ def end(
     stopped: StoppedBy | None = None,
     generation: str | None = None,
 ) -> Ended:
-    """Append the end of an attempt; it finished when there is no failure, also when a rule stopped it. `outcome` is given for what is
-    known otherwise."""
+    """Append the end of an attempt. Without `outcome` it finished when there is no failure, also when a rule stopped it."""
     ended = Ended(
         attempt=started.attempt,
         at=_now(),
@@ -121,18 +120,11 @@ def _now() -> str:
 def _append(path: Path, entry: Frozen) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     last = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
-    whole = _is_whole(last)
     with path.open("a", encoding="utf-8") as stream:
-        if last and not whole:  # killed while writing: no reader counts it, and with lines after it it would break the ledger
+        try:
+            stream.write("\n" if last and json.loads(last) else "")
+        except (ValueError, RecursionError):  # torn by a kill: no reader counts it, and with lines after it it would break the ledger
             stream.truncate(path.stat().st_size - len(last))
-        stream.write(("\n" if last and whole else "") + entry.model_dump_json() + "\n")
+        stream.write(entry.model_dump_json() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _is_whole(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True

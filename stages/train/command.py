@@ -10,7 +10,6 @@ reach the target. Exit 0: finished, or failed and recorded. Exit 1: nothing was 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import shutil
@@ -30,7 +29,7 @@ from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.environment import prepare
-from stages.train.failures import classify
+from stages.train.failures import classify, exit_code
 from stages.train.imports.files import Found, imported, outcome_of, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import Mapped, mapped
@@ -77,7 +76,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     out.mkdir(parents=True, exist_ok=True)
     interrupts.check()
     started = begin(run, identity, devices=(), sandbox="", resumed_from=None)
-    begun = time.monotonic()
+    begun, log = time.monotonic(), out / command.log
     failure: FailureClass | None = None
     error: str | None = None
     try:
@@ -87,12 +86,11 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
         failure, error = classify(caught)
     history = Mapped([], 0, (), 1, (), ())
     try:
-        history = _history(card, out / command.log, started)
+        history = _history(card, log, started)
     except Unreadable as caught:
-        failure, error = (failure, error) if failure else classify(Stopped("data", str(caught)))
+        failure, error = (failure, error) if failure else ("data", str(caught))
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
-    log = out / command.log
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
     found = Found(imported(card, started, history, True, source), history.rows, history.last, error or "")
     outcome = outcome_of(card, found, failure)
@@ -101,28 +99,22 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None:
         return 0
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)
-    if failure == "interrupted":  # by us, or the program alone was killed: that is recorded, and the runs beside it go on
-        return 130 if interrupts.received() else 0
-    return 1 if failure == "disk" else 0
+    return exit_code(failure)
 
 
 def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
     if not log.exists():
         raise Unreadable(f"the program left no {log.name} in its folder")
-    found = mapped(read_log(log, card.read), card.read, card.target_steps, started.attempt)
-    if not found.rows:
+    history = mapped(read_log(log, card.read), card.read, card.target_steps, started.attempt)
+    if not history.rows:
         raise Unreadable(f"{log.name} holds no row of any metric that the spec maps")
-    return found
+    return history
 
 
 def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> None:
     """Run the program to its end. Raises Stopped when it fails, KeyboardInterrupt when we are stopped (the program is ended first)."""
-    values = {
-        "{card}": str(run.import_card.resolve()),
-        "{out}": str(out.resolve()),
-        "{seed}": str(card.seed),
-        "{steps}": str(card.target_steps),
-    }
+    paths = {"{card}": str(run.import_card.resolve()), "{out}": str(out.resolve())}
+    values = {**paths, "{seed}": str(card.seed), "{steps}": str(card.target_steps)}
     arguments = [values.get(argument, argument) for argument in command.arguments]
     if arguments[0] == "python":
         arguments[0] = sys.executable
@@ -137,7 +129,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_end_with_us,
+                preexec_fn=lambda: interrupts.end_with_parent(signal.SIGTERM),
             )
         except OSError as refused:
             raise Stopped("bug", f"`{command.arguments[0]}` cannot be run: {refused.strerror}") from None
@@ -150,24 +142,18 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # what it left behind would write beside the next attempt
     if code:
-        said = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
+        lines = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise Stopped(_class(code, said), f"the program {ended}" + (f": {said[-1][:200]}" if said else ""))
+        raise Stopped(_class(code, lines), f"the program {ended}" + (f": {lines[-1][:200]}" if lines else ""))
 
 
-def _class(code: int, said: Sequence[str]) -> FailureClass:
+def _class(code: int, lines: Sequence[str]) -> FailureClass:
     """Of a program that did not end well: by the signal that ended it, or by its last words where it ended by itself."""
     if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
         return "interrupted"
-    if any(_NO_MEMORY.search(line) for line in said[-20:]):
+    if any(_NO_MEMORY.search(line) for line in lines[-20:]):
         return "out_of_memory"
     return "bug"
-
-
-def _end_with_us() -> None:
-    """In the child: SIGTERM when this process ends, however it ends. Linux only."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

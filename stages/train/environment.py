@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -26,23 +27,20 @@ def prepare(device: Literal["cpu", "cuda"], gpus: int = 1, worker: bool = False)
         os.environ.setdefault("MKL_NUM_THREADS", "1")
     elif gpus == 1:  # else transformers takes all that it sees, which TRL refuses
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
+    for name, value in (quiet | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}).items():
+        os.environ.setdefault(name, value)
     # transformers 5.24 renames the field; 5.17 knows only the old name, and TRL's own default is True, so it must be passed
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning)
 
 
 def versions() -> dict[str, str]:
     """Installed versions of the libraries a result depends on; a missing one is left out. The local build tag is kept."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in RECORDED:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return installed
 
 
 def host_class() -> str:

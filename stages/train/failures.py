@@ -45,6 +45,14 @@ def classify(error: BaseException) -> tuple[FailureClass, str]:
     return "bug", f"{name}: {error}"
 
 
+def exit_code(failure: FailureClass | None) -> int:
+    """Of a stage whose attempt is recorded. dvc goes on to the runs beside it unless we were stopped, or the disk is full. A rank or a
+    program that was killed alone is `interrupted` too."""
+    if failure == "interrupted":
+        return 130 if interrupts.received() else 0
+    return 1 if failure == "disk" else 0
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what it was raised from."""
     seen: set[int] = set()

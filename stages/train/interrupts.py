@@ -34,8 +34,13 @@ def install_handlers() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:
             signal.signal(number, _stop)
     if "DVC_STAGE" in os.environ:  # a stage that was started by hand may outlive its shell
-        with contextlib.suppress(OSError, AttributeError):  # Linux only
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        end_with_parent(signal.SIGTERM)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Get this signal when the parent process ends, however it ends. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def received() -> str | None:

@@ -32,7 +32,7 @@ from stages.train import interrupts, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare, versions
-from stages.train.failures import classify
+from stages.train.failures import classify, exit_code
 from stages.train.recorder import Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
@@ -187,6 +187,7 @@ def _record(work: Work[Any], attempted: Attempted) -> None:
         stopped=stopped,
     )
     identity = {"card_id": started.card_id, "attempt": started.attempt}
+    known: Any = {"failure": attempted.failure, "error": attempted.error, "last_step": attempted.steps, "seconds": attempted.seconds}
     try:
         write_history(run.history, work.journal.history_rows(), **identity)
         write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(card)], **identity)
@@ -197,18 +198,9 @@ def _record(work: Work[Any], attempted: Attempted) -> None:
         write(run.outcome, outcome)
     except OSError as caught:
         failure, error = classify(caught)
-        end(run, started, failure=failure, error=error, last_step=attempted.steps, seconds=attempted.seconds)
+        end(run, started, **{**known, "failure": failure, "error": error})
         raise
-    end(
-        run,
-        started,
-        failure=attempted.failure,
-        error=attempted.error,
-        last_step=attempted.steps,
-        seconds=attempted.seconds,
-        stopped=stopped,
-        generation=work.notes.get("generation"),
-    )
+    end(run, started, **known, stopped=stopped, generation=work.notes.get("generation"))
 
 
 def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: str) -> int:
@@ -229,9 +221,7 @@ def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: s
         retries.again(module, run.root, made)
     if why_not:
         print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
-    if failure == "interrupted":  # by us; another rank that was killed alone is recorded, and the runs beside it go on
-        return 130 if interrupts.received() is not None else 0
-    return 1 if failure == "disk" else 0
+    return exit_code(failure)
 
 
 def _microbatch(card: TrainCard[Any]) -> int | None:

@@ -5,7 +5,6 @@ python -m stages.train.worker <folder of the task>
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ from stages.train import ranks
 from stages.train.data import read_rows
 from stages.train.environment import prepare
 from stages.train.failures import classify
+from stages.train.interrupts import end_with_parent
 from stages.train.recorder import Journal
 from stages.train.run import Work
 from stages.train.stopping import Stopping
@@ -31,7 +31,7 @@ def work(folder: Path) -> NoReturn:
     """Train as the other ranks do. Rank 0 leaves `result.json`, a rank that fails `failure-<rank>.json`. The process ends without its exit
     functions: those of a process group that has lost a rank may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the stage ends the workers
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with the stage
+    end_with_parent(signal.SIGKILL)
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     if os.getppid() != task["parent"]:
         os._exit(1)  # the stage was killed before the line above
