@@ -42,15 +42,6 @@ class Choice:
     repair: bool
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """Tokens (rows, new) padded after the end, their log-probabilities in nats (0 after the end), and repaired rows."""
-
-    tokens: Tensor
-    logps: Tensor
-    repaired: int
-
-
 class StaticCache:
     """Keys and values of all layers at addresses that stay. Stands in for the cache of transformers in a forward pass."""
 
@@ -95,8 +86,9 @@ class Decoder:
         self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def run(self, ids: Tensor, attention: Tensor, every: int = CHECK_EVERY) -> Decoded:
-        """Completions of prompts (rows, at most shape.prompt), padded on the left."""
+    def run(self, ids: Tensor, attention: Tensor, every: int = CHECK_EVERY) -> tuple[Tensor, Tensor, int]:
+        """Completions of prompts (rows, at most shape.prompt), padded on the left: tokens (rows, new) padded after the end, their
+        log-probabilities in nats (0 after the end), and the number of repaired rows."""
         missing = self.shape.prompt - ids.shape[1]
         ids = torch.nn.functional.pad(ids, (missing, 0), value=self.choice.pad)
         self._begin(ids, torch.nn.functional.pad(attention, (missing, 0), value=0))
@@ -104,7 +96,7 @@ class Decoder:
             self._replay()
             if number % every == every - 1 and bool(self.done.all()):
                 break
-        return Decoded(self.tokens.clone(), self.logps.clone(), int(self.repaired))
+        return self.tokens.clone(), self.logps.clone(), int(self.repaired)
 
     def _begin(self, ids: Tensor, attention: Tensor) -> None:
         """Read the prompts and put all that a token uses in its first state."""

@@ -13,9 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-LARGEST_SHARE = 0.5
-"""Largest share of the device's free memory that the copy and its cache may take: the training step needs the rest."""
-
 
 class Unsupported(Exception):
     """The policy cannot be copied; the message says why in a few words."""
@@ -68,18 +65,6 @@ def rollout_model(policy: Any) -> RolloutModel:
         for key in module._buffers:
             module._buffers[key] = inner._buffers[key]
     return RolloutModel(model.eval(), merged)
-
-
-def extra_bytes(policy: Any, rows: int, positions: int) -> int:
-    """Bytes that a copy of the policy needs beyond the policy's own, with a cache of `rows` x `positions` tokens."""
-    config = policy.config.get_text_config()
-    heads, width = cache_shape(config)
-    numbers = 2 * config.num_hidden_layers * rows * positions * heads * width
-    for layer in policy.get_base_model().modules():
-        if hasattr(layer, "base_layer") or type(layer).__name__ == "Linear4bit":
-            inner = getattr(layer, "base_layer", layer)
-            numbers += inner.in_features * inner.out_features
-    return int(numbers * _dtype(policy).itemsize)
 
 
 def cache_shape(config: Any) -> tuple[int, int]:

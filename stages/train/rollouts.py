@@ -11,13 +11,15 @@ from torch import Tensor
 from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
 from stages.train.decoding import Choice, Decoder, Shape
 from stages.train.guards import InvalidLogits
-from stages.train.rollout_model import LARGEST_SHARE, RolloutModel, Unsupported, extra_bytes, rollout_model
+from stages.train.rollout_model import RolloutModel, Unsupported, rollout_model
 
 TOLERANCE = 0.3
 """Largest mean |log p(rollout) - log p(training)| a token, in nats, with which the engine is trusted. bfloat16 alone gives 0.02-0.06 on
 random weights of 1.5B to 7B; a wrong place or mask gives more than 1."""
 METRIC = "sampling/sampling_logp_difference"
 """TRL's own name for the same measure with vLLM: `/mean` and `/max` over the tokens of a step."""
+LARGEST_SHARE = 0.5
+"""Largest share of the device's free memory that the copy and its cache may take: the training step needs the rest."""
 FAULTS = (Unsupported, RuntimeError, AttributeError, TypeError, ValueError, KeyError, NotImplementedError)
 
 
@@ -77,24 +79,30 @@ class Rollouts:
         width = -(-ids.shape[1] // self.settings.bucket) * self.settings.bucket
         if self._decoder is not None:
             width = max(width, self._decoder.shape.prompt)
-        shape = Shape(ids.shape[0], width, int(config.max_new_tokens))
+        tokens, logps, repaired = self._ready(policy, Shape(ids.shape[0], width, int(config.max_new_tokens)), choice).run(ids, attention)
+        if not bool(torch.isfinite(logps).all()):
+            raise RuntimeError("probabilities of the rollout are not finite")
+        if self.logits is not None:
+            self.logits.positions += repaired
+        shown, logps, self._sampled = attention.bool().cpu(), logps.cpu(), {}
+        for row, (prompt, completion) in enumerate(zip(ids.cpu(), tokens.cpu().tolist(), strict=True)):
+            kept = next((place + 1 for place, token in enumerate(completion) if token in ends), len(completion))
+            self._sampled[*prompt[shown[row]].tolist(), -1, *completion[:kept]] = logps[row, :kept]
+        return torch.cat([ids, tokens], 1)
+
+    def _ready(self, policy: Any, shape: Shape, choice: Choice) -> Decoder:
+        """The decoder of a shape over the policy as it is now. Raises Unsupported when the copy and its cache take too much memory."""
+        free, before = _memory(policy.device)
         if self._model is None:
-            _require_memory(policy, shape)
             self._model = rollout_model(policy)
         self._model.refresh()
         if self._decoder is None or (self._decoder.shape, self._decoder.choice) != (shape, choice):
             self._decoder = None  # frees its cache before the next one is made
             self._decoder = self._build(shape, choice)
-        decoded = self._decoder.run(ids, attention)
-        if not bool(torch.isfinite(decoded.logps).all()):
-            raise RuntimeError("probabilities of the rollout are not finite")
-        if self.logits is not None:
-            self.logits.positions += decoded.repaired
-        shown, logps, self._sampled = attention.bool().cpu(), decoded.logps.cpu(), {}
-        for row, (prompt, completion) in enumerate(zip(ids.cpu(), decoded.tokens.cpu().tolist(), strict=True)):
-            kept = next((place + 1 for place, token in enumerate(completion) if token in ends), len(completion))
-            self._sampled[*prompt[shown[row]].tolist(), -1, *completion[:kept]] = logps[row, :kept]
-        return torch.cat([ids, decoded.tokens], 1)
+            taken = _memory(policy.device)[1] - before
+            if taken > LARGEST_SHARE * free:
+                raise Unsupported(f"no memory for a copy that samples: {taken / 2**30:.1f} GiB taken, {free / 2**30:.1f} were free")
+        return self._decoder
 
     def _build(self, shape: Shape, choice: Choice) -> Decoder:
         assert self._model is not None
@@ -135,12 +143,9 @@ class Rollouts:
             torch.cuda.empty_cache()
 
 
-def _require_memory(policy: Any, shape: Shape) -> None:
-    """Raises Unsupported when the copy and its cache would take too much of what the device has free."""
-    device = policy.device
+def _memory(device: torch.device) -> tuple[int, int]:
+    """Bytes (free, allocated) of a GPU; (1, 0) elsewhere."""
     if device.type != "cuda":
-        return
-    needed = extra_bytes(policy, shape.rows, shape.prompt + shape.new)
-    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if needed > LARGEST_SHARE * free:
-        raise Unsupported(f"no memory for a copy that samples: {needed / 2**30:.1f} GiB needed, {free / 2**30:.1f} free")
+        return 1, 0
+    allocated = torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - allocated, allocated
