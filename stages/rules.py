@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from stages.contracts.expressions import Comparison, Leaf, comparisons, text, truth
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, ExpectCard, RuleCard, Sign, StopCard, WhenCard
+from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
 
 Seen = float | None | Mapping[str, str]
 """A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}."""
@@ -169,7 +170,7 @@ class _Rule:
 
     def __init__(self, card: RuleCard, *, waits: bool = True) -> None:
         self.card = card
-        self._leaves = tuple(dict.fromkeys(leaves(card.when)))
+        self._leaves = comparisons(card.when)
         self._trails = {leaf: Trailing(leaf.slope or card.window) for leaf in self._leaves if leaf.slope or card.lasting is None}
         self._begins = max([card.after, *(trail.width for trail in self._trails.values() if waits)])
         self._held: list[int] = []
@@ -180,7 +181,7 @@ class _Rule:
         if step < self._begins:
             return None
         quantities = {leaf: self._quantity(leaf, values) for leaf in self._leaves}
-        holds = truth(self.card.when, quantities)
+        holds = truth(self.card.when, lambda leaf: compared(leaf, quantities))
         if self.card.lasting is None:
             return self._firing(step, quantities) if holds else None
         if all(leaf.metric in row for leaf in self._leaves):
@@ -189,14 +190,14 @@ class _Rule:
                 return self._firing(step, quantities)
         return None
 
-    def _quantity(self, leaf: CompareCard, values: Mapping[str, float]) -> float | None:
+    def _quantity(self, leaf: Comparison, values: Mapping[str, float]) -> float | None:
         if leaf.slope is not None:
             return self._trails[leaf].slope
         return values.get(leaf.metric) if self.card.lasting is not None else self._trails[leaf].mean
 
-    def _firing(self, step: int, quantities: Mapping[CompareCard, float | None]) -> tuple[str, float, str, int]:
+    def _firing(self, step: int, quantities: Mapping[Comparison, float | None]) -> tuple[str, float, str, int]:
         """(quantity in words, value, metric, first step)."""
-        leaf, value = next((leaf, value) for leaf, value in quantities.items() if value is not None and compared(leaf, value))
+        leaf, value = next((leaf, value) for leaf, value in quantities.items() if value is not None and leaf.holds_at(value))
         first = max(1, step - (leaf.slope or self.card.window) + 1)
         if leaf.slope is not None:
             return f"slope of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
@@ -206,64 +207,19 @@ class _Rule:
         return f"mean of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
 
 
-def leaves(when: WhenCard) -> Iterator[CompareCard]:
-    """The comparisons of a condition, from left to right."""
-    match when:
-        case CompareCard():
-            yield when
-        case EveryCard(every=parts) | EitherCard(either=parts):
-            for part in parts:
-                yield from leaves(part)
-
-
-def truth(when: WhenCard, quantities: Mapping[CompareCard, float | None]) -> bool | None:
-    """Whether a condition holds; None while it depends on what is unknown."""
-    match when:
-        case CompareCard():
-            value = quantities[when]
-            return None if value is None else compared(when, value)
-        case EveryCard(every=parts):
-            answers = [truth(part, quantities) for part in parts]
-            return False if False in answers else None if None in answers else True
-        case EitherCard(either=parts):
-            answers = [truth(part, quantities) for part in parts]
-            return True if True in answers else None if None in answers else False
-
-
-def compared(leaf: CompareCard, value: float) -> bool:
-    """Whether a known value compares with the bound as it should."""
-    bound = leaf.value
-    return {
-        "<": value < bound,
-        "<=": value <= bound,
-        ">": value > bound,
-        ">=": value >= bound,
-        "==": value == bound,
-        "!=": value != bound,
-    }[leaf.sign]
-
-
-OPPOSITE: dict[Sign, Sign] = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+def compared(leaf: Leaf, quantities: Mapping[Comparison, float | None]) -> bool | None:
+    """Whether a comparison holds; None while its quantity is unknown."""
+    assert isinstance(leaf, Comparison)  # rules have no other leaves
+    value = quantities[leaf]
+    return None if value is None else leaf.holds_at(value)
 
 
 def rule_text(rule: RuleCard) -> str:
     """The rule in words: `zero_signal_share == 1 for 15 steps`, `reward < 0.15, mean over 30 steps, from step 270 on`."""
     lasting = f" for {rule.lasting} logged steps in a row" if rule.lasting is not None else ""
-    if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in leaves(rule.when)):
+    if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in comparisons(rule.when)):
         lasting = f", mean over {rule.window} steps"
-    return f"{condition_text(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
-
-
-def condition_text(when: WhenCard) -> str:
-    """The condition as a spec holds it, such as `reward < 0.15 and slope(reward, 60 steps) <= 0`."""
-    match when:
-        case CompareCard():
-            quantity = when.metric if when.slope is None else f"slope({when.metric}, {when.slope} steps)"
-            return f"{quantity} {when.sign} {when.value:g}"
-        case EveryCard(every=parts):
-            return " and ".join(f"({condition_text(part)})" if isinstance(part, EitherCard) else condition_text(part) for part in parts)
-        case EitherCard(either=parts):
-            return " or ".join(condition_text(part) for part in parts)
+    return f"{text(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from compiler.document.units import Length, read_length
 from compiler.language.algorithms import early_stop
 from compiler.language.expand import Setup
 from compiler.language.experiment import Experiment
-from compiler.language.history_conditions import history_condition
+from compiler.language.expressions import stop_condition
 from compiler.language.spec_rules import Expectation
 from stages.contracts.analysis_card import Windows
 from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
@@ -36,7 +36,7 @@ class Rule:
         """The rule for runs of so many steps. Raises Unreadable."""
         return RuleCard(
             id=self.id,
-            when=history_condition(self.when, target_steps).when,
+            when=stop_condition(self.when, target_steps).when,
             after=self.after.steps(target_steps) if self.after else 0,
             lasting=max(1, self.lasting.steps(target_steps)) if self.lasting else None,
             window=width(target_steps, Windows().final),

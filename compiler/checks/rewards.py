@@ -9,13 +9,13 @@ from itertools import pairwise
 from compiler.build.inputs import Inputs
 from compiler.document.node import Node
 from compiler.document.validate import place_of
-from compiler.language.conditions import asked_gates
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.language.spec_rewards import Reward
 from compiler.problems import Fault, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.expressions import gates as gates_of
 from stages.contracts.plugin import reads
 
 TOLERANCE = 1e-9
@@ -186,7 +186,7 @@ def _counted(name: str, reward: Reward, gates: tuple[GateUse, ...], expansion: E
     penalties = expansion.penalties.get(name)
     if penalties is None:
         return
-    asked = {gate for penalty in penalties for gate in asked_gates(penalty.when)} | {gate.card.needs for gate in gates}
+    asked = {gate for penalty in penalties for gate, _ in gates_of(penalty.when)} | {gate.card.needs for gate in gates}
     for gate in gates:
         weights = [gate.card.weight, *(phase.weights.get(gate.card.name) for phase in reward.curriculum)]
         if all(weight == 0 for weight in weights) and gate.card.name not in asked:

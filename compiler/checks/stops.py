@@ -11,12 +11,11 @@ from compiler.document.node import Node
 from compiler.document.units import read_length
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.history_conditions import Mention, Read, history_condition, never_or_always
-from compiler.language.logic import Unreadable
-from compiler.language.rewards import within
+from compiler.language.expressions import StopCondition, Unreadable, always, characters, stop_condition
 from compiler.language.spec_rules import Expectation
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.expressions import Comparison
 from stages.contracts.history import metric
 
 LISTS = ("red_flags", "green_lights")
@@ -27,7 +26,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     for setup in expansion.setups:
         for rule in rules_of(experiment, setup):
             try:
-                read = history_condition(rule.when, setup.train.max_steps)
+                read = stop_condition(rule.when, setup.train.max_steps)
             except Unreadable:
                 continue  # E360 says so
             yield from _rule(experiment, setup, rule, read)
@@ -52,15 +51,9 @@ def _unreadable(experiment: Experiment, expansion: Expansion) -> Iterator[Diagno
     for node in texts:
         if node is not None:
             try:
-                history_condition(node.value, 100)
+                stop_condition(node.value, 100)
             except Unreadable as error:
-                place = _at(experiment, node, error.start, error.length)
-                yield Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place)
-
-
-def _at(experiment: Experiment, node: Node, start: int, length: int) -> Place:
-    is_own = node.place.file == experiment.document.file
-    return within(node.place, node.value, start, length, experiment.document.lines if is_own else [])
+                yield error.at(node, experiment.document)
 
 
 def _when(rule: Rule) -> Node:
@@ -69,26 +62,27 @@ def _when(rule: Rule) -> Node:
     return node
 
 
-def _rule(experiment: Experiment, setup: Setup, rule: Rule, read: Read) -> Iterator[Diagnostic]:
+def _rule(experiment: Experiment, setup: Setup, rule: Rule, read: StopCondition) -> Iterator[Diagnostic]:
     """E361 metrics that are not logged, E363 a comparison that decides nothing, W360 equality with a continuous number."""
     node, logged = _when(rule), logged_by_all([setup])
     elsewhere = "write it below `conditions: <name>: train:`" if rule.kind == "early_stop" else "add `conditions: [...]`"
     for mention in read.mentions:
-        place = _at(experiment, node, mention.begins, mention.ends - mention.begins)
-        meaning, always = metric(mention.metric), never_or_always(mention.leaf)
-        if mention.metric not in logged:
-            where = _at(experiment, node, mention.start, len(mention.metric))
+        place = characters(node, mention.begins, mention.ends - mention.begins, experiment.document)
+        leaf, meaning = mention.leaf, metric(mention.leaf.metric)
+        decided = always(leaf) if meaning is not None and meaning.share and leaf.slope is None else None
+        if leaf.metric not in logged:
+            where = characters(node, mention.start, len(mention.leaf.metric), experiment.document)
             fix = elsewhere + (" of those that log it" if rule.kind == "early_stop" else " with those that log it")
-            yield _not_logged(setup, mention.metric, logged, where, fix)
-        if always is not None:
-            yield problem("E363", place, metric=mention.metric, always="always" if always else "never")
-        elif meaning is not None and _is_continuous(mention):
-            yield problem("W360", place, metric=mention.metric, value=mention.leaf.value)
+            yield _not_logged(setup, leaf.metric, logged, where, fix)
+        if decided is not None:
+            yield problem("E363", place, metric=leaf.metric, always="always" if decided else "never")
+        elif meaning is not None and _is_continuous(leaf):
+            yield problem("W360", place, metric=leaf.metric, value=leaf.value)
 
 
-def _is_continuous(mention: Mention) -> bool:
+def _is_continuous(leaf: Comparison) -> bool:
     """Whether equality is chance: 0 is met exactly by everything that can vanish, 1 by shares and counts."""
-    meaning, leaf = metric(mention.metric), mention.leaf
+    meaning = metric(leaf.metric)
     whole = {0.0, 1.0} if meaning is not None and (meaning.share or meaning.unit == "count") and leaf.slope is None else {0.0}
     return leaf.sign in ("==", "!=") and leaf.value not in whole
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compiler.document.node import Node
-from compiler.language.conditions import condition
 from compiler.language.experiment import Experiment
+from compiler.language.expressions import Unreadable, reward_condition
 from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
-from compiler.language.logic import Unreadable
 from compiler.language.spec import Condition
 from compiler.language.spec_judged import CombinedScore
 from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
 from compiler.problems import problem, unknown
-from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.evaluate_card import CombinedCard
-from stages.contracts.reward_card import ConditionCard, ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
+from stages.contracts.expressions import Expression
+from stages.contracts.reward_card import ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
@@ -143,13 +143,6 @@ def curriculum(reward: Reward) -> tuple[PhaseCard, ...] | None:
     return tuple(PhaseCard(from_share=phase.begins, weights=dict(phase.weights)) for phase in reward.curriculum)
 
 
-def within(place: Place, text: str, start: int, length: int, lines: Sequence[str]) -> Place:
-    """The place of some characters of a text; of the whole text when it is not written as it is meant."""
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
-    at = line.find(text, place.column - 1)
-    return Place(place.file, place.line, at + start + 1, max(1, length)) if at >= 0 else place
-
-
 def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
     if of.spec.evaluation is None:
         return ()
@@ -186,14 +179,12 @@ def combined_scores(of: Experiment, uses: Sequence[GateUse], problems: list[Diag
     return tuple(cards)
 
 
-def _read(of: Experiment, node: Node, text: str, kinds: Mapping[str, str], problems: list[Diagnostic]) -> ConditionCard | None:
+def _read(of: Experiment, node: Node, text: str, kinds: Mapping[str, str], problems: list[Diagnostic]) -> Expression | None:
     """The condition that a text says, or None with the reason among the problems."""
     try:
-        return condition(text, kinds)
+        return reward_condition(text, kinds)
     except Unreadable as error:
-        lines = of.document.lines if node.place.file == of.document.file else []
-        place = within(node.place, text, error.start, error.length, lines)
-        problems.append(Diagnostic(error.code, error.what, why=error.why, fix=error.fix, place=place))
+        problems.append(error.at(node, of.document))
         return None
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.analyse.replay import Fired
+from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Finding, Ruled, SeedValue
 from stages.contracts.rule_card import RuleCard, StopCard
-from stages.rules import Firing, condition_text, leaves, rule_text
+from stages.rules import Firing, rule_text
 
 
 def ruled(stop: StopCard, evidence: Evidence, run: RunEvidence) -> Iterator[tuple[Ruled, list[Finding]]]:
@@ -21,10 +22,10 @@ def _ruled(stop: StopCard, rule: RuleCard, evidence: Evidence, run: RunEvidence)
     fired, stopped = run.replayed.fired.get(rule.id), run.replayed.stopped
     said, about = rule_text(rule), {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id}
     if fired is None:
-        missing = sorted({leaf.metric for leaf in leaves(rule.when)} - run.replayed.known)
+        missing = sorted({leaf.metric for leaf in comparisons(rule.when)} - run.replayed.known)
         state, why = ("unknown", _unmeasured(run, missing)) if missing else ("quiet", _ended(run, rule))
         return Ruled.model_validate({**about, "says": said, "state": state, "why": why}), []
-    lights = {light.id: condition_text(light.when) for light in stop.green_lights}
+    lights = {light.id: text(light.when) for light in stop.green_lights}
     findings = [_first(evidence, run, said, fired.first), _value(evidence, run, fired.first)]
     held = _held(evidence, run, said, fired)
     if held:

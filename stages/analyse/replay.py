@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stages.analyse.tables import History
+from stages.contracts.expressions import comparisons
 from stages.contracts.observed import SILENT
 from stages.contracts.rule_card import ExpectCard, StopCard
-from stages.rules import Answer, Firing, Row, Seen, Watch, answer, leaves
+from stages.rules import Answer, Firing, Row, Seen, Watch, answer
 
 
 class Fired(NamedTuple):
@@ -38,7 +39,7 @@ class Replayed:
 def asked(stop: StopCard | None, expectations: Iterable[ExpectCard]) -> set[str]:
     """Metrics that the rules and expectations look at."""
     rules = (*stop.rules, *stop.green_lights) if stop else ()
-    return {leaf.metric for rule in rules for leaf in leaves(rule.when)} | {card.metric for card in expectations}
+    return {leaf.metric for rule in rules for leaf in comparisons(rule.when)} | {card.metric for card in expectations}
 
 
 def replay(

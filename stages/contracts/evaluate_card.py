@@ -7,15 +7,16 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.expressions import Expression
 from stages.contracts.model_card import DataCard, ModelCard
-from stages.contracts.reward_card import ConditionCard, GateCard
+from stages.contracts.reward_card import GateCard
 
 
 class CombinedCard(Frozen):
     """A score made of others: pass when `when` holds over their judgements, fail when it does not, unknown when it hangs on an unknown."""
 
     name: str
-    when: ConditionCard
+    when: Expression
 
 
 class EvaluateCard(Artifact):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stages.contracts.artifact import Frozen
+from stages.contracts.expressions import Expression
 
 
 class _Grown(Frozen):
@@ -52,53 +53,6 @@ class GateCard(_Grown):
     """weighted only: name of an earlier gate that must have passed; else this gate is not reached and its score counts as 0."""
 
 
-class SignalCard(Frozen):
-    """Holds when the completion's signal is as said. `truncated`: it met the length limit; `empty`: nothing but white space."""
-
-    signal: Literal["truncated", "empty"]
-    holds: bool = True
-
-
-class StatusCard(Frozen):
-    """Holds when the gate's status is (`holds: false`: is not) this one. While the gate is unknown, so is this."""
-
-    gate: str
-    status: Literal["pass", "fail", "not_reached"]
-    holds: bool = True
-
-
-class MarkCard(Frozen):
-    """Holds when the gate's mark is as said. A gate that was not reached has seen nothing: its marks are false.
-
-    `mark` is one of the names in the MARKS of the gate's module (stages/contracts/plugin.py: `marks`). While the gate is
-    unknown and its judgement does not hold the mark all the same, so is this.
-    """
-
-    gate: str
-    mark: str
-    holds: bool = True
-
-
-class AllCard(Frozen):
-    """Holds when all of these do; one that does not hold outweighs any that are unknown."""
-
-    all: tuple[ConditionCard, ...] = Field(min_length=1)
-
-
-class AnyCard(Frozen):
-    """Holds when one of these does; one that holds outweighs any that are unknown."""
-
-    any: tuple[ConditionCard, ...] = Field(min_length=1)
-
-
-ConditionCard = SignalCard | MarkCard | StatusCard | AllCard | AnyCard
-"""When a penalty applies: data, never code. There is no `not`: negation is pushed down to `holds` of the leaves.
-
-`truncated and not structure.end_marker` is
-`{"all": [{"signal": "truncated", "holds": true}, {"gate": "structure", "mark": "end_marker", "holds": false}]}`.
-"""
-
-
 class PenaltyCard(Frozen):
     """What happens to the reward when `when` holds: exactly one of `set` (the reward becomes this) and `factor` (is multiplied by it).
 
@@ -106,7 +60,7 @@ class PenaltyCard(Frozen):
     """
 
     name: str
-    when: ConditionCard
+    when: Expression
     set: float | None = Field(None, ge=0, le=1)
     factor: float | None = Field(None, ge=0, le=1)
 
@@ -181,7 +135,3 @@ class RewardCard(_Grown):
     """No reward is above this (before the inversion)."""
     scale: ScaleCard | None = None
     """What trainer, history and examples see; null: the reward as it is."""
-
-
-AllCard.model_rebuild()
-AnyCard.model_rebuild()

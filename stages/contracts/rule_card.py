@@ -11,32 +11,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Frozen
-
-Sign = Literal["<", "<=", ">", ">=", "==", "!="]
-
-
-class CompareCard(Frozen):
-    """Holds when the quantity compares so with `value`. `slope`: steps of the trailing window of a least-squares slope per step."""
-
-    metric: str
-    slope: int | None = Field(None, ge=2)
-    sign: Sign
-    value: float
-
-
-class EveryCard(Frozen):
-    """Holds when all of these do; one that does not outweighs any that are unknown."""
-
-    every: tuple[WhenCard, ...] = Field(min_length=2)
-
-
-class EitherCard(Frozen):
-    """Holds when one of these does; one that holds outweighs any that are unknown."""
-
-    either: tuple[WhenCard, ...] = Field(min_length=2)
-
-
-WhenCard = CompareCard | EveryCard | EitherCard
+from stages.contracts.expressions import Expression
 
 
 class RuleCard(Frozen):
@@ -44,7 +19,7 @@ class RuleCard(Frozen):
 
     id: str
     """`early_stop`, `red_flag-1`, `green_light-2`: unique within a run, in the spec's numbering."""
-    when: WhenCard
+    when: Expression
     after: int = Field(0, ge=0)
     """The rule looks at steps from this one on."""
     lasting: int | None = Field(None, ge=1)
@@ -96,8 +71,3 @@ class ExpectCard(Frozen):
     def statistic(self) -> str:
         """Statistic of the findings that hold its values: `at-50pct`, `at-step-100`."""
         return "at-" + self.place.replace(" ", "-").replace("%", "pct")
-
-
-EveryCard.model_rebuild()
-EitherCard.model_rebuild()
-RuleCard.model_rebuild()

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stages.contracts.expressions import text
 from stages.contracts.preflight_card import PreflightResult
-from stages.contracts.reward_card import AllCard, AnyCard, ConditionCard, GateCard, MarkCard, RewardCard, SignalCard
+from stages.contracts.reward_card import GateCard, RewardCard
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
@@ -93,22 +94,6 @@ def after(reward: RewardCard) -> Iterator[str]:
         yield f"From {percent(phase.from_share)} of training on: {weights}."
     for penalty in reward.penalties:
         effect = f"becomes {setting(penalty.set)}" if penalty.set is not None else f"is multiplied by {setting(penalty.factor)}"
-        yield f"Penalty {penalty.name}: where {_when(penalty.when)}, the reward {effect}."
+        yield f"Penalty {penalty.name}: where {text(penalty.when)}, the reward {effect}."
     if reward.cap is not None:
         yield f"No reward is above {setting(reward.cap)}."
-
-
-def _when(condition: ConditionCard, inside: bool = False) -> str:
-    """A condition as specs write it."""
-    match condition:
-        case AllCard():
-            joined = " and ".join(_when(part, inside=True) for part in condition.all)
-        case AnyCard():
-            joined = " or ".join(_when(part, inside=True) for part in condition.any)
-        case SignalCard():
-            return condition.signal if condition.holds else f"not {condition.signal}"
-        case MarkCard():
-            return f"{'' if condition.holds else 'not '}{condition.gate}.{condition.mark}"
-        case _:
-            return f"{'' if condition.holds else 'not '}{condition.gate}.{condition.status}"
-    return f"({joined})" if inside else joined

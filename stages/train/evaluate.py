@@ -16,9 +16,9 @@ from typing import Any
 from stages.contracts.artifact import digest, dump, file_digest, read
 from stages.contracts.attempt import Outcome
 from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.expressions import Expression
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import ConditionCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.data import Row, read_rows
@@ -127,7 +127,7 @@ def score_names(card: EvaluateCard) -> list[str]:
     return [*(gate.name for gate in card.scores), *(combined.name for combined in card.combined)]
 
 
-def combined_score(when: ConditionCard, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
+def combined_score(when: Expression, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
     """A condition over the judgements of each answer, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
     scores = []
     for place, answer in enumerate(answers):

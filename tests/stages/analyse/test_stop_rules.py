@@ -14,15 +14,16 @@ from stages.analyse.screen import screen
 from stages.analyse.tables import read_history
 from stages.contracts.artifact import file_digest, read, write
 from stages.contracts.attempt import Outcome, StoppedBy
+from stages.contracts.expressions import AllOf, Comparison
 from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.rule_card import CompareCard, ConditionStop, EveryCard, ExpectCard, RuleCard, StopCard
+from stages.contracts.rule_card import ConditionStop, ExpectCard, RuleCard, StopCard
 from stages.rules import Watch
 from stages.train.recorder import Journal, cell, write_history
 
-REWARD = CompareCard(metric="reward", sign="<", value=0.8)
-RISING = CompareCard(metric="reward", slope=6, sign=">", value=0)
+REWARD = Comparison(metric="reward", sign="<", value=0.8)
+RISING = Comparison(metric="reward", slope=6, sign=">", value=0)
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
 
 def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -> None:
     """shaped-s1 has 3.4 / 8 at steps 1-4; seed 3 passes 1 of 8 there. A run that went on all the same would have stopped."""
-    rule = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+    rule = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
     found = concluded(folder, stops=stops(rule))
     by_run = {result.run: result for result in found.rules}
     assert set(by_run) == {"shaped-s1", "shaped-s2", "shaped-s3"}
@@ -105,7 +106,7 @@ def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -
 
 def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
     flag = RuleCard(id="red_flag-1", when=REWARD, window=2, after=4)
-    light = RuleCard(id="green_light-1", when=CompareCard(metric="reward", sign=">=", value=0), window=2)
+    light = RuleCard(id="green_light-1", when=Comparison(metric="reward", sign=">=", value=0), window=2)
     found = concluded(folder, stops=stops(flag, lights=(light,)))
     first = found.rules[0]
     assert (first.state, first.lights, first.stop) == ("held_back", ("reward >= 0",), None)
@@ -115,7 +116,7 @@ def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
 
 
 def test_what_was_never_measured_is_unknown_and_not_quiet(folder: ExperimentFolder) -> None:
-    both = EveryCard(every=(REWARD, CompareCard(metric="kl", sign=">", value=1)))
+    both = AllOf(all=(REWARD, Comparison(metric="kl", sign=">", value=1)))
     found = concluded(folder, stops=stops(RuleCard(id="early_stop", when=both, lasting=2, window=2)))
     assert {(result.state, result.why) for result in found.rules} == {("unknown", "kl: no number was logged")}
 
@@ -146,14 +147,14 @@ def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder)
     assert found.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
 
 
-@pytest.mark.parametrize("when", [REWARD, RISING, EveryCard(every=(REWARD, RISING))])
+@pytest.mark.parametrize("when", [REWARD, RISING, AllOf(all=(REWARD, RISING))])
 @pytest.mark.parametrize("lasting", [None, 3])
 def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, lasting: int | None) -> None:
     """Two attempts, the second resumed from step 8: live the rules see the journal's rows first, then the new ones."""
     rules = {"id": "red_flag-1", "when": when, "lasting": lasting, "window": 4, "after": 3}
     stop = StopCard(
         rules=(RuleCard.model_validate(rules),),
-        green_lights=(RuleCard(id="green_light-1", when=CompareCard(metric="kl", sign="<", value=0.05), window=2),),
+        green_lights=(RuleCard(id="green_light-1", when=Comparison(metric="kl", sign="<", value=0.05), window=2),),
     )
     journal = Journal(tmp_path)
     values = [0.9, None, float("nan"), 0.7, 0.75, 0.1, 0.9, 0.2, 0.3, 0.35, 0.2, 0.33, 0.36, 0.4, 0.1, 0.0]
@@ -182,8 +183,8 @@ def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, la
 
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "cases" / "fixtures"
-HIGH = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign=">=", value=0.8), lasting=3, window=2)
-LOW = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign="<", value=0.85), window=2)
+HIGH = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign=">=", value=0.8), lasting=3, window=2)
+LOW = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.85), window=2)
 
 
 @pytest.mark.skipif(not FIXTURES.exists(), reason="the cases are not part of the repository")

@@ -16,19 +16,20 @@ from stages.analyse.screen import screen
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write, write_text
 from stages.contracts.attempt import Ended, Outcome, StoppedBy, read_attempts
+from stages.contracts.expressions import Comparison
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin, Origins
-from stages.contracts.rule_card import CompareCard, ConditionStop, ExpectCard, RuleCard, StopCard
+from stages.contracts.rule_card import ConditionStop, ExpectCard, RuleCard, StopCard
 from stages.publish.complete import complete
 from stages.publish.page import page
 from stages.publish.trace import trace
 
-FLAG = RuleCard(id="red_flag-1", when=CompareCard(metric="reward", sign="<", value=0.3), lasting=3, window=2)
-EARLY = RuleCard(id="early_stop", when=CompareCard(metric="reward", sign="<", value=0.2), lasting=2, window=2)
-LOW = RuleCard(id="red_flag-2", when=CompareCard(metric="reward", sign="<", value=0.95), window=2, after=4)
-BLIND = RuleCard(id="early_stop", when=CompareCard(metric="kl", sign=">", value=1), window=2)
-LIGHT = RuleCard(id="green_light-1", when=CompareCard(metric="entropy", sign=">", value=0.5), window=2)
+FLAG = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+EARLY = RuleCard(id="early_stop", when=Comparison(metric="reward", sign="<", value=0.2), lasting=2, window=2)
+LOW = RuleCard(id="red_flag-2", when=Comparison(metric="reward", sign="<", value=0.95), window=2, after=4)
+BLIND = RuleCard(id="early_stop", when=Comparison(metric="kl", sign=">", value=1), window=2)
+LIGHT = RuleCard(id="green_light-1", when=Comparison(metric="entropy", sign=">", value=0.5), window=2)
 BY = StoppedBy(rule="early_stop", step=2, says="reward at step 2 (the condition held over steps 1-2) is 0.0125")
 STOPS = (
     ConditionStop(condition="shaped", stop=StopCard(rules=(EARLY, FLAG))),

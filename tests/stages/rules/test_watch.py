@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.contracts.rule_card import CompareCard, EitherCard, EveryCard, ExpectCard, RuleCard, StopCard
-from stages.rules import OPPOSITE, Answer, Trailing, Watch, answer, compared, condition_text, step_of, truth, width
+from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, truth
+from stages.contracts.expressions import text as text_of
+from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
+from stages.rules import Answer, Trailing, Watch, answer, compared, step_of, width
 
 
 def rule(when, *, id="red_flag-1", **rest):
@@ -18,7 +21,7 @@ def rule(when, *, id="red_flag-1", **rest):
 
 
 def below(value, metric="reward", **rest):
-    return CompareCard(metric=metric, sign="<", value=value, **rest)
+    return Comparison(metric=metric, sign="<", value=value, **rest)
 
 
 def stop_at(stop, rows):
@@ -33,7 +36,7 @@ def rewards(*values, first=1):
     return [(step, {} if value is ... else {"reward": value}) for step, value in enumerate(values, start=first)]
 
 
-SILENT = CompareCard(metric="zero_signal_share", sign="==", value=1.0)
+SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_steps_with_a_gradient_that_is_not_finite_do_not_count():
     assert stop_at(stop, [(1, {"reward": 0.0, "grad_norm": 1.0}), (2, bad), (3, {"reward": 0.0, "grad_norm": 1.0})]) == ("red_flag-1", 3)
     skipped = {"reward": 9.0, "skipped": 1.0}
     assert stop_at(stop, [(1, {"reward": 0.0}), (2, skipped), (3, {"reward": 0.0})]) == ("red_flag-1", 3)
-    flag = RuleCard(id="red_flag-1", when=CompareCard(metric="skipped", sign="==", value=1), lasting=2, window=3)
+    flag = RuleCard(id="red_flag-1", when=Comparison(metric="skipped", sign="==", value=1), lasting=2, window=3)
     assert stop_at(StopCard(rules=(flag,)), [(1, skipped), (2, skipped)]) == ("red_flag-1", 2)
 
 
@@ -107,14 +110,14 @@ def test_slopes(values, slope):
 
 
 def test_a_flat_series_does_not_rise():
-    rising = CompareCard(metric="reward", slope=3, sign=">", value=0)
+    rising = Comparison(metric="reward", slope=3, sign=">", value=0)
     stop = StopCard(rules=(rule(below(0.5), after=4),), green_lights=(rule(rising, id="green_light-1"),))
     assert stop_at(stop, rewards(0.1, 0.1, 0.1, 0.1)) == ("red_flag-1", 4)
     assert stop_at(stop, rewards(0.1, 0.1, 0.1, 0.1 + 2**-56)) is None
 
 
 def test_a_green_light_holds_a_red_flag_back_until_it_goes_out():
-    light = rule(CompareCard(metric="gate.tests.pass_share", sign=">=", value=0.05), id="green_light-1", window=1)
+    light = rule(Comparison(metric="gate.tests.pass_share", sign=">=", value=0.05), id="green_light-1", window=1)
     watch = Watch(StopCard(rules=(rule(below(0.15), window=1, after=2),), green_lights=(light,)))
     shares = [0.05, 0.05, 0.06, 0.04]
     found = [watch.see(step, {"reward": 0.1, "gate.tests.pass_share": share}) for step, share in enumerate(shares, start=1)]
@@ -124,7 +127,7 @@ def test_a_green_light_holds_a_red_flag_back_until_it_goes_out():
 
 
 def test_a_green_light_that_is_unknown_is_off():
-    light = rule(CompareCard(metric="entropy", sign=">=", value=0), id="green_light-1")
+    light = rule(Comparison(metric="entropy", sign=">=", value=0), id="green_light-1")
     stop = StopCard(rules=(rule(below(0.15), window=1),), green_lights=(light,))
     assert stop_at(stop, [(1, {"reward": 0.1, "entropy": None})]) == ("red_flag-1", 1)
 
@@ -147,19 +150,19 @@ def test_what_a_firing_says():
 def test_unknown_parts():
     left, right = below(0.5), below(0.5, "entropy")
     yes, no, unknown = 0.4, 0.6, None
-    every, either = EveryCard(every=(left, right)), EitherCard(either=(left, right))
+    every, either = AllOf(all=(left, right)), AnyOf(any=(left, right))
     table = {(yes, yes): (True, True), (yes, no): (False, True), (no, no): (False, False)}
     table |= {(yes, unknown): (None, True), (no, unknown): (False, None), (unknown, unknown): (None, None)}
     for (one, other), (both, any_of) in table.items():
         for values in ({left: one, right: other}, {left: other, right: one}):
-            assert truth(every, values) is both
-            assert truth(either, values) is any_of
+            assert truth(every, partial(compared, quantities=values)) is both
+            assert truth(either, partial(compared, quantities=values)) is any_of
 
 
 @given(st.sampled_from(sorted(OPPOSITE)), st.floats(allow_nan=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_the_opposite_sign_is_the_negation(sign, value, bound):
-    one, other = (CompareCard(metric="reward", sign=s, value=bound) for s in (sign, OPPOSITE[sign]))
-    assert compared(one, value) is not compared(other, value)
+    one, other = (Comparison(metric="reward", sign=s, value=bound) for s in (sign, OPPOSITE[sign]))
+    assert one.holds_at(value) is not other.holds_at(value)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e300, 1e300)), min_size=1, max_size=30), st.integers(1, 12))
@@ -180,8 +183,8 @@ def test_lengths():
 
 
 def test_conditions_as_text():
-    slope = CompareCard(metric="reward", slope=60, sign="<=", value=0)
-    assert condition_text(EveryCard(every=(EitherCard(either=(below(0.15), SILENT)), slope))) == (
+    slope = Comparison(metric="reward", slope=60, sign="<=", value=0)
+    assert text_of(AllOf(all=(AnyOf(any=(below(0.15), SILENT)), slope))) == (
         "(reward < 0.15 or zero_signal_share == 1) and slope(reward, 60 steps) <= 0"
     )
 

@@ -1,10 +1,10 @@
 """Scores made of other scores: three values, one judgement a completion."""
 
+from stages.contracts.expressions import AllOf, Signal, Status
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import AllCard, SignalCard, StatusCard
 from stages.train.evaluate import combined_score
 
-LOOKS_RIGHT = AllCard(all=(StatusCard(gate="format", status="pass"), StatusCard(gate="verify", status="pass", holds=False)))
+LOOKS_RIGHT = AllOf(all=(Status(gate="format", status="pass"), Status(gate="verify", status="pass", holds=False)))
 PASS, FAIL, UNKNOWN = Judgement("pass", 1.0), Judgement("fail", 0.0), Judgement("unknown", None, "no answer")
 
 
@@ -28,6 +28,6 @@ def test_what_hangs_on_an_unknown_is_unknown_and_what_does_not_is_known():
 
 
 def test_signals_of_the_completion_count_too():
-    cut = AllCard(all=(SignalCard(signal="truncated"), StatusCard(gate="format", status="pass")))
+    cut = AllOf(all=(Signal(signal="truncated"), Status(gate="format", status="pass")))
     answers = [Answer(text="x", row={}, truncated=True), Answer(text="x", row={})]
     assert [one.status for one in combined_score(cut, answers, {"format": [PASS, PASS]})] == ["pass", "fail"]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.attempt import StoppedBy
-from stages.contracts.rule_card import CompareCard, RuleCard, StopCard
+from stages.contracts.expressions import Comparison
+from stages.contracts.rule_card import RuleCard, StopCard
 from stages.train.recorder import Cell, Journal
 from stages.train.stopping import Stopping
 
-SILENT = CompareCard(metric="zero_signal_share", sign="==", value=1.0)
+SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
 STOP = StopCard(rules=(RuleCard(id="early_stop", when=SILENT, lasting=3, window=1),))
 
 

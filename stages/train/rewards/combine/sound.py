@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from stages.contracts.expressions import gates
 from stages.contracts.plugin import marks, reads
 from stages.contracts.reward_card import RewardCard
-from stages.train.rewards.combine.penalties import gates_of
 
 TOLERANCE = 1e-9
 """By how much weights may miss the sum of 1."""
@@ -59,7 +59,7 @@ def _penalties(reward: RewardCard) -> None:
     if len({penalty.name for penalty in reward.penalties}) != len(reward.penalties):
         raise ValueError(f"reward {reward.name!r} has two penalties of one name")
     for penalty in reward.penalties:
-        for gate, mark in gates_of(penalty.when):
+        for gate, mark in sorted(gates(penalty.when), key=str):
             if gate not in kinds:
                 raise ValueError(f"penalty {penalty.name!r} asks for {gate!r}, which is no gate")
             if mark is not None and mark not in marks(kinds[gate]):
