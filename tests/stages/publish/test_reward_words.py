@@ -29,6 +29,6 @@ def test_penalties_read_as_specs_write_them():
     reward = RewardCard(name="r", gates=(gate("tests"),), penalties=penalties, cap=0.9)
     assert list(after(reward)) == [
         "Penalty runaway: where truncated and not structure.end_marker, the reward becomes 0.",
-        "Penalty short: where not empty or (tests.fail and not structure.end_marker), the reward is multiplied by 0.5.",
+        "Penalty short: where not empty or tests.fail and not structure.end_marker, the reward is multiplied by 0.5.",
         "No reward is above 0.9.",
     ]
