@@ -89,50 +89,6 @@ def test_values_replaced_at_random(seed, profile, text):
 
 
 @many
-@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
-def test_families_with_values_replaced_at_random(seed, profile):
-    """A child, its parent or the block that both layers use: any of them may be broken."""
-    rng = random.Random(seed)
-    texts = {"specs/example.yaml": CHILD, "specs/other.yaml": WEIGHTED, "specs/_shared/block.yaml": BLOCK}
-    for _ in range(rng.randint(1, 2)):
-        file = rng.choice(list(texts))
-        texts[file] = with_values(texts[file], rng)
-    Path("specs/_shared").mkdir(exist_ok=True)
-    for file, text in texts.items():
-        Path(file).write_text(text, encoding="utf-8")
-        INPUTS.documents.pop(file, None)
-    compile_text(texts["specs/example.yaml"], profile)
-
-
-def test_the_family_of_the_fuzz_is_whole(folder):
-    Path("specs/_shared").mkdir()
-    Path("specs/other.yaml").write_text(WEIGHTED, encoding="utf-8")
-    Path("specs/_shared/block.yaml").write_text(
-        BLOCK.replace("train: {top_p: 0.9}\nhealth: {gates: {steps: complete}}\n", ""), encoding="utf-8"
-    )
-    for file in ("specs/other.yaml", "specs/_shared/block.yaml"):
-        INPUTS.documents.pop(file, None)
-    assert compile_text(CHILD, "smoke") is not None
-
-
-@many
-@given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]))
-def test_lines_lost_doubled_and_moved(seed, profile):
-    rng = random.Random(seed)
-    lines = SPEC.split("\n")
-    for _ in range(rng.randint(1, 4)):
-        at, to = rng.randrange(len(lines)), rng.randrange(len(lines))
-        change = rng.choice(["lose", "double", "move"])
-        if change == "double":
-            lines.insert(to, lines[at])
-        elif change == "lose":
-            lines.pop(at)
-        else:
-            lines[at] = "  " + lines[at]
-    compile_text("\n".join(lines), profile)
-
-
-@many
 @given(st.integers(0, 10**9))
 def test_characters_replaced_at_random(seed):
     rng = random.Random(seed)
