@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-others bench-ppo data clean
+.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-ppo data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,7 +84,7 @@ serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000
 	@$(BIN)/python -m http.server --directory build/site $(PORT)
 
 bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its baseline in the same run
-	@for script in $(filter-out benchmarks/calkit.py benchmarks/other_verifiers.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/calkit.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 .cache/calkit/bin/calkit: benchmarks/calkit.txt
 	@$(PYTHON) -m venv .cache/calkit
@@ -92,14 +92,6 @@ bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its bas
 
 bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare with calkit and plain DVC (calkit in a virtual environment of its own)
 	@$(BIN)/python benchmarks/calkit.py --calkit .cache/calkit/bin/calkit
-
-.cache/other-verifiers/bin/smolagent: benchmarks/other_verifiers.txt
-	@$(PYTHON) -m venv .cache/other-verifiers
-	@.cache/other-verifiers/bin/pip install --quiet --requirement benchmarks/other_verifiers.txt
-	@.cache/other-verifiers/bin/pip install --quiet --no-deps evalplus==0.3.1 smolagents==1.26.0
-
-bench-others: $(VENV)/octavo.dev.installed .cache/other-verifiers/bin/smolagent  ## compare with verifiers of other projects (in a virtual environment of their own)
-	@$(BIN)/python benchmarks/other_verifiers.py .cache/other-verifiers/bin/python
 
 bench-ppo: $(VENV)/octavo.dev.installed  ## compare octavo's PPO with TRL 1.12's, the last one, on the same model, batch and seed (needs `make demo`)
 	@$(BIN)/python benchmarks/ppo_against_trl.py --build

@@ -55,8 +55,8 @@ HELD: dict[int, tuple[str, ...]] = {
     27: (f"{_NEW}::test_case_27_a_length_reward_at_its_maximum_with_one_word_answers",),
     28: ("stages/train/rewards/test_compose.py::test_inversion_turns_numbers_and_leaves_unknown",),
     29: (
-        "stages/train/verifiers/test_python_pool.py::test_candidates_that_are_at_fault",
-        "stages/train/verifiers/test_python_pool.py::test_a_killed_zygote_is_replaced",
+        "stages/train/verifiers/test_python_answers.py::test_candidates_that_are_at_fault",
+        "stages/train/verifiers/test_python_answers.py::test_a_killed_box_is_replaced_and_no_verdict_changes",
     ),
     30: ("stages/train/rewards/test_ocaml_gates.py::test_a_syntax_error_is_not_a_type_error",),
     31: (
@@ -152,8 +152,8 @@ WHOLE_KIND: dict[int, tuple[str, ...]] = {
         "stages/train/rewards/test_weighted.py::test_unknown_never_becomes_a_number_and_rewards_stay_in_0_to_1",
     ),
     29: (
-        "stages/train/verifiers/test_python_pool.py::test_candidates_that_are_at_fault",
-        "stages/train/verifiers/test_python_pool.py::test_the_cpu_limit_is_not_a_wall_limit",
+        "stages/train/verifiers/test_python_answers.py::test_candidates_that_are_at_fault",
+        "stages/train/verifiers/test_python_answers.py::test_the_cpu_limit_is_not_a_wall_limit",
     ),
     30: ("stages/train/rewards/test_ocaml_gates.py::test_as_ocamlc_says",),
     31: ("stages/train/rewards/test_lean_gates.py::test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused",),

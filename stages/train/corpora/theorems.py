@@ -1,7 +1,8 @@
-"""Corpus `theorems`: a small theorem in Coq, such as `Theorem t : forall n : nat, n + 3 = 3 + n.`, becomes its proof.
+"""Corpus `theorems`: a small theorem in Lean, such as `theorem t (p q : Prop) (h : And p q) : And q p`, becomes its proof.
 
-Faulty completions are of every class that the proof gates tell apart and that people write: a syntax error, a wrong type or name, a
-step that fails or goals that are left, and a proof that does not end (cut off, given up, or prose instead).
+The theorems are over the header of the smoke profile in specs/deceptive-proofs.yaml, a library of fifty lines: the Lean that PyPI has
+comes without one. Faulty completions are of every class that the proof gates tell apart and that people write: a syntax error, a wrong
+type or name, goals that are left, and no proof (given up, or prose instead).
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ from typing import Any
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.train.corpus import split
 
-NUMBERS = "nmxyk"
+NUMBERS = "xyzkm"
 PROPOSITIONS = "pqrst"
 FAULTS = {"syntax": 4, "type": 5, "tactic": 6, "unfinished": 4}
 """Class of fault -> weight."""
+GOALS_LEFT = ("And.intro", "Or.inl", "Or.inr", "f", "N.succ_same", "Eq.symm", "Exists.intro")
+"""Terms whose last argument may be a goal of its own."""
 PROSE = ("This is obvious.", "By induction on n.", "We have this by definition.", "Trivial, as one can see.")
+OPEN_GOAL = "by {}"
+"""A proof that leaves its goal: without a library Lean has no other tactic."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A theorem with a proof, step by step."""
+    """A theorem with a proof, which is a term applied to arguments."""
 
+    binders: str
     claim: str
-    steps: tuple[str, ...]
-    """Tactics, without their full stops."""
+    term: tuple[str, ...]
 
     @property
     def statement(self) -> str:
-        return f"Theorem t : {self.claim}."
+        return f"theorem t {self.binders + ' ' if self.binders else ''}: {self.claim}"
 
     @property
     def prompt(self) -> str:
@@ -40,65 +45,72 @@ class Problem:
 
     @property
     def answer(self) -> str:
-        return proof(self.steps)
+        return " ".join(self.term)
 
     def row(self, name: str) -> dict[str, Any]:
         """The problem as a row of a prompt set."""
         return {"id": name, "prompt": self.prompt, "statement": self.statement, "answer": self.answer}
 
 
-def proof(steps: tuple[str, ...] | list[str]) -> str:
-    """The whole answer."""
-    return " ".join(["Proof.", *(f"{step}." for step in steps), "Qed."])
-
-
 def _sum(rng: random.Random) -> Problem:
-    a, b = rng.randint(0, 9), rng.randint(0, 9)
-    return Problem(f"{a} + {b} = {a + b}", ("reflexivity",))
+    a, b = rng.randint(0, 4), rng.randint(0, 4)
+    return Problem("", f"Eq (N.add n{a} n{b}) n{a + b}", ("Eq.refl", f"n{a + b}"))
 
 
 def _witness(rng: random.Random) -> Problem:
-    n, a, b = rng.choice(NUMBERS), rng.randint(0, 9), rng.randint(0, 9)
-    return Problem(f"exists {n}, {n} + {a} = {a + b}", (f"exists {b}", "reflexivity"))
+    n, a, b = rng.choice(NUMBERS), rng.randint(0, 4), rng.randint(0, 4)
+    return Problem("", f"Exists fun {n} => Eq (N.add {n} n{a}) n{a + b}", ("Exists.intro", f"n{b}", f"(Eq.refl n{a + b})"))
 
 
 def _computed(rng: random.Random) -> Problem:
-    n, a = rng.choice(NUMBERS), rng.randint(1, 9)
-    left, right = rng.choice([(f"{a} + {n}", f"S ({a - 1} + {n})"), (f"0 + {n} + {a}", f"{n} + {a}"), (f"0 * {n} + {a}", f"{a}")])
-    return Problem(f"forall {n} : nat, {left} = {right}", (f"intros {n}", "reflexivity"))
+    n, a = rng.choice(NUMBERS), rng.randint(1, 8)
+    left, right = rng.choice([(f"N.add {n} n{a}", f"N.succ (N.add {n} n{a - 1})"), (f"N.add {n} n0", n), (f"N.mul {n} n0", "n0")])
+    return Problem(f"({n} : N)", f"Eq ({left}) {right if ' ' not in right else f'({right})'}", ("Eq.refl", "_"))
 
 
-def _by_induction(rng: random.Random) -> Problem:
-    n, a = rng.choice(NUMBERS), rng.randint(1, 9)
-    claim = rng.choice([f"{n} + {a} = {a} + {n}", f"{n} + 0 = {n}", f"{n} + {a} = S ({n} + {a - 1})", f"{n} * 1 = {n}"])
-    return Problem(f"forall {n} : nat, {claim}", (f"induction {n}", "reflexivity", "simpl", f"rewrite IH{n}", "reflexivity"))
+def _lemma(rng: random.Random) -> Problem:
+    n, a = rng.choice(NUMBERS), rng.randint(0, 6)
+    claim, term = rng.choice(
+        [
+            (f"Eq (N.add n{a} {n}) (N.add {n} n{a})", ("N.add_comm", f"n{a}", n)),
+            (f"Eq (N.add n0 {n}) {n}", ("N.zero_add", n)),
+        ]
+    )
+    return Problem(f"({n} : N)", claim, term)
 
 
 def _equal(rng: random.Random) -> Problem:
     x, y = rng.sample(NUMBERS, 2)
-    a = rng.randint(1, 9)
-    claim = rng.choice([f"{y} = {x}", f"S {x} = S {y}", f"{x} + {a} = {y} + {a}", f"{a} + {y} = {a} + {x}"])
-    return Problem(f"forall {x} {y} : nat, {x} = {y} -> {claim}", (f"intros {x} {y} e", "rewrite e", "reflexivity"))
+    a = rng.randint(1, 8)
+    claim, term = rng.choice(
+        [
+            (f"Eq {y} {x}", ("Eq.symm", "e")),
+            (f"Eq (N.succ {x}) (N.succ {y})", ("N.succ_same", "e")),
+            (f"Eq (N.succ {y}) (N.succ {x})", ("N.succ_same", "(Eq.symm e)")),
+            (f"Eq (N.add {x} n{a}) (N.add {y} n{a})", ("Eq.same", f"(fun k => N.add k n{a})", "e")),
+        ]
+    )
+    return Problem(f"({x} {y} : N) (e : Eq {x} {y})", claim, term)
 
 
 def _logic(rng: random.Random) -> Problem:
     p, q = rng.sample(PROPOSITIONS, 2)
-    claim, steps = rng.choice(
+    binders, claim, term = rng.choice(
         [
-            (f"{p} -> {q} -> {p}", ("a b", "exact a")),
-            (f"{p} -> {q} -> {q}", ("a b", "exact b")),
-            (f"{p} /\\ {q} -> {p}", ("[a b]", "exact a")),
-            (f"{p} /\\ {q} -> {q} /\\ {p}", ("[a b]", "split", "exact b", "exact a")),
-            (f"{p} -> {p} \\/ {q}", ("a", "left", "exact a")),
-            (f"{q} -> {p} \\/ {q}", ("a", "right", "exact a")),
-            (f"{p} \\/ {q} -> {q} \\/ {p}", ("[a|a]", "right", "exact a", "left", "exact a")),
-            (f"{p} -> ({p} -> {q}) -> {q}", ("a f", "apply f", "exact a")),
+            ("", f"{p} → {q} → {p}", ("fun", "a b", "=>", "a")),
+            ("", f"{p} → {q} → {q}", ("fun", "a b", "=>", "b")),
+            (f"(h : And {p} {q})", p, ("And.left", "h")),
+            (f"(h : And {p} {q})", f"And {q} {p}", ("And.intro", "h.right", "h.left")),
+            (f"(a : {p})", f"Or {p} {q}", ("Or.inl", "a")),
+            (f"(a : {q})", f"Or {p} {q}", ("Or.inr", "a")),
+            (f"(h : Or {p} {q})", f"Or {q} {p}", ("Or.elim", "h", "Or.inr", "Or.inl")),
+            (f"(a : {p}) (f : {p} → {q})", q, ("f", "a")),
         ]
     )
-    return Problem(f"forall {p} {q} : Prop, {claim}", (f"intros {p} {q} {steps[0]}", *steps[1:]))
+    return Problem(f"({p} {q} : Prop){' ' + binders if binders else ''}", claim, term)
 
 
-FAMILIES: tuple[Callable[[random.Random], Problem], ...] = (_sum, _witness, _computed, _by_induction, _equal, _logic)
+FAMILIES: tuple[Callable[[random.Random], Problem], ...] = (_sum, _witness, _computed, _lemma, _equal, _logic)
 
 
 def problems(seed: int) -> Iterator[Problem]:
@@ -110,48 +122,35 @@ def problems(seed: int) -> Iterator[Problem]:
 
 def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
     """(prompt, completion) pairs of a corpus; a declared share of the completions carries a fault."""
-    for found, _, text in labelled(settings):
-        yield found.prompt, text
+    for problem, _, text in labelled(settings):
+        yield problem.prompt, text
 
 
 def labelled(settings: CorpusSettings) -> Iterator[tuple[Problem, str, str]]:
     """(problem, class of its fault or `right`, completion)."""
     rng = random.Random(settings.seed + 1)
-    for found in itertools.islice(problems(settings.seed), settings.rows):
+    for problem in itertools.islice(problems(settings.seed), settings.rows):
         if rng.random() < settings.faulty:
-            yield (found, *with_fault(found, rng))
+            yield (problem, *with_fault(problem, rng))
         else:
-            yield found, "right", found.answer
+            yield problem, "right", problem.answer
 
 
 def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
     """(class of the fault, a faulty completion)."""
     kind = rng.choices(list(FAULTS), weights=list(FAULTS.values()))[0]
-    steps = list(problem.steps)
-    place = rng.randrange(len(steps))
     if kind == "syntax":
-        steps[place] += rng.choice([")", ",", " ;", " ("])
-        return kind, proof(steps)
+        return kind, problem.answer + rng.choice([")", ",", " (", " =>"])
     if kind == "type":
-        last = rng.choice(["exact I", "apply same", "exact (S true)", "rewrite plus_zero", "exact h"])
-        return kind, proof([*steps[:-1], last])
+        return kind, rng.choice(["True.intro", "same e", "And.third h", "N.succ N.zero", "Eq.refl False", "Or.inl same"])
     if kind == "tactic":
-        return kind, proof(_failing(steps, rng))
-    cut = ["Proof.", *(f"{step}." for step in steps[: place + 1])]
-    return kind, rng.choice([" ".join(cut), " ".join([*cut, "Admitted."]), rng.choice(PROSE)])
-
-
-def _failing(steps: list[str], rng: random.Random) -> list[str]:
-    """Too few steps, a step too many, or one that does not fit."""
-    how = rng.choice(["drop", "again", "other"])
-    if how == "drop":
-        return steps[:-1]
-    if how == "again":
-        return [*steps, rng.choice(["reflexivity", "simpl", "split"])]
-    return [*steps[:-1], rng.choice(["left", "discriminate", "contradiction"])]
+        if problem.term[0] not in GOALS_LEFT or rng.random() < 0.5:
+            return kind, OPEN_GOAL
+        return kind, " ".join([*problem.term[:-1], f"({OPEN_GOAL})"])
+    return kind, rng.choice(["sorry", f"{problem.term[0]} sorry", rng.choice(PROSE)])
 
 
 def prompt_sets(train_rows: int = 240, heldout_rows: int = 64) -> dict[str, list[dict[str, Any]]]:
     """The two prompt sets. No prompt occurs twice, in one of them or across both."""
-    example = Problem("forall n : nat, n + 0 = n", ("induction n", "reflexivity", "simpl", "rewrite IHn", "reflexivity"))
+    example = Problem("(p q : Prop) (h : And p q)", "And q p", ("And.intro", "h.right", "h.left"))
     return split(example, problems(seed=7000), train_rows, heldout_rows)

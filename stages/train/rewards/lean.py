@@ -37,14 +37,14 @@ class Settings(Frozen):
 
 def tier() -> str:
     """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.lean_pool import tier as checking_tier
+    from stages.train.verifiers.lean import tier as checking_tier
 
     return checking_tier()
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) for a proof of the row's theorem, else fail with its class; unknown for broken rows and faults of the verifier."""
-    from stages.train.verifiers.lean_pool import verifier
+    from stages.train.verifiers.lean import verifier
     from stages.train.verifiers.lean_text import Job
 
     def job(statement: str, text: str) -> Job:

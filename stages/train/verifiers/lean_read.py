@@ -83,11 +83,26 @@ def read(job: Job, body: Body, found: Sequence[Message], has_sorry: bool = False
     if errors:
         return _failed(job, body, errors)
     printed = [one for one in found if one.severity == "information" and one.line == body.check_line + 2]
-    if len(printed) != 1 or not printed[0].text.startswith(f"'{body.checked}' "):
+    if len(printed) != 1:
         return unknown("Lean's list of axioms is missing")
-    axioms = _AXIOMS.search(printed[0].text)
+    return _rests_on(job, body.checked, printed[0].text)
+
+
+def confirmed(job: Job, body: Body, found: Sequence[Message]) -> Checked:
+    """The verdict of the new process that checks what was compiled: all that it says must be the list of axioms."""
+    if any(one.severity == "error" for one in found):
+        return Checked("forbidden", "what was compiled does not prove the goal")
+    if len(found) != 1:
+        return unknown("Lean's list of axioms is missing")
+    return _rests_on(job, body.final, found[0].text)
+
+
+def _rests_on(job: Job, name: str, text: str) -> Checked:
+    axioms = _AXIOMS.search(text)
+    if not text.startswith(f"'{name}' "):
+        return unknown("Lean's list of axioms is missing")
     if axioms is None:
-        return Checked("proved") if "does not depend on any axioms" in printed[0].text else unknown("Lean's list of axioms cannot be read")
+        return Checked("proved") if "does not depend on any axioms" in text else unknown("Lean's list of axioms cannot be read")
     strange = [name for name in (part.strip() for part in axioms[1].split(",")) if name not in job.axioms]
     return Checked("forbidden", f"rests on the axioms {printable(', '.join(strange))}") if strange else Checked("proved")
 

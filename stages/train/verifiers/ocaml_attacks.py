@@ -1,6 +1,6 @@
 """Attacks in OCaml, as a model would write them. They run before a tier is trusted with OCaml answers; the tests run them too.
 
-The answer is kept for the process, and in `.cache/verifiers/` as the choice of the tier is.
+The result is kept for the process, and in `.cache/verifiers/` as the choice of the tier is.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from pathlib import Path
 
 from stages.contracts.artifact import digest, write_text
-from stages.train.verifiers import ocaml_build, sandbox
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers import ocaml_answers, ocaml_build, sandbox
+from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.ocaml_pool import Job, read
-from stages.train.verifiers.ocaml_process import OcamlZygote
+from stages.train.verifiers.ocaml_answers import Job
+from stages.train.verifiers.verifier import Verifier
 
 MIB = 2**20
 TESTS = "let () = assert (f 1 = 2); assert (f 2 = 3)"
@@ -56,50 +55,36 @@ CHEATING = {
 
 
 @functools.cache
-def contained(tier: Tier) -> None:
-    """Raises VerifierUnavailable, with what got through, when a tier does not hold OCaml answers."""
+def tier() -> Tier:
+    """The sandbox that OCaml answers are checked in. Raises VerifierUnavailable where none holds, or OCaml is missing."""
     program = ocaml_build.program()
-    code = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
-    kept = sandbox.CACHE / f"ocaml-{tier}-{digest(sandbox.key() + program.name + code)[:16]}.json"
+    chosen = sandbox.tier()
+    kept = sandbox.CACHE / f"ocaml-{chosen}-{digest(sandbox.key() + program.name)[:16]}.json"
     with contextlib.suppress(OSError, ValueError):
         if json.loads(kept.read_text()) == []:
-            return
-    found = holes(tier)
-    if found:
+            return chosen
+    breaches = holes(chosen)
+    if breaches:
         raise VerifierUnavailable(
-            f"the sandbox `{tier}` does not hold OCaml answers: {'; '.join(found)[:500]}",
+            f"the sandbox `{chosen}` does not hold OCaml answers: {'; '.join(breaches)[:500]}",
             why="model-written code is hostile and is never run where an attack gets through",
             fix="look at what got through; octavo doctor says what this machine has",
         )
     with contextlib.suppress(OSError):
         write_text(kept, "[]\n")
+    return chosen
 
 
 def holes(tier: Tier) -> list[str]:
     """Attacks that got through. Empty: it holds."""
+    verifier = Verifier(ocaml_answers.runs, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier)
+    answers = {name: f"let f x = {body}" for name, body in REACHING_OUT.items()} | CHEATING
     try:
-        zygote = OcamlZygote(tier)
-    except VerifierFault as error:
-        return [str(error)]
-    try:
-        return [*_reached_out(zygote), *_cheated(zygote)]
-    except VerifierFault as error:
-        return [str(error)]
+        results = verifier.run([Job("", answer, TESTS, 0.2, 256 * MIB) for answer in answers.values()])
     finally:
-        zygote.close()
-
-
-def _reached_out(zygote: OcamlZygote) -> list[str]:
-    said = {name: _cases(zygote, f"let f x = {body}") for name, body in REACHING_OUT.items()}
-    return [f"{name}: {found or 'no result'}" for name, found in said.items() if found != "++"]
-
-
-def _cheated(zygote: OcamlZygote) -> list[str]:
-    said = {name: _cases(zygote, answer) for name, answer in CHEATING.items()}
-    return [f"{name}: {found}" for name, found in said.items() if "+" in found]
-
-
-def _cases(zygote: OcamlZygote, answer: str) -> str:
-    """`+` and `-` of the cases; empty when there was no result."""
-    job = Job("", answer, TESTS, 0.1, 256 * MIB)
-    return "".join("-+"[held] for held in read(job, *zygote.ask(job, job.wall_seconds)).cases)
+        verifier.close()
+    said = {name: "".join("-+"[held] for held in result.cases) or result.reason for name, result in zip(answers, results, strict=True)}
+    return [
+        *(f"{name}: {said[name]}" for name in REACHING_OUT if said[name] != "++"),
+        *(f"{name}: {said[name]}" for name in CHEATING if "+" in said[name]),
+    ]

@@ -1,10 +1,11 @@
-"""What a checker of proofs can find, and how much each kind of error is worth: shared by Lean and Coq."""
+"""What a checker of proofs can find, and how much each kind of error is worth."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -17,8 +18,26 @@ Outcome = Literal["proved", "syntax", "type", "tactic", "timeout", "other", "for
 REASON_CHARS = 200
 ANSWER_BYTES = 256 * 1024
 """Longer answers are not checked: what a policy can write is far shorter, and what is nested less deeply fits a checker's stack."""
+OVERFLOW = "Stack overflow detected"
+"""What Lean says when an answer was nested too deeply for its stack, before it aborts. Whoever forges it only fails."""
+CPU_SLACK = 0.05
+"""CPU seconds by which the accounting may exceed the limit."""
+STACK_SIGNALS = (signal.SIGSEGV, signal.SIGBUS)
+"""An answer nested too deeply ends so where the stack gives out inside C code, else with the checker's own error: both are its failure."""
 J = TypeVar("J")
 """What a checker is asked."""
+
+
+class Bounded(Protocol):
+    """What a job may use."""
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,19 @@ def too_long(answer: str) -> Checked | None:
 def unknown(reason: str) -> Checked:
     """The verifier could not decide."""
     return Checked("unknown", printable(reason), keep=False)
+
+
+def used(what: str, job: Bounded, checker: str) -> Checked:
+    """A job that was ended because it used too much of something; whatever else ended it (`wall`) is not its fault."""
+    if what == "cpu":
+        return Checked("timeout", f"used more than {job.cpu:g} s of CPU time", keep=False)
+    if what == "memory":
+        return Checked("other", f"used more than {job.memory // 2**20} MiB of memory", keep=False)
+    if what == "output":
+        return Checked("other", "wrote too much", keep=False)
+    if what == "stack":
+        return Checked("other", f"{checker} ran out of stack", keep=False)
+    return unknown("the verifier got too little CPU time")
 
 
 def printable(text: str) -> str:

@@ -12,13 +12,15 @@ import os
 import platform
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from stages.contracts.artifact import digest, write_text
-from stages.train.verifiers import attacks, isolation, seccomp
+from stages.train.verifiers import attacks, isolation, python_answers
+from stages.train.verifiers.box import Box
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
-from stages.train.verifiers.isolation import Tier
-from stages.train.verifiers.python_process import PythonZygote
+from stages.train.verifiers.isolation import Program, Tier
+from stages.train.verifiers.python_answers import Job
 
 CACHE = Path(".cache/verifiers")
 WALL_SECONDS = 30.0
@@ -26,7 +28,7 @@ WALL_SECONDS = 30.0
 
 @functools.cache
 def tier() -> Tier:
-    """The strongest tier that holds, for ledgers and for the pool. Raises VerifierUnavailable, with the reasons, when none does."""
+    """The strongest tier that holds, for ledgers and for the verifiers. Raises VerifierUnavailable, with the reasons, when none does."""
     kept = CACHE / f"{key()}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(kept.read_text())["tier"]
@@ -63,53 +65,47 @@ def holes(tier: Tier) -> list[str]:
 
 
 def _candidate_holes(tier: Tier) -> list[str]:
-    """Attacks by a candidate, behind all filters."""
-    zygote = PythonZygote(tier)
+    """Attacks by an answer, behind all filters; and whether an answer that never ends is ended."""
+    names = [attack.__name__ for attack in attacks.CANDIDATE]
+    code = Path(attacks.__file__).read_text() + "\ndef f(name): return globals()[name]()\n"
+    attack = Job(code, "function", ("f",), json.dumps([[name] for name in names]), 5.0, 512 * 2**20)
+    loop = replace(attack, code="while True: pass", calls="[]", cpu_seconds=0.05)
+    box = Box(python_answers.program(tier), tier)
     try:
-        names = [attack.__name__ for attack in attacks.CANDIDATE]
-        code = Path(attacks.__file__).read_text() + "\ndef f(name): return globals()[name]()\n"
-        calls = [[name] for name in names]
-        job = {"code": code, "answer": "function", "names": ("f",), "calls": calls, "cpu": 5.0, "memory": 512 * 2**20}
-        nonce, answered = zygote.ask(job, 30.0)
-        if answered.written is None or not answered.written.startswith(nonce.encode()):
-            return [f"the attacks gave no answer: {answered.status} {answered.why}"]
-        said = answered.written[len(nonce) :].decode("ascii", "replace").split("\n")
-        if len(said) != len(names):
-            return [f"the attacks did not load: {said}"]
-        loop = {**job, "code": "while True: pass", "calls": [], "cpu": 0.05}
-        endless = zygote.ask(loop, 30.0)[1]
-        stopped = [] if endless.status & 127 else ["an endless loop was not stopped"]
-        return stopped + [
-            f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith('value "contained')
-        ]
+        ended = box.ask([python_answers.order(job) for job in (attack, loop)])
     finally:
-        zygote.close()
+        box.close()
+    if len(ended) < 2:
+        return ["the sandbox broke off under attack"]
+    said, endless = python_answers.read(attack, ended[0]), python_answers.read(loop, ended[1])
+    if said.outcome != "values":
+        return [f"the attacks gave no answer: {said.reason}"]
+    return ([] if endless.reason.startswith("timeout") else ["an endless loop was not stopped"]) + [
+        f"{name}: {value.value or value.error}"
+        for name, value in zip(names, said.values, strict=True)
+        if not (isinstance(value.value, str) and value.value.startswith("contained"))
+    ]
 
 
 def _wall_holes() -> list[str]:
-    """Attacks by a whole program inside bubblewrap, without the candidate's filter."""
+    """Attacks by a whole program inside bubblewrap, without the answers' filter."""
     names = [attack.__name__ for attack in attacks.WALL]
     source = Path(attacks.__file__).read_text() + f"\nimport json\nprint(json.dumps([globals()[n]() for n in {names!r}]))\n"
-    with tempfile.TemporaryFile() as filter_, open(os.devnull, "wb") as nowhere:
-        filter_.write(seccomp.program())
-        filter_.seek(0)
-        command = isolation.bubblewrap_command(isolation.python_command(source), filter_.fileno(), nowhere.fileno())
+    with tempfile.TemporaryFile() as errors:
+        process = isolation.start(Program(tuple(isolation.python_command(source))), "bubblewrap", (), errors)
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                env=isolation.ENVIRONMENT,
-                pass_fds=(filter_.fileno(), nowhere.fileno()),
-                timeout=WALL_SECONDS,
-                stdin=subprocess.DEVNULL,
-            )
+            written = process.communicate(timeout=WALL_SECONDS)[0]
         except subprocess.TimeoutExpired:
             return ["bubblewrap gave no answer"]
+        finally:
+            process.kill()
+            process.communicate()
+        errors.seek(0)
+        lines = errors.read().decode("utf-8", "replace").strip().splitlines()
     try:
-        said = json.loads(done.stdout)
+        said = json.loads(written)
     except ValueError:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return [f"bubblewrap did not start: {lines[-1] if lines else done.returncode}"]
+        return [f"bubblewrap did not start: {lines[-1] if lines else process.returncode}"]
     return [f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith("contained")]
 
 

@@ -1,6 +1,6 @@
 """System call filters, as BPF programs for the running architecture. Made by libseccomp through `pyseccomp`.
 
-`candidate` and `zygote` are allow-lists: a system call that is not named fails with EPERM, also one that a later kernel adds.
+`candidate` is an allow-list: a system call that is not named fails with EPERM, also one that a later kernel adds.
 A candidate can compute and nothing else. It cannot open or look at a file, make a process, a thread or a socket, signal anyone,
 map executable memory, change its own limits or timers, or sleep. Because it cannot sleep, one that uses no CPU time is starved.
 `program` is a deny-list for whole programs behind bubblewrap, which need to open their libraries.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import signal
 import tempfile
 from typing import Any
 
@@ -22,10 +21,6 @@ _COMPUTE = (
     "getpid gettid getppid getuid geteuid getgid getegid clock_gettime clock_getres gettimeofday time times getrusage getrandom "
     "sched_yield sched_getaffinity uname sysinfo getitimer exit exit_group restart_syscall set_robust_list rseq membarrier getcpu getrlimit"
 )
-_SUPERVISE = (
-    "wait4 waitid pipe2 pipe poll ppoll pidfd_open pidfd_send_signal kill dup2 dup3 close_range setrlimit setitimer prctl seccomp "
-    "fork set_tid_address futex clock_nanosleep nanosleep fcntl"
-)
 _PROGRAM_DENIED = (
     "ptrace mount umount2 unshare setns keyctl add_key request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter "
     "io_uring_register kexec_load kexec_file_load init_module finit_module delete_module process_vm_readv process_vm_writev "
@@ -33,9 +28,7 @@ _PROGRAM_DENIED = (
     "fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr memfd_secret pidfd_getfd kcmp syslog iopl ioperm clock_settime "
     "settimeofday adjtimex clock_adjtime vhangup nfsservctl lookup_dcookie socket socketpair connect bind listen accept accept4"
 )
-_CHECKER_DENIED = (
-    "execve execveat fork vfork memfd_create kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
-)
+_CHECKER_DENIED = "fork vfork kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
 _CLONE_THREAD = 0x00010000
 _PROT_EXEC = 4
 _CLONE_NAMESPACES = 0x7E020080
@@ -61,25 +54,14 @@ def candidate() -> bytes:
     """Filter of the process that runs model-written code."""
     lib = _library()
     rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
-    _compute(lib, rules)
+    for name in _COMPUTE.split():
+        _add(rules, lib.ALLOW, name)
+    for name in ("mmap", "mprotect"):
+        rules.add_rule(lib.ALLOW, name, lib.Arg(2, lib.MASKED_EQ, _PROT_EXEC, 0))
+    rules.add_rule(lib.ALLOW, "ioctl", lib.Arg(1, lib.EQ, _TCGETS))  # isatty
     rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFD))
     rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFL))
     rules.add_rule(lib.ALLOW, "prlimit64", lib.Arg(0, lib.EQ, 0), lib.Arg(2, lib.EQ, 0))
-    return _exported(rules)
-
-
-@functools.cache
-def zygote() -> bytes:
-    """Filter of the process that forks candidates, once it has loaded all it needs."""
-    lib = _library()
-    rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
-    _compute(lib, rules)
-    for name in _SUPERVISE.split():
-        _add(rules, lib.ALLOW, name)
-    rules.add_rule(lib.ALLOW, "prlimit64", lib.Arg(0, lib.EQ, 0))
-    for flags in (0, 0x01200000):  # fork() of musl; of glibc, with CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID
-        rules.add_rule(lib.ALLOW, "clone", lib.Arg(0, lib.EQ, flags | signal.SIGCHLD))
-    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")
     return _exported(rules)
 
 
@@ -91,7 +73,7 @@ def program() -> bytes:
 
 @functools.cache
 def checker() -> bytes:
-    """Filter of a proof checker at work inside bubblewrap: as `program`, and no other processes; threads and reading files are left."""
+    """Filter of a proof checker inside bubblewrap: as `program`, and no process besides its own; threads and reading files are left."""
     lib = _library()
     rules = _program(lib)
     for name in _CHECKER_DENIED.split():
@@ -109,14 +91,6 @@ def _program(lib: Any) -> Any:
             rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, 1 << bit, 1 << bit))
     rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
     return rules
-
-
-def _compute(lib: Any, rules: Any) -> None:
-    for name in _COMPUTE.split():
-        _add(rules, lib.ALLOW, name)
-    for name in ("mmap", "mprotect"):
-        rules.add_rule(lib.ALLOW, name, lib.Arg(2, lib.MASKED_EQ, _PROT_EXEC, 0))
-    rules.add_rule(lib.ALLOW, "ioctl", lib.Arg(1, lib.EQ, _TCGETS))  # isatty
 
 
 def _add(rules: Any, action: int, name: str) -> None:

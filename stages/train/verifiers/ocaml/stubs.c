@@ -1,6 +1,11 @@
-/* What OCaml's standard library cannot ask of Linux: limits, landlock, system call filters. Each returns 0, or the errno. */
+/* What OCaml's standard library cannot ask of Linux. Each gives 0, or the errno, but for octavo_pread. */
+#define _GNU_SOURCE
+#include <caml/alloc.h>
+#include <caml/fail.h>
+#include <caml/memory.h>
 #include <caml/mlvalues.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -12,15 +17,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STACK = 64 << 20 };
+enum { STACK = 64 << 20, FIRST = 3, APART = 500, LAST = 4096 };
 
 static int limit(int what, rlim_t most) {
   struct rlimit both = {most, most};
   return setrlimit(what, &both);
 }
 
-/* Room for nesting, as for proofs: in machine code the type checker nests on this stack, and where it gives out must not move with the
-   address layout. The kernel keeps 128 MiB free below it. */
+/* Room for nesting: in machine code the type checker nests on this stack, and where it gives out must not move with the address layout.
+   The kernel keeps 128 MiB free below it. */
 static int more_stack(void) {
   struct rlimit both;
   if (getrlimit(RLIMIT_STACK, &both)) return -1;
@@ -29,18 +34,35 @@ static int more_stack(void) {
   return setrlimit(RLIMIT_STACK, &both);
 }
 
-/* No new privileges, no core dumps, no file contents; end with the parent. */
-value octavo_give_up(value unit) {
-  (void)unit;
+/* No new privileges, no core dumps, files of so many bytes; end with the parent. */
+value octavo_give_up(value bytes) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return Val_int(errno);
-  if (limit(RLIMIT_CORE, 0) || limit(RLIMIT_FSIZE, 0) || limit(RLIMIT_NOFILE, 64) || more_stack()) return Val_int(errno);
+  if (limit(RLIMIT_CORE, 0) || limit(RLIMIT_FSIZE, Long_val(bytes)) || more_stack()) return Val_int(errno);
   return Val_int(0);
 }
 
-/* Limits of one candidate: CPU seconds (whole), bytes of address space; it ends with the zygote. */
-value octavo_limits(value seconds, value bytes) {
+/* So many bytes of a file from an offset on, read now. */
+value octavo_pread(value fd, value size, value offset) {
+  CAMLparam3(fd, size, offset);
+  CAMLlocal1(text);
+  text = caml_alloc_string(Long_val(size));
+  if (pread(Int_val(fd), Bytes_val(text), Long_val(size), Long_val(offset)) != Long_val(size)) caml_failwith("pread");
+  CAMLreturn(text);
+}
+
+/* Keep these descriptors, as 3, 4, 5..., and /dev/null as 0, 1 and 2; close all others. CPU seconds (whole), bytes of address space. */
+value octavo_confine(value null, value kept, value seconds, value bytes) {
+  int count = 0;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return Val_int(errno);
-  if (limit(RLIMIT_CPU, Long_val(seconds)) || limit(RLIMIT_AS, Long_val(bytes))) return Val_int(errno);
+  for (value rest = kept; rest != Val_emptylist; rest = Field(rest, 1), count++)
+    if (dup2(Int_val(Field(rest, 0)), APART + count) < 0) return Val_int(errno);
+  for (int fd = 0; fd < FIRST; fd++)
+    if (dup2(Int_val(null), fd) < 0) return Val_int(errno);
+  for (int place = 0; place < count; place++)
+    if (dup2(APART + place, FIRST + place) < 0) return Val_int(errno);
+  if (syscall(436, (unsigned)(FIRST + count), ~0U, 0)) /* close_range; kernels before 5.9 do not have it */
+    for (int fd = FIRST + count; fd < LAST; fd++) close(fd);
+  if (limit(RLIMIT_NOFILE, FIRST + count) || limit(RLIMIT_CPU, Long_val(seconds)) || limit(RLIMIT_AS, Long_val(bytes))) return Val_int(errno);
   return Val_int(0);
 }
 

@@ -1,6 +1,5 @@
 """The Lean gates over a real Lean (see conftest.py): proofs that hold, fail in every class, cheat and attack; broken rows; grading."""
 
-import json
 import os
 from pathlib import Path
 
@@ -10,7 +9,8 @@ from stages.contracts.plugin import Answer
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose, sandbox
-from stages.train.verifiers import lean_pool, lean_read, lean_setup, lean_text, proofs
+from stages.train.verifiers import lean as checking
+from stages.train.verifiers import lean_setup, proofs
 from stages.train.verifiers import sandbox as probed
 from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job, without_comments
@@ -199,15 +199,6 @@ def test_comments_are_taken_out_only_where_they_are_sure():
     assert "axiom" in without_comments('r"\\" axiom --"')
 
 
-def test_a_dead_checker_is_started_again():
-    pool = lean_pool.Pool(lean_setup.installation())
-    job = Job(CORE, SWAP, "⟨h.2, h.1⟩", "proof", (), 5.0, 2**33)
-    assert [one.outcome for one in pool.run([job])] == ["proved"]
-    os.kill(pool.pid, 9)
-    assert [one.outcome for one in pool.run([lean_pool.replace(job, answer="h"), job])] == ["type", "proved"]
-    pool.close()
-
-
 def test_no_lean(monkeypatch):
     monkeypatch.setenv(lean_setup.PROGRAM, "/no/such/lean")
     with pytest.raises(VerifierUnavailable, match="is no program") as caught:
@@ -288,13 +279,58 @@ def test_messages_of_lean_and_mathlib(message, kind):
         "theorem octavo_answer_nonce : False := (by {})\n#print axioms True.intro",
     ],
 )
-def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer):
+def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer, monkeypatch):
     """The answer stands where the theorem and its proof would, so it may hold anything."""
+    monkeypatch.setattr(checking, "_nonce", lambda job: "nonce")
+    monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
     job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
-    pool = lean_pool.Pool(lean_setup.installation())
-    zygote = pool.start("bubblewrap", 0)
-    body = lean_text.body(job, "nonce")
-    answered = zygote.ask(f"{CORE}\n{body.text}", 5.0, 0, 60.0)
-    zygote.close()
-    found = lean_read.messages([json.loads(line) for line in answered.written.decode().splitlines()], CORE.count("\n") + 1)
-    assert lean_read.read(job, body, found).outcome not in ("proved", "unknown"), found
+    verifier = checking.programs(lean_setup.installation())
+    (found,) = verifier.run([job])
+    verifier.close()
+    assert found.outcome not in ("proved", "unknown"), found
+
+
+def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypatch):
+    """Where the answer is checked, all that it says is what a proof would say; the new process sees what was compiled."""
+    monkeypatch.setattr(checking, "read", lambda *_: proofs.Checked("proved"))
+    verifier = checking.programs(lean_setup.installation())
+    em = "theorem em (p : Prop) : Or p (p → False)"
+    jobs = [
+        Job(CORE, em, "choice p", "proof", (), 5.0, 2**33),
+        Job(CORE, em, "choice p", "proof", ("choice",), 5.0, 2**33),
+        Job(CORE, SWAP, "sorryAx _ Bool.true".replace("sorryAx", "«sorryAx»"), "proof", (), 5.0, 2**33),
+    ]
+    monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
+    assert [one.outcome for one in verifier.run(jobs)] == ["forbidden", "proved", "forbidden"]
+    verifier.close()
+
+
+# ---- what may hide a forbidden word
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """theorem z : ('"', "--").2 = "--" := rfl axiom cheat : False""",
+        """def x := '"' -- " axiom cheat : False""",
+        "def «--» := 1 axiom cheat : False",
+        "do let x <-- 1; axiom",
+        "def «axiom» := 1",
+        "open _root_.Lean",
+        "open _root_.Lean.Elab",
+        "def x := _root_._root_.IO.println",
+        "«sorry»",
+        "x/- -/ axiom /- -/",
+        "/- /- -/ axiom -/ axiom",
+        'r#""#" -- "# axiom x',
+        "x--\naxiom y",
+    ],
+)
+def test_no_lexing_hides_a_forbidden_word(answer):
+    job = Job("import Mathlib", SWAP, answer, "file", (), 5.0, 2**33)
+    assert checking.lean_text.refused(job).outcome == "forbidden"
+
+
+def test_a_word_within_a_comment_is_allowed():
+    for answer in ("h -- sorry, no axiom\n", "/- axiom /- sorry -/ #eval -/ h", "h' -- it's an axiom", "-- axiom"):
+        assert checking.lean_text.refused(Job("", SWAP, answer, "proof", (), 5.0, 2**33)) is None, answer

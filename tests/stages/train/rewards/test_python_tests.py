@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.train.rewards import python_tests
 from stages.train.rewards.compose import check_examples, compose, sandbox
 from stages.train.rewards.python_tests import Settings, judge, same
-from stages.train.verifiers import python_pool, zygote_pool
+from stages.train.verifiers import verifier
 from stages.train.verifiers.faults import VerifierUnavailable
 
 CREDIT = {"runs": 0.1, "share": 0.3, "all": 0.6}
@@ -219,8 +220,8 @@ def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
     def refuse():
         raise VerifierUnavailable("no sandbox holds", why="", fix="")
 
-    monkeypatch.setattr(zygote_pool.sandbox, "tier", refuse)
-    monkeypatch.setattr(python_pool, "pool", python_pool.Pool)
+    monkeypatch.setattr(verifier.sandbox, "tier", refuse)
+    python_tests.verifier.cache_clear()
     found = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
     assert found == [Judgement("unknown", None, "no sandbox holds")] * 2
     inverted = RewardCard(name="r", gates=(TESTS,), invert=True)

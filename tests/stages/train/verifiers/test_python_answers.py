@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.verifiers import python_pool, python_zygote, zygote_pool
-from stages.train.verifiers.python_pool import Job, Pool, clean, read
-from stages.train.verifiers.python_process import PythonZygote
-from stages.train.verifiers.zygote_process import Answered
+from stages.train.rewards.python_tests import same
+from stages.train.verifiers import box, python_answers, python_inside
+from stages.train.verifiers.box import Box, Ended, usage
+from stages.train.verifiers.python_answers import Job, clean, read
 
 ROOT = Path(__file__).parents[4]
 MEMORY = 512 * 2**20
@@ -56,13 +56,10 @@ def test_calls_do_not_see_each_other(pool):
     assert values(pool, function("kept = []\ndef f(x):\n  kept.append(x)\n  return kept", [1], [2])) == [[1], [1, 2]]
 
 
-def test_equal_on_every_run(pool):
+def test_equal_on_every_run(pool, fresh):
     job = function("import random\ndef f(): return [random.random(), hash('octavo'), list({'a', 'b', 'c', 'd', 'e'})]", [])
     first = values(pool, job)
-    other = Pool(pool._tier)
-    again = values(other, job)
-    other.close()
-    assert first == again
+    assert first == values(fresh(pool._tier), job)
     assert first[0][0] == 0.8444218515250481
 
 
@@ -168,28 +165,27 @@ def test_one_candidate_cannot_poison_the_next(pool):
     assert values(pool, function("import json\ndef f(): return [len('ab'), json.dumps([1])]", [])) == [[2, "[1]"]]
 
 
-@pytest.mark.parametrize("size", [1, 65_535, 65_536, 131_072, 196_608])
 @pytest.mark.parametrize("ending", ["os._exit(0)", "os.kill(os.getpid(), 11)", "while True: pass", "time.sleep(0)\nos._exit(1)"])
-def test_nothing_of_one_candidate_is_left_for_the_next(pool, size, ending):
-    """All candidates of a zygote write into one pipe, one after the other."""
-    code = f"import os, time\nos.write(3, b'x' * {size})\n{ending}"
+def test_nothing_of_one_candidate_is_left_for_the_next(pool, ending):
+    """The file that an answer writes to is used again for another answer of a later batch."""
+    code = f"import os, time\nos.write(3, b'x' * 100_000)\n{ending}"
     assert ran(pool, function(code, [], cpu=0.1)).outcome == "stopped"
-    assert values(pool, function(f"def f(x): return x + {size}", [1])) == [1 + size]
+    assert values(pool, function(f"def f(x): return x + {len(ending)}", [1])) == [1 + len(ending)]
 
 
-def test_equal_jobs_run_once_and_are_kept(pool):
-    fresh = Pool(pool._tier)
+def test_equal_jobs_run_once_and_are_kept(pool, fresh, monkeypatch):
+    verifier, asked = fresh(pool._tier), []
+    real = Box.ask
+    monkeypatch.setattr(Box, "ask", lambda self, orders: asked.extend(orders) or real(self, orders))
     job, other = expression("x + 41", [1]), expression("x + 40", [1])
-    found = fresh.run([job, other, job, job])
-    before = fresh.zygotes[0].jobs
+    found = verifier.run([job, other, job, job])
     assert [one.values[0].value for one in found] == [42, 41, 42, 42]
-    assert fresh.run([job])[0] == found[0]
-    assert fresh.zygotes[0].jobs == before == 3 + 2, "three canaries and two jobs"
+    assert verifier.run([job])[0] == found[0]
+    assert len(asked) == 2
     loop = function("while True: pass", [], cpu=0.05)
-    fresh.run([loop, loop])
-    fresh.run([loop])
-    assert fresh.zygotes[0].jobs == before + 2, "a time-out is not kept: it may end otherwise next time"
-    fresh.close()
+    verifier.run([loop, loop])
+    verifier.run([loop])
+    assert len(asked) == 4, "a time-out is not kept: it may end otherwise next time"
 
 
 def test_the_cpu_limit_is_not_a_wall_limit(pool):
@@ -204,11 +200,18 @@ def test_the_cpu_limit_is_not_a_wall_limit(pool):
     assert found.outcome == "values"
 
 
-def test_a_killed_zygote_is_replaced(pool):
-    first = pool.pid or (pool.run([expression("x", [0])]), pool.pid)[1]
-    os.kill(first, signal.SIGKILL)
-    assert values(pool, expression("x + 1000", [1])) == [1001]
-    assert pool.pid != first
+def test_a_killed_box_is_replaced_and_no_verdict_changes(pool):
+    for number in range(3):
+        assert values(pool, expression(f"x + {number} + 700", [1])) == [701 + number]
+        os.kill(pool.boxes[0].pid, signal.SIGKILL)
+        assert values(pool, expression(f"x + {number} + 1000", [1])) == [1001 + number]
+
+
+def test_many_jobs_on_several_boxes_come_back_in_order(fresh, tier):
+    verifier = fresh(tier, 3)
+    found = verifier.run([expression(f"x + {number}", [1]) for number in range(200)])
+    assert [one.values[0].value for one in found] == [number + 1 for number in range(200)]
+    assert sum(one is not None for one in verifier.boxes) == 3
 
 
 def test_an_interrupt_leaves_nothing_half_said(pool):
@@ -226,85 +229,67 @@ def test_an_interrupt_leaves_nothing_half_said(pool):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_starvation_is_told_from_a_time_out(tier):
-    """Seen from the zygote: the wall limit comes before the CPU limit only when the process did not get its share."""
-    zygote = PythonZygote(tier)
-    job = {"code": "while True: pass", "answer": "function", "names": ("f",), "calls": [], "cpu": 5.0, "memory": MEMORY}
-    _, answered = zygote.ask(job, 0.2)
-    assert answered.why == "wall" and read(function("", []), "n", answered).outcome == "unknown"
-    _, answered = zygote.ask({**job, "cpu": 0.1}, 5.0)
-    assert answered.why == "" and answered.status & 127 == signal.SIGPROF
-    zygote.close()
+def test_starvation_is_told_from_a_time_out(tier, monkeypatch):
+    """The wall limit comes before the CPU limit only when the process did not get its share."""
+    monkeypatch.setattr(box.Order, "wall", 0.2)
+    held = Box(python_answers.program(tier), tier)
+    job = function("while True: pass", [], cpu=5.0)
+    (ended,) = held.ask([python_answers.order(job)])
+    assert ended.why == "wall" and read(job, ended).outcome == "unknown"
+    monkeypatch.setattr(box.Order, "wall", 5.0)
+    job = function("while True: pass", [], cpu=0.1)
+    (ended,) = held.ask([python_answers.order(job)])
+    assert ended.why == "" and ended.status & 127 == signal.SIGPROF
+    held.close()
 
 
-def test_a_zygote_that_dies_again_and_again_is_unknown(tier):
-    pool, over = Pool(tier), threading.Event()
+def test_a_box_that_dies_again_and_again_is_unknown(fresh, tier):
+    verifier, over = fresh(tier), threading.Event()
 
     def killer():
-        while not over.wait(0.01):
-            if pool.pid:
+        while not over.wait(0.005):
+            held = verifier.boxes[0]
+            if held:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pool.pid, signal.SIGKILL)
+                    os.kill(held.pid, signal.SIGKILL)
 
     thread = threading.Thread(target=killer)
     thread.start()
-    found = pool.run([function("def f(): return 1", [], cpu=1.0), function("def f(): return 2", [])])
+    spin = "import time\ndef f():\n  while time.process_time() < 0.5: pass\n  return "
+    found = verifier.run([function(spin + "1", [], cpu=1.0), function(spin + "2", [])])
     over.set()
     thread.join()
-    assert {one.outcome for one in found} <= {"unknown", "values"}
-    assert any(one.outcome == "unknown" and one.reason for one in found)
-    assert [one.values[0].value for one in pool.run([function("def f(): return 3", [])])] == [3], "and afterwards all is well"
-    pool.close()
-
-
-def test_canaries_catch_a_zygote_that_no_longer_knows(tier, monkeypatch):
-    monkeypatch.setattr(python_pool, "_GOOD", function("def f(x): return [x, x * x + 1]", [3]))
-    pool = Pool(tier)
-    (found,) = pool.run([expression("x", [1])])
-    assert found.outcome == "unknown" and "a known answer came back as values" in found.reason
-    assert pool.pid is None
-
-
-def test_canaries_come_again_and_zygotes_retire(tier, monkeypatch):
-    monkeypatch.setattr(zygote_pool, "CANARY_EVERY", 10)
-    monkeypatch.setattr(zygote_pool.Pool, "retire_after", 30)
-    pool, pids, jobs = Pool(tier), set(), 60
-    for number in range(jobs):
-        assert values(pool, expression(f"x + {number}", [1])) == [number + 1]
-        pids.add(pool.pid)
-    pool.close()
-    assert len(pids) >= 3
+    assert {one.outcome for one in found} == {"unknown"} and all(one.reason for one in found)
+    assert [one.values[0].value for one in verifier.run([function("def f(): return 3", [])])] == [3], "and afterwards all is well"
 
 
 @pytest.mark.parametrize(
     ("answered", "outcome", "reason"),
     [
-        (Answered(0, "wall", 0.01, b"n"), "unknown", "the verifier was starved"),
-        (Answered(0, "fork: no", 0.0, b""), "unknown", "the verifier was starved or could not start a process (fork: no)"),
-        (Answered(256, "", 0.0, None), "unknown", "the verifier was starved or could not start a process (set-up failed)"),
-        (Answered(9, "", 0.01, b"n"), "unknown", "the candidate's process was killed from outside"),
-        (Answered(9, "", 1.5, b"n"), "stopped", "timeout"),
-        (Answered(27, "", 0.99, b"n"), "stopped", "timeout"),
-        (Answered(0, "", 1.5, b"nvalue 1"), "stopped", "timeout"),
-        (Answered(0, "", 0.1, b"nvalue 1"), "values", ""),
-        (Answered(0, "", 0.1, b"n"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b""), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"n3"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"mvalue 1"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"mnvalue 1"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nvalue 1\nvalue 1"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nvalue 1\n"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"n[1]"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nload [1]"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nload 1"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nraised []"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"nvalue \xff"), "stopped", "ended without a result"),
-        (Answered(0, "", 0.1, b"n" + b"value [" * 10), "values", ""),
-        (Answered(0, "", 0.1, b'nodd "set"'), "values", ""),
+        (Ended(0, 0.01, "wall", b"n"), "unknown", "the verifier was starved"),
+        (Ended(9, 0.01, "", b"n"), "unknown", "the answer's process was killed from outside"),
+        (Ended(256, 0.1, "", b"value 1"), "stopped", "ended without a result"),
+        (Ended(9, 1.5, "", b"n"), "stopped", "timeout"),
+        (Ended(27, 0.99, "", b"n"), "stopped", "timeout"),
+        (Ended(0, 1.5, "", b"value 1"), "stopped", "timeout"),
+        (Ended(0, 0.1, "", b"value 1"), "values", ""),
+        (Ended(0, 0.1, "", b"n"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b""), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"n3"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"mvalue 1"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"value 1\nvalue 1"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"value 1\n"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"[1]"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"load [1]"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"load 1"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"raised []"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"value \xff"), "stopped", "ended without a result"),
+        (Ended(0, 0.1, "", b"value [" * 10), "values", ""),
+        (Ended(0, 0.1, "", b'odd "set"'), "values", ""),
     ],
 )
 def test_reading_an_answer(answered, outcome, reason):
-    found = read(function("", []), "n", answered)
+    found = read(function("", []), answered)
     assert found.outcome == outcome and found.reason.startswith(reason)
     assert found.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith("timeout")))
 
@@ -314,17 +299,15 @@ def test_clean_text_is_short_printable_utf8():
     assert len(clean("x" * 1000)) == 200
 
 
-def test_a_fork_of_the_host_has_its_own_zygote(tier, monkeypatch):
-    shared = python_pool.pool()
-    monkeypatch.setattr(shared, "_tier", tier)
-    shared.close()
+def test_a_fork_of_the_host_has_its_own_box(fresh, tier):
+    shared = fresh(tier)
     assert values(shared, expression("x", [5])) == [5]
-    mine, (reader, writer) = shared.pid, os.pipe()
+    mine, (reader, writer) = shared.boxes[0].pid, os.pipe()
     child = os.fork()
     if child == 0:
         try:
             (found,) = shared.run([expression("x * 3", [5])])
-            os.write(writer, json.dumps([shared.pid, found.values[0].value]).encode())
+            os.write(writer, json.dumps([shared.boxes[0].pid, found.values[0].value]).encode())
             shared.close()
         finally:
             os._exit(0)
@@ -332,34 +315,34 @@ def test_a_fork_of_the_host_has_its_own_zygote(tier, monkeypatch):
     other, value = json.loads(os.read(reader, 1000))
     os.close(reader)
     os.close(writer)
-    assert value == 15 and other not in (mine, None)
+    assert value == 15 and other != mine
     assert values(shared, expression("x * 7", [5])) == [35]
-    assert shared.pid == mine, "the parent's zygote lived on"
+    assert shared.boxes[0].pid == mine, "the parent's box lived on"
 
 
-def test_a_thread_that_ends_does_no_harm(tier):
-    pool, found = Pool(tier), []
-    thread = threading.Thread(target=lambda: found.extend(pool.run([expression("x", [1])])))
+def test_a_thread_that_ends_does_no_harm(fresh, tier):
+    verifier, found = fresh(tier), []
+    thread = threading.Thread(target=lambda: found.extend(verifier.run([expression("x", [1])])))
     thread.start()
     thread.join()
-    assert values(pool, expression("x + 1", [1])) == [2]
+    assert values(verifier, expression("x + 1", [1])) == [2]
     assert found[0].outcome == "values"
-    pool.close()
 
 
 HOST = """
-import sys, os
+import sys
 sys.path.insert(0, {root!r})
-from stages.train.verifiers import python_pool
-python_pool.pool()._tier = {tier!r}
-(ran,) = python_pool.pool().run([python_pool.Job("x", "expression", ("x",), "[[1]]", 1.0, 512 * 2**20)])
-print(python_pool.pool().pid, ran.values[0].value, flush=True)
+from stages.train.verifiers import python_answers as python
+from stages.train.verifiers.verifier import Verifier
+verifier = Verifier(python.program, python.order, python.read, python.unknown, {tier!r})
+(ran,) = verifier.run([python.Job("x", "expression", ("x",), "[[1]]", 1.0, 512 * 2**20)])
+print(verifier.boxes[0].pid, ran.values[0].value, flush=True)
 {end}
 """
 
 
 @pytest.mark.parametrize("end", ["pass", "import time; time.sleep(60)"])
-def test_the_zygote_ends_with_its_host(tier, end):
+def test_the_box_ends_with_its_host(tier, end):
     host = subprocess.Popen([sys.executable, "-c", HOST.format(root=str(ROOT), tier=tier, end=end)], stdout=subprocess.PIPE, text=True)
     pid, value = host.stdout.readline().split()
     assert value == "1"
@@ -380,7 +363,70 @@ def running(pid):
         return False
 
 
-def test_the_zygote_loads_what_it_promises(pool):
+def test_the_box_loads_what_it_promises(pool):
     code = "import importlib\ndef f(name):\n  importlib.import_module(name)\n  return name"
-    names = python_zygote.PRELOADED.split()
+    names = python_inside.PRELOADED.split()
     assert values(pool, function(code, *[[name] for name in names])) == names
+
+
+# ---- an answer's process holds nothing of another answer
+
+
+READ_ALL_MEMORY = r"""
+import ctypes, re
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_void_p
+libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+end = start = libc.sbrk(0) & ~4095
+while libc.madvise(start - 4096, 4096, 0) == 0:
+    start -= 4096
+found = re.findall(rb"octavo_sibling_[a-z]+\(x\): return [ -~]+", ctypes.string_at(start, end - start))
+def f(x):
+    return len(found)
+"""
+
+
+def test_no_answer_finds_another_in_its_memory(fresh, tier):
+    """A sibling of the group, in the same box before it, and with a long text; and what that one returned."""
+    honest = f'"""{"I think about the problem first. " * 60}"""\ndef octavo_sibling_'
+    others = [function(f"{honest}{name}(x): return 3 * x + 7\ndef f(x): return octavo_sibling_{name}(x)", [2]) for name in ("one", "two")]
+    verifier = fresh(tier, 1)
+    assert [one.values[0].value for one in verifier.run([*others, function(READ_ALL_MEMORY, [0])])] == [13, 13, 0]
+    assert values(verifier, function(READ_ALL_MEMORY + "# later", [0])) == [0]
+
+
+def test_usage_counts_descendants_and_a_process_that_has_gone_uses_nothing():
+    below = "x = bytearray(64 << 20); input()"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {below!r}]); print('', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        until = time.monotonic() + 20
+        while usage(parent.pid)[1] < 64 << 20 and time.monotonic() < until:
+            time.sleep(0.05)
+        seconds, resident = usage(parent.pid)
+        parent.kill()
+    assert seconds > 0 and resident > 64 << 20
+    assert usage(parent.pid) == (0.0, 0)
+
+
+def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):
+    """98 answers that try everything; none passes, and a right answer after each still does."""
+    scope = {}
+    source = (shared_attacks / "python_98_attacks.py").read_text()
+    exec(source.split("A={}")[1].split("if __name__")[0].join(["A={}", ""]), scope)
+    right = [3 * x + 7 for x in (2, 10, -4, 31)]
+    calls = [[x] for x in (2, 10, -4, 31)]
+    jobs = {name: Job(code, "function", ("f",), json.dumps(calls), 0.5, 256 * 2**20) for name, code in scope["A"].items()}
+    found = fresh(tier).run([job for name in jobs for job in (jobs[name], function(f"def f(x): return 3 * x + 7  # {name!r}", *calls))])
+    assert len(jobs) == 98
+    for name, attack, good in zip(jobs, found[::2], found[1::2], strict=True):
+        assert attack.outcome != "unknown", (name, attack)
+        assert len(attack.values) < 4 or not all(same(value.value, it) for value, it in zip(attack.values, right, strict=True)), name
+        assert [value.value for value in good.values] == right, name
+
+
+def test_the_reviewers_thief_finds_no_sibling(fresh, tier, shared_attacks):
+    scope, source = {}, (shared_attacks / "python_reads_siblings.py").read_text()
+    exec("THIEF" + source.split("THIEF", 1)[1].split("for tier")[0], scope)
+    found = fresh(tier, 1).run([function(scope["HONEST"], [2]), function(scope["THIEF"], [2])])
+    assert [one.values[0].value for one in found] == [13, 0]

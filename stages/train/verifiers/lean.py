@@ -1,0 +1,126 @@
+"""Check model-written Lean proofs with the Lean of this machine. `verifier(header).run(jobs)` never raises."""
+
+from __future__ import annotations
+
+import functools
+import json
+import secrets
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from stages.train.verifiers import isolation, lean_inside, lean_text, proofs, sandbox, seccomp
+from stages.train.verifiers.box import Ended, Order
+from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.isolation import Program, Tier
+from stages.train.verifiers.lean_read import confirmed, messages, read
+from stages.train.verifiers.lean_repl import Repls
+from stages.train.verifiers.lean_server import Server
+from stages.train.verifiers.lean_setup import Installation, installation
+from stages.train.verifiers.lean_text import Body, Job
+from stages.train.verifiers.proofs import CPU_SLACK, STACK_SIGNALS, Checked, used
+from stages.train.verifiers.verifier import Verifier
+
+PROCESSES = 100
+"""Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
+OUT = ("--size", str(2**28), "--tmpfs", "/out")
+
+
+class Proofs(Protocol):
+    """Whatever checks proofs."""
+
+    def run(self, jobs: Sequence[Job]) -> list[Checked]: ...
+
+
+def bubblewrap_only(tier: Tier) -> None:
+    """Raises VerifierUnavailable in a tier without namespaces: Lean must read its own files, so a filter alone is no wall."""
+    if tier != "bubblewrap":
+        raise VerifierUnavailable(
+            f"Lean runs in bubblewrap only, and on this machine the sandbox is {tier}",
+            why="a proof checker opens files and starts threads, which the tier of system call filters alone does not allow",
+            fix="apt-get install bubblewrap, and allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
+        )
+
+
+def tier() -> str:
+    """The sandbox that proofs are checked in, with Lean's version. Raises VerifierUnavailable."""
+    lean = installation()
+    if lean.kind == "server":
+        return f"a Lean server of its own, Lean {lean.version}"
+    chosen = sandbox.tier()
+    bubblewrap_only(chosen)
+    return f"{chosen} with Lean {lean.version} ({lean.kind})"
+
+
+def program(lean: Installation, tier: Tier) -> Program:
+    """A box in which `lean` compiles one answer and a new `lean` checks it. Raises VerifierUnavailable."""
+    bubblewrap_only(tier)
+    environment = dict(entry.split("=", 1) for entry in lean.environment) | {"HOME": "/", "PYTHONHASHSEED": "0"}
+    environment["LEAN_PATH"] = ":".join(["/out", *filter(None, [environment.get("LEAN_PATH")])])
+    source = Path(lean_inside.__file__).read_text(encoding="utf-8")
+    words = (*(f"{name}={value}" for name, value in environment.items()), "--", *lean.command)
+    links = tuple((lean.command[0], f"/proc/{number}/exe") for number in ("self", *range(2, PROCESSES)))
+    command = (*isolation.python_command(source), *words)
+    return Program(command, (*lean.needs, lean.command[0]), links, OUT, seccomp.checker, one_answer=True)
+
+
+def programs(lean: Installation, tier: Tier | None = None, workers: int | None = None) -> Verifier[Job, Checked]:
+    """Proofs with a plain `lean` program, which reads the header anew for each proof."""
+    return Verifier(functools.partial(program, lean), _order, _checked, proofs.unknown, tier, workers)
+
+
+def _body(job: Job) -> Body:
+    """The same for a job each time, and nothing that an answer could know."""
+    return lean_text.body(job, _nonce(job))
+
+
+@functools.lru_cache(maxsize=4096)
+def _nonce(job: Job) -> str:
+    return secrets.token_hex(8)
+
+
+def _order(job: Job) -> Order | Checked:
+    bad = lean_text.refused(job)
+    if bad is not None:
+        return bad
+    body = _body(job)
+    text = f"{job.header}\n{body.text}".encode("utf-8", "replace")
+    return Order(text, job.cpu, job.memory, body.anew.encode("utf-8", "replace"), resident=job.memory)
+
+
+def _checked(job: Job, ended: Ended) -> Checked:
+    """What the end of Lean's processes means. What the first wrote is the answer's; the second alone can say that a proof holds."""
+    killed = ended.status & 127
+    if ended.why in ("memory", "wall"):
+        return used(ended.why, job, "Lean")
+    if killed in (signal.SIGPROF, signal.SIGXCPU) or ended.cpu > job.cpu + CPU_SLACK:
+        return used("cpu", job, "Lean")
+    if killed in STACK_SIGNALS or (killed == signal.SIGABRT):
+        return used("stack", job, "Lean")
+    if killed:
+        return proofs.unknown("the proof's process was killed from outside" if killed == signal.SIGKILL else "Lean crashed")
+    size = int(ended.why.removeprefix("at-") or len(ended.written))
+    body = _body(job)
+    try:
+        first, second = (
+            messages([json.loads(line) for line in part.decode("utf-8", "replace").splitlines()], lines)
+            for part, lines in ((ended.written[:size], job.header.count("\n") + 1), (ended.written[size:], 0))
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return proofs.unknown("Lean did not write its messages as JSON")
+    result = read(job, body, first)
+    return confirmed(job, body, second) if result.outcome == "proved" else result
+
+
+@functools.lru_cache(maxsize=4)
+def _verifier(lean: Installation, header: str) -> Proofs:
+    if lean.kind == "server":
+        return Server(lean.url)
+    return programs(lean) if lean.kind == "program" else Repls(lean, header)
+
+
+def verifier(header: str) -> Proofs:
+    """This process's verifier for a header. Raises VerifierUnavailable when there is no Lean."""
+    lean = installation()
+    return _verifier(lean, header if lean.kind == "repl" else "")

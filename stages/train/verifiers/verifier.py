@@ -1,0 +1,152 @@
+"""Answers in, verdicts out: what the verifiers of all languages share around their boxes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from stages.train.verifiers import sandbox
+from stages.train.verifiers.box import BATCH, Box, Ended, Order
+from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers.isolation import Program, Tier
+
+CACHED_JOBS = 4096
+WORKER_JOBS = 8
+"""Waiting jobs for which another box is worth its start."""
+
+
+class Result(Protocol):
+    """What became of a job."""
+
+    @property
+    def outcome(self) -> str:
+        """`unknown` when the verifier failed."""
+
+    @property
+    def keep(self) -> bool:
+        """Whether to keep this for equal jobs: not for what may end otherwise, nor for large results."""
+
+
+J = TypeVar("J")
+R = TypeVar("R", bound=Result)
+
+
+class Verifier(Generic[J, R]):
+    """Runs jobs of one kind. Thread-safe. Jobs are hashable: equal jobs run once, and verdicts that cannot change are kept."""
+
+    def __init__(
+        self,
+        program: Callable[[Tier], Program],
+        order: Callable[[J], Order | R],
+        read: Callable[[J, Ended], R],
+        unknown: Callable[[str], R],
+        tier: Tier | None = None,
+        workers: int | None = None,
+    ) -> None:
+        """`order` makes what is sent inside, or a verdict at once; `read` makes a verdict of what came back; `unknown` says why there is
+        none. `workers`: most boxes at a time, None = one a core."""
+        self._program, self._order, self._read, self._unknown = program, order, read, unknown
+        self._tier, self._workers = tier, workers or cores()
+        self._kept: OrderedDict[J, R] = OrderedDict()
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """In a fork of the process that used it: the boxes are the parent's, and so are the threads that may hold the lock."""
+        self._lock = threading.Lock()
+        self.boxes: list[Box | None] = [None] * self._workers
+        self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
+
+    def close(self) -> None:
+        """End the boxes; the next job starts others."""
+        for place, box in enumerate(self.boxes):
+            self.boxes[place] = None
+            if box:
+                box.close()
+
+    def run(self, jobs: Sequence[J]) -> list[R]:
+        """One result a job, in order. Never raises for what the verifier cannot do: that is a result of its own, unknown."""
+        with self._lock:
+            results = {job: self._kept[job] for job in jobs if job in self._kept}
+            results |= self._checked([job for job in dict.fromkeys(jobs) if job not in results])
+            for job in dict.fromkeys(jobs):
+                if results[job].keep:
+                    self._kept[job] = results[job]
+                    self._kept.move_to_end(job)
+            while len(self._kept) > CACHED_JOBS:
+                self._kept.popitem(last=False)
+            return [results[job] for job in jobs]
+
+    def _checked(self, jobs: Sequence[J]) -> dict[J, R]:
+        made = {job: self._order(job) for job in jobs}
+        results = {job: order for job, order in made.items() if not isinstance(order, Order)}
+        orders = {job: order for job, order in made.items() if isinstance(order, Order)}
+        if not orders:
+            return results
+        waiting = list(orders)
+        try:
+            tier = self._tier or sandbox.tier()
+            program = self._program(tier)
+            useful = len(waiting) if program.one_answer else -(-len(waiting) // WORKER_JOBS)
+            workers = max(1, min(self._workers, useful, memory() // max(order.memory for order in orders.values())))
+            parts = [waiting[start::workers] for start in range(workers)]
+            futures = [self._threads.submit(self._work, place, program, tier, part, orders) for place, part in enumerate(parts)]
+            try:
+                results |= {job: result for future in futures for job, result in future.result().items()}
+                for job in [job for job in waiting if results[job].outcome == "unknown"]:  # once more, with nothing beside it
+                    results |= self._threads.submit(self._work, 0, program, tier, [job], orders).result()
+                    if self.boxes[0] is None:  # none starts
+                        break
+            except BaseException:  # an interrupt: whoever waits for a box does not wait longer
+                for box in self.boxes:
+                    if box:
+                        box.kill()
+                wait(futures)
+                raise
+        except VerifierUnavailable as error:
+            return results | dict.fromkeys(orders, self._unknown(error.what))
+        return results
+
+    def _work(self, place: int, program: Program, tier: Tier, jobs: Sequence[J], orders: Mapping[J, Order]) -> dict[J, R]:
+        """Run jobs in one box. Where a box breaks off or does not start, the jobs left are unknown."""
+        results = dict.fromkeys(jobs, self._unknown("the sandbox broke off"))
+        size = 1 if program.one_answer else BATCH
+        for start in range(0, len(jobs), size):
+            box = self.boxes[place]
+            if box is not None and not box.whole:
+                box.close()
+                box = self.boxes[place] = None
+            try:
+                box = self.boxes[place] = box or Box(program, tier)
+            except VerifierFault as error:
+                return dict.fromkeys(jobs, self._unknown(str(error))) | {job: results[job] for job in jobs[:start]}
+            part = jobs[start : start + size]
+            for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):
+                results[job] = self._read(job, ended)
+            box.whole &= not program.one_answer
+        return results
+
+
+def cores() -> int:
+    """Cores of this process: its affinity, the container's quota, and a share of them where several trainers run on the machine."""
+    count = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        count = min(count, -(-int(quota) // int(period)))
+    with contextlib.suppress(ValueError, ZeroDivisionError):  # as torchrun and accelerate say it
+        count //= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, count)
+
+
+def memory() -> int:
+    """Bytes of memory of the machine, or of the container where that has less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return machine

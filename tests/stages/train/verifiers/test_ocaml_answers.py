@@ -1,0 +1,421 @@
+# ruff: noqa: E501
+"""OCaml answers: kinds of outcomes, faults that are never verdicts, and an answer's process that knows nothing of its tests."""
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stages.train.verifiers import ocaml_answers, ocaml_build
+from stages.train.verifiers.box import Box, Ended
+from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers.ocaml_answers import Checked, Job, read
+from stages.train.verifiers.verifier import Verifier
+
+if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
+    pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
+
+MEMORY = 512 * 2**20
+JOB = Job("", "let f x = x + 1", "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 2 = 5)", 1.0, MEMORY)
+
+
+def ocaml_verifier(tier, program=ocaml_answers.runs, workers=1):
+    return Verifier(program, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier, workers)
+
+
+@pytest.fixture(scope="module")
+def ocaml(tier):
+    one = ocaml_verifier(tier)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def checks(tier):
+    one = ocaml_verifier(tier, ocaml_answers.checks)
+    yield one
+    one.close()
+
+
+def test_outcomes_in_order(ocaml):
+    texts = [
+        "let f x = x + 1",
+        "let f x = x",
+        "let f x =",
+        "",
+        "let f x = exit 1",
+        "let () = raise Exit",
+        'external f : int -> int = "f"',
+        "let g = 1",
+    ]
+    found = ocaml.run([replace(JOB, answer=text) for text in texts])
+    assert [one.outcome for one in found] == ["tested", "tested", "syntax", "empty", "stopped", "stopped", "stopped", "tested"]
+    assert found[0].cases == (True, True, False) and found[1].cases == (False, False, False) and found[7].cases == (False, False, False)
+    assert found[4].reason == "ended without a result"
+    assert found[6].reason == "uses `external`, which answers may not"
+
+
+def test_cases_are_in_the_order_of_the_source(ocaml):
+    tests = "let () = assert (f 1 = 2); assert (f 2 = 0)\nlet () = assert (f 3 = 0); assert (f 4 = 5)"
+    assert ocaml.run([replace(JOB, tests=tests)])[0].cases == (True, False, False, True)
+
+
+def test_a_program_of_a_fresh_start_each(ocaml):
+    """What one answer changes in the library's state, the next one does not see."""
+    first = replace(JOB, answer="let f x = Random.init 5; Hashtbl.randomize (); x + 1")
+    second = replace(JOB, answer="let f x = if Hashtbl.is_randomized () then 0 else x + 1")
+    assert [one.cases for one in ocaml.run([first, second])] == [(True, True, False)] * 2
+
+
+def test_time_outs_are_not_kept(ocaml, monkeypatch):
+    asked, real = [], Box.ask
+    monkeypatch.setattr(Box, "ask", lambda self, orders: asked.extend(orders) or real(self, orders))
+    loop = replace(JOB, answer="let rec f x = f x", cpu=0.05)
+    for _ in range(2):
+        assert ocaml.run([loop])[0].reason == "timeout: used more than 0.05 s of CPU time"
+    assert len(asked) == 2
+
+
+def test_a_killed_box_is_started_again_and_no_verdict_changes(ocaml):
+    for number in (2, 3, 5):
+        ocaml.run([replace(JOB, answer=f"let f x = x + 1 + {number} - {number}")])
+        os.kill(ocaml.boxes[0].pid, signal.SIGKILL)
+        found = ocaml.run([replace(JOB, answer=f"let f x = x + {number} + 1 - {number}"), replace(JOB, answer=f"let f x = {number}")])
+        assert found[0].cases == (True, True, False)
+        assert found[1].cases == (number == 2, number == 3, number == 5)
+
+
+def test_no_zombies_and_no_descriptors_are_left(ocaml):
+    ocaml.run([JOB])
+    files = len(os.listdir("/proc/self/fd"))
+    for number in range(40):
+        ocaml.run([replace(JOB, answer=f"let f x = x + {number}")])
+    ocaml.close()
+    ocaml.run([replace(JOB, answer="let f x = 77")])
+    assert len(os.listdir("/proc/self/fd")) == files
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    states = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] for pid in children]
+    assert "Z" not in states
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu", "why", "written", "outcome", "reason"),
+    [
+        (0, 0.0, "", b"items 1\ncases ++-\nfirst \nend \n", "tested", ""),
+        (0, 0.0, "", b"items 1\ncases +++", "stopped", "ended without a result"),
+        (0, 0.0, "", b"", "stopped", "ended without a result"),
+        (0, 0.0, "", b"end \n", "unknown", "the verifier's answer cannot be read"),
+        (0, 0.0, "", b"errors many\nend \n", "unknown", "the verifier's answer cannot be read"),
+        (9, 0.0, "", b"", "unknown", "the answer's process was killed from outside"),
+        (9, 2.0, "", b"", "stopped", "timeout: used more than 1 s of CPU time"),
+        (27, 1.0, "", b"", "stopped", "timeout: used more than 1 s of CPU time"),
+        (24, 1.0, "", b"", "stopped", "timeout: used more than 1 s of CPU time"),
+        (11, 0.0, "", b"cases +++\nend \n", "stopped", "crashed"),
+        (0, 0.0, "judge-27", b"", "stopped", "timeout: used more than 1 s of CPU time"),
+        (0, 0.0, "judge-9", b"cases +++\nend \n", "unknown", "the answer's process was killed from outside"),
+        (0, 0.0, "judge-11", b"cases +++\nend \n", "stopped", "crashed"),
+        (0, 0.0, "judge-256", b"cases +++\nend \n", "stopped", "ended without a result"),
+        (0, 0.0, "judge-14", b"", "stopped", "waits and does not answer"),
+        (0, 0.9, "judge-14", b"", "unknown", "the verifier was starved"),
+    ],
+)
+def test_what_the_end_of_the_processes_means(status, cpu, why, written, outcome, reason):
+    found = read(JOB, Ended(status, cpu, why, written))
+    assert found.outcome == outcome and found.reason.startswith(reason)
+    assert found.cases == ((True, True, False) if outcome == "tested" else ())
+
+
+def test_the_sources_are_what_the_code_hash_stands_for(monkeypatch):
+    assert ocaml_build.sources_digest() == ocaml_build.SOURCES_DIGEST
+    changed = ocaml_build.sources() | {"runs.ml": "let () = ()"}
+    monkeypatch.setattr(ocaml_build, "sources", lambda: changed)
+    with pytest.raises(VerifierUnavailable, match="digest"):
+        ocaml_build.program()
+    with pytest.raises(VerifierUnavailable, match="digest"):
+        ocaml_build.checker()
+
+
+def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier):
+    ocaml_build.compiler.cache_clear()
+    monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None)
+    try:
+        one = ocaml_verifier(tier)
+        assert one.run([JOB]) == [Checked("unknown", "ocamlc is not installed", keep=False)]
+    finally:
+        ocaml_build.compiler.cache_clear()
+
+
+def test_sources_that_do_not_compile_are_unavailable(monkeypatch, tmp_path):
+    broken = dict.fromkeys(ocaml_build.SOURCES, "") | {"runs.ml": "let () ="}
+    monkeypatch.setattr(ocaml_build, "sources", lambda: broken)
+    monkeypatch.setattr(ocaml_build, "SOURCES_DIGEST", ocaml_build.sources_digest())
+    monkeypatch.setattr(ocaml_build, "CACHE", tmp_path)
+    with pytest.raises(VerifierUnavailable, match="Syntax error"):
+        ocaml_build.program()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_is_another_one_does_not_start(monkeypatch, tier):
+    monkeypatch.setattr(ocaml_build, "program", lambda: Path(shutil.which("true")).resolve())
+    with pytest.raises(VerifierFault, match="did not start"):
+        Box(ocaml_answers.runs(tier), tier)
+    assert ocaml_verifier(tier).run([JOB])[0].outcome == "unknown"
+
+
+def test_an_answer_that_is_too_long_is_not_read(ocaml):
+    """A zygote that reads three megabytes dies, and its death would be unknown."""
+    long = replace(JOB, answer=f'let f x = "{"a" * 3_000_000}"')
+    deep = replace(JOB, answer="let f x = " + "(" * 50_000 + "x" + ")" * 50_000)
+    found = ocaml.run([long, deep, JOB])
+    assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 2 MiB")
+    assert [one.outcome for one in found[1:]] == ["tested", "tested"]
+
+
+BOTH = (
+    "let f x = x + 1",
+    "let f x = x + true\nlet g y = y ^ 1\nlet h = f 2",
+    "let f x =",
+    "let f x = 'unfinished",
+    "(* open comment let f x = x",
+    "(* only a comment *)",
+    "",
+    '[@@@ocaml.warning "-8"]',
+    "let f = ref []",
+    "let f (x : int) : string = x",
+    "let f x = undefined_name x",
+    "open Nowhere",
+    "module M = Map.Make (String) let f = M.cardinal",
+    "module F (X : sig val x : int end) = struct let y = X.x end module A = F (struct let x = true end)",
+    "class c = object method m = 1 end let f x = (new c)#m + x",
+    "let f (lazy x) = x + Lazy.force (lazy 1)",
+    'let f x = Printf.sprintf "%d %s" x x',
+    "let f x = Obj.magic x + Marshal.total_size",
+    'external f : int -> string = "%identity"',
+    "type t = A | B of t let rec f = function A -> 0 | B x -> 1 + f x",
+    "type 'a t = T : int t let f : type a. a t -> a = fun T -> 'c'",
+    "let rec f x = f",
+    "let f x = (fun y -> y y) x",
+    "let f x = " + "(" * 2000 + "x" + ")" * 2000,
+    "let f x = " + "1 + " * 2000 + "x",
+    '#use "x.ml"',
+    "let%ppx f x = x",
+    "let f x = [%ppx x]",
+    "let f () = exit 0;;  let () = f ()",
+)
+
+
+@pytest.mark.parametrize("before", ["", "let helper x = x * 2\n"])
+def test_machine_code_and_byte_code_say_the_same(checks, ocaml, before):
+    jobs = [Job(before, answer, "", 2.0, MEMORY) for answer in BOTH]
+    found = checks.run(jobs)
+    assert found == ocaml.run(jobs)
+    assert {one.outcome for one in found} == {"compiles", "errors", "syntax"} | (set() if before else {"empty"})
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["let f x = " + "(" * 50_000 + "x" + ")" * 50_000, "let f x = " + "1 + " * 30_000 + "x", "let f = " + "fun x -> " * 30_000 + "x"],
+)
+def test_depth_ends_the_same_way_in_every_process(tier, deep):
+    """Machine code nests on the process's stack; where that gives out must not move with the address layout."""
+    seen = set()
+    for _ in range(4):
+        one = ocaml_verifier(tier, ocaml_answers.checks)
+        seen.add(one.run([Job("", deep, "", 5.0, MEMORY)])[0])
+        one.close()
+    (found,) = seen
+    assert found.outcome != "unknown"
+
+
+def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier):
+    there = shutil.which
+    monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None if name == "ocamlopt" else there(name))
+    assert ocaml_build.checker() == ocaml_build.program()
+    one = ocaml_verifier(tier, ocaml_answers.checks)
+    assert one.run([Job("", "let f x = x", "", 2.0, MEMORY)])[0] == Checked("compiles")
+    one.close()
+
+
+def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypatch):
+    runs = ocaml_build.program()
+    monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: "/bin/false")
+    monkeypatch.setattr(ocaml_build, "CACHE", runs.parent / "nothing-here")
+    monkeypatch.setattr(ocaml_build, "program", lambda: runs)
+    assert ocaml_build.checker() == runs
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "open struct let (=) _ _ = true end let f x = 0",
+        "let ((=), f) = ((fun _ _ -> true), fun x -> 0)",
+        "let ((=) as g) = fun _ _ -> true let f x = 0",
+        "let ({contents = (=)}) = {contents = fun _ _ -> true} let f x = 0",
+        "type bool = true | false let (=) _ _ = true let f x = 0",
+        "module rec M : sig val (=) : 'a -> 'a -> bool end = struct let (=) _ _ = true end open M let f _ = 0",
+        "module F () = struct let (=) _ _ = true end include F () let f _ = 0",
+        "module Stdlib = struct module List = List let (=) _ _ = true end module Library = Stdlib let f _ = 0",
+        "let octavo_case = fun _ _ -> () let f x = 0",
+        "let () = ignore (Gc.create_alarm (fun () -> raise Exit)) let f x = x",
+        "let () = Gc.finalise (fun _ -> exit 0) (ref 0) let f x = Gc.full_major (); x",
+        'let () = Printexc.register_printer (fun _ -> Some "cases +++\\nend ") let f x = failwith "a"',
+        "let f x = CamlinternalOO.create_table [||]",
+        'let f x = let module M = struct external g : int -> int = "caml_sys_exit" end in M.g 0',
+        "let f x = {%external|x|}",
+        "let raise _ = () let failwith _ = () let f x = 0",
+        "let f x = Sys.set_signal Sys.sigsegv Sys.Signal_ignore; 0",
+        "let f x = x + 2;; exit 0",
+        '#directory "/";; let f x = x + 1',
+        'let f x = x + 1 (* " *)',
+    ],
+)
+def test_cheats_pass_no_case(ocaml, answer):
+    found = ocaml.run([replace(JOB, answer=answer)])[0]
+    assert found.outcome != "unknown" and not any(found.cases), found
+
+
+def test_reasons_do_not_hold_the_name_that_an_answer_ran_under(ocaml):
+    jobs = [replace(JOB, answer=f"exception Mine of int let f x = raise (Mine {number})") for number in range(2)]
+    assert [one.reason for one in ocaml.run(jobs)] == ["raised Mine", "raised Mine"], "equal answers give equal columns"
+
+
+# ---- the process that runs an answer, its memory lost
+
+
+MAGIC = """
+type ('a, 'b) e = L of 'a | R of 'b
+type ('a, 'b) u = {a : bool; mutable b : ('a, 'b) e}
+let magic (type p) (type q) (y : q) (x : p) : q =
+  let r : (p, q) u = {a = true; b = R y} in
+  match r with
+  | {a = false; b = _} -> y
+  | {a = _; b = L _} -> y
+  | {a = _; b = _} when (r.b <- L x; false) -> y
+  | {a = true; b = R z} -> z
+"""
+"""Any type from any other, without a forbidden word (OCaml before 5.3)."""
+CELL = MAGIC + "type cell = {mutable v : int} let cell : int -> cell = magic {v = 0}\n"
+WRITE = "let channel : int = magic 0 stdout let write fd text = (cell ((cell (channel + 4)).v)).v <- fd; print_string text; flush stdout\n"
+MEMORY_CALLS = (
+    "let tracker : (unit, unit) Gc.Memprof.tracker = {alloc_minor = (fun _ -> raise Exit); alloc_major = (fun _ -> raise Exit); "
+    "promote = (fun _ -> None); dealloc_minor = ignore; dealloc_major = ignore} "
+    "let f x = Gc.Memprof.start ~sampling_rate:1.0 ~callstack_size:0 tracker; 0"
+)
+
+
+def cases(ocaml, answer, tests, before=""):
+    (found,) = ocaml.run([Job(before, answer, tests, 1.0, MEMORY)])
+    assert found.outcome not in ("unknown", "broken"), found
+    return found.cases
+
+
+def test_unchecked_memory_is_reached_and_gives_values_only(ocaml):
+    assert cases(ocaml, MAGIC + "let f x : int = magic 0 (x + 1)", "let () = assert (f 1 = 2); assert (f 2 = 0)") == (True, False)
+
+
+@pytest.mark.parametrize("place", [1, 3, 4, 5])
+@pytest.mark.parametrize(
+    "said", ["cases +++\\nfirst \\nend \\n", "\\006\\000\\000\\000Ok (2)", "\\006\\000\\000\\000loaded\\006\\000\\000\\000Ok (2)"]
+)
+@pytest.mark.parametrize("when", ['let () = write {} "{}"; exit 0 let f _ = 0', 'let f _ = write {} "{}"; exit 0'])
+def test_a_forged_verdict_is_at_most_a_value(ocaml, place, said, when):
+    """The answer writes to every descriptor that it could have; a reply is one value, and no value holds all three cases."""
+    found = cases(ocaml, CELL + WRITE + when.format(place, said), "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)")
+    assert not all(found) or not found
+
+
+def test_the_answer_s_process_never_holds_the_tests(ocaml):
+    """It looks for the expected number in all of its memory below and above the heap."""
+    search = (
+        CELL
+        + """
+let find text =
+  let here : int = magic 0 (Bytes.create 8) in
+  let rec go offset = if offset > 2_000_000 then 0 else
+    let s : string = magic "" (here - offset * 4) in
+    if (try String.length s = 0 with _ -> false) then go (offset + 1) else go (offset + 1) in
+  go 0
+let f x = 0
+"""
+    )
+    assert cases(ocaml, search, "let () = assert (f 1 = 734_118_205); assert (f 2 = 3)") in ((False, False), ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests"),
+    [
+        (
+            "module Stdlib = struct include Stdlib let compare _ _ = 0 let abs_float _ = 0. end let f _ = 0",
+            "let () = assert (Stdlib.compare (f 1) 2 = 0); assert (Stdlib.compare (f 2) 3 = 0)",
+        ),
+        (
+            "module Stdlib = struct include Stdlib module List = struct let equal _ _ _ = true let length _ = 0 end end let f _ = []",
+            "let () = assert (Stdlib.List.equal Int.equal (f 1) [2])",
+        ),
+        (
+            "module List = struct include List let for_all _ _ = true end let f x = 0",
+            "let () = assert (List.for_all (fun x -> f x = x) [1; 2])",
+        ),
+        ("type t = A of int | true | false let f _ = true", "let () = assert (f 1 = true); assert (f 2 = false)"),
+        ("type 'a list = [] | (::) of 'a * 'a list let f _ = []", "let () = assert (f 1 = [])"),
+        (MEMORY_CALLS, "let () = List.iter (fun (x, y) -> assert (f x = y)) [(0, 0); (1, 2); (2, 3)]"),
+        (MEMORY_CALLS, "let () = for i = 0 to 5 do assert (f i = i * i) done"),
+        (
+            "let f x = if x = 0 then (Gc.finalise (fun _ -> raise Exit) (ref 0); Gc.minor (); 0) else x",
+            "let () = List.iter (fun (x, y) -> assert (f x = y)) [(0, 0); (1, 2); (2, 3)]",
+        ),
+        ("let f x = if x > 0 then raise Exit else 0", "let () = List.iter (fun (x, y) -> let z = f x in assert (z = y)) [(0, 0); (1, 2)]"),
+    ],
+)
+def test_what_the_tests_use_is_theirs_and_an_item_that_raises_fails_its_cases(ocaml, answer, tests):
+    assert not any(cases(ocaml, answer, tests))
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests", "right"),
+    [
+        ("let f g l = List.map g l", "let () = assert (f (fun x -> x + 1) [1; 2] = [2; 3]); assert (f String.length [\"a\"] = [2])", "+-"),
+        ("let f g = g 1 + g 2", "let () = let k = 3 in assert (List.for_all (fun n -> f succ = n + k) [2])", "+"),
+        ("let f a = Array.sort compare a", "let () = let a = [|3; 1; 2|] in f a; assert (a = [|1; 2; 3|])", "+"),
+        ("let f r b = incr r; Bytes.fill b 0 1 'x'", "let () = let r = ref 1 and b = Bytes.make 2 'a' in f r b; assert (!r = 2 && b = Bytes.of_string \"xa\")", "+"),
+        ("exception Mine of int let f x = raise (Mine x)", "let () = assert (try f 3 with Mine n -> n = 3); assert (try f 3 with Exit -> true)", "+-"),
+        ("let f x = if x < 0 then invalid_arg \"neg\" else x", "let () = assert (try ignore (f (-1)); false with Invalid_argument t -> t = \"neg\")", "+"),
+        ("let f ~x ?(y = 2) () = x + y", "let () = assert (f ~x:1 () = 3); assert (f ~x:1 ~y:5 () = 6)", "++"),
+        ("let count = ref 0 let f () = incr count; !count", "let () = assert (f () = 1); assert (f () = 2)", "++"),
+        ("let f x = fun y -> x + y", "let () = assert (f 1 2 = 3); assert (List.map (f 1) [1; 2] = [2; 3])", "++"),
+        ("let ( +++ ) a b = a + b", "let () = assert (1 +++ 2 = 3)", "+"),
+        ("let f = [1; 2]", "let () = assert (f = [1; 2])", "+"),
+        ("type t = {a : int; b : float option} let f x = {a = x; b = Some nan}", "let () = assert ((f 3).a = 3); assert ((f 3).b <> Some 0.)", "++"),
+        ("let f x = (-x, 'c', \"s\\n\\200\", -1.5e300, `A, 3L, [|min_int|])", "let () = assert (f 1 = (-1, 'c', \"s\\n\\200\", -1.5e300, `A, 3L, [|min_int|]))", "+"),
+        ("let f x = List.init x (fun i -> i)", "let () = assert (List.length (f 2000) = 2000)", "+"),
+    ],
+)  # fmt: skip
+def test_values_cross_between_the_processes(ocaml, answer, tests, right):
+    assert "".join("-+"[held] for held in cases(ocaml, answer, tests)) == right
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests"),
+    [
+        ("let f x = Hashtbl.create x", "let () = assert (Hashtbl.length (f 1) = 0)"),
+        ("let f g = g 1", "let () = let k = 3 in assert (f (fun x -> x + k) = 4)"),
+    ],
+)
+def test_tests_that_need_what_cannot_cross_are_broken_and_no_fault_of_the_answer(ocaml, answer, tests):
+    (found,) = ocaml.run([Job("", answer, tests, 1.0, MEMORY)])
+    assert found.outcome == "broken" and "cannot be handed to another process" in found.reason
+
+
+def test_a_value_that_hides_behind_a_type_of_the_answer_fails(ocaml):
+    answer = "module M : sig type t val make : int -> t end = struct type t = int let make x = x end let f x = M.make x"
+    assert cases(ocaml, answer, "let () = assert (f 1 = f 1)") == (False,)
+
+
+def test_the_reviewers_attack_earns_nothing(ocaml, shared_attacks):
+    source = (shared_attacks / "ocaml_forged_verdict.py").read_text()
+    scope = {}
+    exec("EXPLOIT" + source.split("EXPLOIT", 1)[1].split("if __name__")[0], scope)
+    assert not any(cases(ocaml, scope["EXPLOIT"], "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)"))
