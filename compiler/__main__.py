@@ -172,9 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("experiment", help="such as quickstart")
     export.add_argument("-o", "--output", required=True, metavar="target", help="a new folder, or a new file that ends with .zip")
 
-    waive = add("waive", "record that a code change is judged to change no result: nothing trains again for it")
-    waive.add_argument("what", help="run, experiment or base model, such as shaped-s1, quickstart or octavo/tiny")
-    waive.add_argument("--why", required=True, metavar="reason", help="why the results stay the same, for readers of the page")
+    code = add("code", "record whether a change of octavo's code changes results: `same` runs nothing again, `new` does")
+    code.add_argument("results", choices=["same", "new"], help="whether results stay the same or may be new")
+    code.add_argument("--why", required=True, metavar="reason", help="why, for reviewers and for readers of the page")
 
     rescore = add("rescore", "score the stored completions of a run again with today's gates; say what changes")
     rescore.add_argument("run", help="such as shaped-s1, quickstart/shaped-s1 or runs/quickstart/shaped-s1")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler import disk
-from compiler.build import emit, graph, waivers
+from compiler.build import emit, graph
 from compiler.build.graph_imports import WantedImports, imports
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
@@ -24,6 +24,7 @@ from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import OutsideSpec
 from compiler.problems import Rejected, errors, in_order
 from stages.contracts.artifact import dump
+from stages.contracts.code import Version
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS, ExperimentFolder
@@ -63,12 +64,19 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     if errors(problems):
         raise Rejected(problems)
     cards = resolve_imports(found, imported, inputs) if imported else resolve(found, expansion, inputs)
-    cards = waivers.applied(found, expansion, cards, inputs)
     paths = {**{f"{name}/{emit.CARD}": places for name, places in cards.train_origins.items()}, **cards.single_origins}
     origins = experiment_origins(found, inputs.documents, paths)
-    page = cards.page.model_copy(update={"places": places_digest(origins)})
+    page = cards.page.model_copy(update={"places": places_digest(origins), "judged": inputs.judgements(_code(cards))})
     cards = replace(cards, page=page, single={**cards.single, "page.card.json": page})
     return Compiled(found, expansion, cards, tuple(in_order(problems)), origins)
+
+
+def _code(cards: Cards) -> dict[str, Version]:
+    """Code versions of all stages of an experiment."""
+    code: dict[str, Version] = {}
+    for card in (*cards.train.values(), *cards.single.values(), cards.model.card):
+        code |= getattr(card, "code", {})
+    return code
 
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:

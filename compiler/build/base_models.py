@@ -12,7 +12,6 @@ from compiler.problems import Fault
 from stages.contracts.digests import file_digest
 from stages.contracts.names import PATH
 from stages.contracts.pretrain_card import PretrainCard
-from stages.contracts.waiver import Waiver
 
 MADE = "octavo/"
 LINEAR = ("hidden_size", "intermediate_size")
@@ -27,9 +26,6 @@ class BaseModel:
     revision: str
     max_positions: int | None
     card: PretrainCard | None
-    code: str = ""
-    """Code hash of its stage as it is now; the card keeps an older one while `waivers` lead to it."""
-    waivers: tuple[Waiver, ...] = ()
     hub: bool = False
     sizes: tuple[tuple[str, int], ...] = ()
     """Names and values of the sizes of its linear layers, as far as they are known."""

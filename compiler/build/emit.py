@@ -15,7 +15,6 @@ from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.retries import Retries
 from stages.contracts.retry import Retry
-from stages.contracts.waiver import recoded
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@-]*")
 _SEED = re.compile(r'\n  "seed": -?[0-9]+')
@@ -43,7 +42,6 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     texts = {name: dump(card) for name, card in made.train.items()}
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs if run.setup.name in texts}
     files |= {f"{root}/{path}": dump(card) for path, card in made.single.items()}
-    files |= {f"{root}/{path}": recoded(files[f"{root}/{path}"], code) for path, code in made.kept.items()}
     policy = of.spec.retries.policy() if of.spec.retries else Retries()
     if made.train and (of.spec.retries or os.path.exists(folder.retries)):  # a policy that was taken out of the spec must not go on
         files[folder.retries.as_posix()] = dump(policy)

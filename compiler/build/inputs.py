@@ -10,6 +10,7 @@ from pathlib import Path
 
 from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
+from compiler.build.code_versions import unjudged_code
 from compiler.build.data_files import DataFile, data_file
 from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
 from compiler.document.node import Document
@@ -17,17 +18,15 @@ from compiler.document.read import read
 from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
 from compiler.problems import Fault, Rejected, nearest
-from stages.contracts.artifact import ArtifactError, dump
-from stages.contracts.code_hash import Code
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.digests import file_digest
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.names import SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
-from stages.contracts.waiver import NAME as WAIVERS
-from stages.contracts.waiver import Waiver, chain, identity, read_waivers
 
 UNPINNED = "0" * 40
 LIBRARIES = ("torch", "transformers", "trl", "peft")
@@ -39,15 +38,14 @@ MODEL_SPECS = Path("specs/_models")
 class Inputs:
     """Reads the project around the specs; the working directory is the project's root."""
 
-    stages: Code = field(default_factory=lambda: Code(ROOT))
+    stages: CodeTree = field(default_factory=lambda: CodeTree(ROOT))
     """The stages whose code enters the cards."""
     documents: dict[str, Document] = field(default_factory=dict)
     """Every spec file read so far, for the excerpts of messages."""
     _data: dict[str, DataFile | Fault] = field(default_factory=dict)
     _models: dict[str, BaseModel | Fault] = field(default_factory=dict)
-    _code: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _code: dict[tuple[str, ...], dict[str, Version]] = field(default_factory=dict)
     _pins: dict[str, tuple[str, int]] | None = None
-    _waivers: dict[Path, tuple[Waiver, ...]] = field(default_factory=dict)
     _lock: Lock | None = None
     only_checks: bool = False
     """Nothing is written, so a hub repository may still be without its commit: UNPINNED stands for it."""
@@ -146,12 +144,21 @@ class Inputs:
             self._pins = {match[1].lower(): (match[2], number) for match, number in matches if match}
         return self._pins
 
-    def code(self, modules: Iterable[str]) -> str:
-        """Code hash of stages' modules."""
+    def code(self, modules: Iterable[str]) -> dict[str, Version]:
+        """Code versions of stages' modules. Raises Rejected E270: a broken file of versions, E472: code that is not judged."""
         key = tuple(sorted(set(modules)))
         if key not in self._code:
-            self._code[key] = self.stages.hash(key)
+            try:
+                self._code[key] = code_versions(self.stages, key)
+            except ArtifactError as error:
+                raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+            except UnjudgedCode:
+                raise Rejected([unjudged_code(self.stages)]) from None
         return self._code[key]
+
+    def judgements(self, code: Code) -> tuple[Judgement, ...]:
+        """Judgements by which these versions stand for newer code than that which began them."""
+        return judged_same(read_judgements(self.stages.root / VERSIONS), code)
 
     def _model(self, base: str) -> BaseModel:
         if base.startswith(MADE):
@@ -167,22 +174,6 @@ class Inputs:
                 "E376",
             )
         return in_folder(base)
-
-    def waivers(self, folder: Path) -> tuple[Waiver, ...]:
-        """Waived code changes of an experiment's or a base model's folder. Raises Rejected E270 for a broken file."""
-        if folder not in self._waivers:
-            try:
-                if os.path.exists(folder / WAIVERS):
-                    file_digest(folder / WAIVERS)
-                self._waivers[folder] = read_waivers(folder / WAIVERS)
-            except ArtifactError as error:
-                raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
-        return self._waivers[folder]
-
-    def waive(self, folder: Path, more: Iterable[Waiver]) -> None:
-        """Go on as if these stood in the folder's file too."""
-        self._waivers[folder] = (*self.waivers(folder), *more)
-        self._models.clear()
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
@@ -204,11 +195,9 @@ class Inputs:
             architecture=made.architecture,
             pretrain=made.pretrain,
             versions=self.versions(),
-            code_hash=self.code(["stages.train.pretrain", f"{CORPORA}.{made.corpus.kind}"]),
+            code=self.code(["stages.train.pretrain", f"{CORPORA}.{made.corpus.kind}"]),
         )
         folder = ModelFolder(MODELS / name)
-        waived = chain(self.waivers(folder.root), folder.card.name, identity(dump(card)), card.code_hash)
-        kept = card.model_copy(update={"code_hash": waived[-1].code_from}) if waived else card
         positions = made.architecture.max_position_embeddings
         sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
-        return BaseModel(folder.model.as_posix(), card_id(kept), positions, kept, card.code_hash, waived, sizes=sizes)
+        return BaseModel(folder.model.as_posix(), card_id(card), positions, card, sizes=sizes)

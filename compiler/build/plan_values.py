@@ -95,7 +95,7 @@ def _labelled(value: Any) -> dict[str, tuple[int, Any]] | None:
 def _shown(value: Any, key: str) -> str | None:
     if value is _ABSENT:
         return None
-    text = value if isinstance(value, str) and key.endswith(("sha256", "revision", "code_hash")) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) and key.endswith(("sha256", "revision")) else json.dumps(value, ensure_ascii=False)
     text = text[:12] if key.endswith(("sha256", "revision")) and isinstance(value, str) else text
     text = sentence(text)
     return text if len(text) <= CUT else text[: CUT - 1] + "…"

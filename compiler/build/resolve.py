@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from compiler.build import origins as places
@@ -22,6 +22,7 @@ from compiler.language.rewards import RewardUse
 from compiler.language.spec_data import PromptData, TrainData
 from stages.contracts.algorithms import SFT, STAGES, AnyTrainCard
 from stages.contracts.artifact import Artifact
+from stages.contracts.code import Version
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
 from stages.contracts.origin import Origin
@@ -46,8 +47,6 @@ class Cards:
     single: dict[str, Artifact]
     """Path below the experiment's folder -> card, of the stages that run once."""
     single_origins: dict[str, places.Origins]
-    kept: dict[str, str] = field(default_factory=dict)
-    """Path below the experiment's folder -> code hash that the card keeps by a waiver, instead of its own."""
 
     def on_hub(self) -> Iterator[tuple[str, str, str]]:
         """(models or datasets, name, commit) of hub repositories that stages read."""
@@ -99,7 +98,7 @@ class Resolver:
             device=self.device,
             gpus=max(1, self.spec.resources.gpus),
             versions=self._versions(LIBRARIES),
-            code_hash=self._code(STAGES[setup.train.algorithm], GATES, (use.card.kind for use in setup.reward.gates)),
+            code=self._code(STAGES[setup.train.algorithm], GATES, (use.card.kind for use in setup.reward.gates)),
         )
 
     def preflight(self) -> PreflightCard:
@@ -113,7 +112,7 @@ class Resolver:
             truncated_below=settings.truncated.below,
             device=self.device,
             versions=self._versions(("torch", "transformers")),
-            code_hash=self._code(
+            code=self._code(
                 "stages.train.preflight", GATES, (use.card.kind for setup in self.expansion.setups for use in setup.reward.gates)
             ),
         )
@@ -149,7 +148,7 @@ class Resolver:
             max_completion_length=evaluation.max_completion_length or max(map(_longest, self.expansion.setups)),
             device=self.device,
             versions=self._versions(("torch", "transformers", "peft")),
-            code_hash=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
+            code=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
         )
 
     def train_origins(self, setup: Setup, card: AnyTrainCard) -> places.Origins:
@@ -204,7 +203,7 @@ class Resolver:
             self.examples[declared, setup.data.path] = example_cards(self.of, declared, setup.data, self.inputs)
         return self.examples[declared, setup.data.path]
 
-    def _code(self, stage: str, package: str, kinds: Any) -> str:
+    def _code(self, stage: str, package: str, kinds: Any) -> dict[str, Version]:
         return self.inputs.code([stage, *(f"{package}.{kind}" for kind in sorted(set(kinds)))])
 
 

@@ -104,7 +104,7 @@ class AnalysisCards:
             ),
             gates=tuple(_health_gate(name, self.spec.health.gates[name]) for name in sorted(self.spec.health.gates)),
             windows=Windows(),
-            code_hash=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in sorted(set(kinds)))]),
+            code=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in sorted(set(kinds)))]),
         )
 
     def profiles(self) -> tuple[str, dict[str, str]]:
@@ -141,7 +141,7 @@ class AnalysisCards:
             stops=tuple(
                 ConditionStop(condition=setup.name, stop=stop) for setup in self.expansion.setups if (stop := stop_card(self.of, setup))
             ),
-            code_hash=self.inputs.code(["stages.analyse.conclude"]),
+            code=self.inputs.code(["stages.analyse.conclude"]),
         )
 
     def draw(self) -> DrawCard:
@@ -151,7 +151,7 @@ class AnalysisCards:
             runs=self.runs,
             evaluation=self.scores,
             curves=self.curves(),
-            code_hash=self.inputs.code(["stages.analyse.draw"]),
+            code=self.inputs.code(["stages.analyse.draw"]),
         )
 
     def page(self) -> PageCard:
@@ -179,7 +179,7 @@ class AnalysisCards:
             actions=tuple(sorted(map(_on_one_line, proper.actions), key=lambda action: action.priority)),
             contingency=tuple(map(_on_one_line, proper.contingency)),
             run_pages=self.spec.page.runs,
-            code_hash=self.inputs.code(["stages.publish.page"]),
+            code=self.inputs.code(["stages.publish.page"]),
         )
 
     def _profile_words(self) -> str:

@@ -59,7 +59,7 @@ class _Imports(AnalysisCards):
             source=self.sources[run.name] if command is None else SourceCard(path=f"(written by the program): {command.log}", sha256=""),
             read=self._read(run),
             target_steps=self.use.steps,
-            code_hash=self.inputs.code(["stages.train.collect" if command is None else "stages.train.command"]),
+            code=self.inputs.code(["stages.train.collect" if command is None else "stages.train.command"]),
         )
 
     def _command(self, run: Run) -> CommandCard | None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from compiler.build import revisions, waivers
+from compiler.build import revisions
 from compiler.build.imports import NoLog
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference, live, named
@@ -31,14 +31,12 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
         pins = revisions.files(fetched.lock)
     compiled = _compiled([named(text) for text in specs] or live(inputs), inputs, fetched)
     made = project(compiled, with_site=not specs)
-    expired = list(waivers.expired(made.files, inputs))
     written = (compare if options.check else write)({**made.files, **pins}, made.once)
     if not options.check:
         write(made.ignored, {})
     warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
     show([*fetched.problems, *warnings], inputs)
     print("".join(f"{path}\n" for path in written.differing), end="")
-    print("".join(f"{line}\n" for line in expired), file=sys.stderr, end="")
     for folder in sorted(f"{RUNS}/{one.experiment.name}/{name}" for one in compiled for name in left_over(one)):
         print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
     if options.check and written.differing:

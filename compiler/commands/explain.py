@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from compiler.build.difference import differences, lines
-from compiler.build.emit import CARD
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.build.resolve_imports import CARD as IMPORT_CARD
@@ -22,7 +21,7 @@ from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.origin import Origin
 from stages.rules import rule_text
 
-COMPUTED = {"sha256", "code_hash", "revision"}
+COMPUTED = {"sha256", "code", "revision"}
 """Last parts of keys that hold hashes and commits, pinned by the compiler. Hiding what looks like a key there would hide the pins."""
 
 
@@ -90,7 +89,6 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
         card, origins = one.cards.single[path].model_dump(mode="json"), one.cards.single_origins[path]
     else:
         card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
-        card["code_hash"] = one.cards.kept.get(f"{run.name}/{CARD}", card["code_hash"])
         card.pop("stop", None)  # shown as the spec has it
         origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
     leaves = dict(_leaves("", card))

@@ -16,9 +16,7 @@ from typing import Any
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
-from compiler.build.waivers import expiry, said
 from compiler.commands.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
-from compiler.commands.plan_code import OldCode
 from compiler.commands.plan_cost import attempts_of, cost
 from compiler.commands.plan_git import commit, extract, git
 from compiler.commands.plan_past import AtRevision, OnDisk
@@ -30,8 +28,9 @@ from compiler.lock.status import State, Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
 from stages.contracts.artifact import dump
 from stages.contracts.attempt import Attempt
-from stages.contracts.code_hash import Code
-from stages.contracts.layout import MODELS, RUNS, ExperimentFolder
+from stages.contracts.code import VERSIONS, read_judgements
+from stages.contracts.code_tree import CodeTree
+from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
 from stages.contracts.stage import ROOT
@@ -94,21 +93,16 @@ def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: 
     files = Files(Path(), {**made.files, **once})
     decisions = statuses(made.pipelines, before.locks, files, before.cache)
     attempts = {one.experiment.name: attempts_of(one.experiment.name) for one in compiled}
-    code = OldCode(ROOT, _commits(attempts))
-    try:
-        why = Why(files, before.past, code, _origins(compiled), expiry(inputs))
-        waived = _waived(compiled)
-        stages: dict[str, list[StagePlan]] = {}
-        by_key: dict[tuple[str, str], Status] = {}
-        for decision in decisions:
-            stages.setdefault(decision.pipeline, []).append(_stage(decision, why, waived))
-            by_key[decision.pipeline, decision.stage.name] = decision
-        experiments = [
-            _experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), by_key, before, attempts[one.experiment.name])
-            for one in compiled
-        ]
-    finally:
-        code.close()
+    why = Why(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
+    stages: dict[str, list[StagePlan]] = {}
+    by_key: dict[tuple[str, str], Status] = {}
+    for decision in decisions:
+        stages.setdefault(decision.pipeline, []).append(_stage(decision, why))
+        by_key[decision.pipeline, decision.stage.name] = decision
+    experiments = [
+        _experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), by_key, before, attempts[one.experiment.name])
+        for one in compiled
+    ]
     kept = {one.experiment.name for one in compiled}
     return Plan(
         base=base,
@@ -120,7 +114,7 @@ def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: 
     )
 
 
-def _stage(decision: Status, why: Why, waived: Mapping[tuple[str, str], str]) -> StagePlan:
+def _stage(decision: Status, why: Why) -> StagePlan:
     stage = decision.stage
     return StagePlan(
         pipeline=decision.pipeline,
@@ -129,20 +123,7 @@ def _stage(decision: Status, why: Why, waived: Mapping[tuple[str, str], str]) ->
         trains=stage.module == PRETRAINS or stage.name.startswith("train-"),
         state=decision.state,
         reasons=why.reasons(decision),
-        waiver=waived.get((decision.pipeline, stage.name)),
     )
-
-
-def _waived(compiled: list[Compiled]) -> dict[tuple[str, str], str]:
-    """(pipeline, stage) -> the newest waiver that holds."""
-    found: dict[tuple[str, str], str] = {}
-    for one in compiled:
-        model = one.cards.model.card
-        folders = {"pretrain": MODELS / model.name if model else MODELS}
-        for words in one.cards.page.waivers:
-            folder = folders.get(words.stage, RUNS / one.experiment.name)
-            found[f"{folder.as_posix()}/dvc.yaml", f"train-{words.run}" if words.run else words.stage] = said(words)
-    return found
 
 
 def _experiment(
@@ -216,19 +197,13 @@ def _on_disk() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")))
 
 
-def _commits(attempts: Mapping[str, list[Attempt]]) -> list[str]:
-    """Commits that attempts were made at, newest first."""
-    named = (attempt.started.commit or "" for found in attempts.values() for attempt in reversed(found))
-    return list(dict.fromkeys(name.rstrip("+") for name in named if _COMMIT.fullmatch(name.rstrip("+"))))[:6]
-
-
 def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
     """Another revision, compiled in a folder of its own with its specs, data and stages. What does not compile is noted and left out."""
     extract(revision, folder)
     here = Path.cwd()
     _link_tracked(folder, here)
     with chdir(folder):
-        inputs = Inputs(Code(Path.cwd()))
+        inputs = Inputs(CodeTree(Path.cwd()))
         compiled, notes = _compiling(names, inputs)
         made = project(compiled, with_site=not names)
     files = Files(folder, {**made.files, **made.once})

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from compiler.problems import Rejected, sentence
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.waiver import NAME as WAIVERS
 
 _LEFT_OUT = {"runs", "build", "tests", ".cache", ".dvc", ".github", "benchmarks"}
 COMMITS = 40
@@ -81,19 +80,13 @@ def show(revision: str, path: str) -> str | None:
 
 def extract(revision: str, to: Path, only: str | None = None) -> bool:
     """Write the files of a commit, without what is generated and without tests, below `to`. False when there are none."""
-    names = [only] if only else [*_top_level(revision), *_waivers(revision)]
+    names = [only] if only else _top_level(revision)
     archive = git("archive", "--format=tar", revision, "--", *names) if names else None
     if archive is None:
         return False
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(to, filter="data")
     return True
-
-
-def _waivers(revision: str) -> list[str]:
-    """What people judged of code changes: the one thing below runs/ that a compile reads."""
-    found = git("ls-tree", "-r", "-z", "--name-only", revision, "./runs")
-    return [name for name in found.decode("utf-8", "surrogateescape").split("\0") if name.endswith(f"/{WAIVERS}")] if found else []
 
 
 def _top_level(revision: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from compiler.commands.plan_text import IMPORTED, PAGE, STATES, called, cost, groups, headline, names, said, waived
+from compiler.commands.plan_text import IMPORTED, PAGE, STATES, called, cost, groups, headline, names, said
 from compiler.problems import sentence
 from stages.contracts.plan import ExperimentPlan, Plan, StagePlan
 
@@ -86,8 +86,6 @@ def _stages(stages: Iterable[StagePlan]) -> list[str]:
             lines += [f"  - {_code(line)}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in found)
     lines.append(f"\nStages that stay: {stays}")
-    for waiver, kept in waived(found).items():
-        lines += [f"- {_safe(names(kept))}", f"  - {_code(waiver)}"]
     return lines if found else []
 
 

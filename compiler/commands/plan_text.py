@@ -142,8 +142,6 @@ def _stages(stages: Sequence[StagePlan]) -> list[str]:
             lines += [f"      {line}" for line in said(reasons)]
     stays = sum(stage.state == "stays" for stage in stages)
     lines.append(f"  stays: {plural(stays, 'stage', 'stages')}")
-    for waiver, kept in waived(stages).items():
-        lines += [f"    {names(kept)}", f"      {waiver}"]
     return lines
 
 
@@ -151,15 +149,6 @@ def called(of: StagePlan) -> str:
     """A stage's name; of several stages of one name, such as those that make base models, with what each makes."""
     model = Path(of.pipeline).parent
     return f"{of.stage} {MADE}{model.name}" if model.parent == MODELS else of.stage
-
-
-def waived(stages: Iterable[StagePlan]) -> dict[str, list[str]]:
-    """Waiver -> stages that stay, or that a change of code does not rerun, because of it."""
-    found: dict[str, list[str]] = {}
-    for stage in stages:
-        if stage.waiver and stage.state != "runs":
-            found.setdefault(stage.waiver, []).append(stage.stage)
-    return found
 
 
 def _hours(value: float | None) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from compiler.build.plan_values import differences, nearest
-from compiler.commands.plan_code import OldCode
+from compiler.build.plan_values import Difference, differences, nearest
 from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
 from compiler.problems import sentence
+from stages.contracts.code import Judgement
 from stages.contracts.layout import RunFolder
 from stages.contracts.origin import Origin
 from stages.contracts.plan import Reason, ReasonKind
-from stages.contracts.plugin import DETECTORS, GATES
 
 CARD = ".card.json"
 RETRY = RunFolder(Path()).retry.name
@@ -52,12 +51,11 @@ class Why:
         self,
         files: Files,
         past: Past,
-        code: OldCode,
         origins: Callable[[str], Mapping[str, Origin]],
-        expired: Callable[[str, str, str], str | None],
+        judgements: Sequence[Judgement],
     ) -> None:
-        """`expired` says, of a card's path and its older and newer text, which waiver no longer holds, and why."""
-        self.files, self.past, self.code, self.origins, self.expired = files, past, code, origins, expired
+        """`judgements`: all lines of `code_versions.jsonl`."""
+        self.files, self.past, self.origins, self.judgements = files, past, origins, judgements
 
     def reasons(self, decision: Status) -> tuple[Reason, ...]:
         """All reasons of a stage, in the order of its causes. What comes in hundreds, such as files of new runs, is one reason."""
@@ -104,25 +102,26 @@ class Why:
             says = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
             yield Reason(kind="card", says=says, path=path)
             return
-        if expired := self.expired(path, text or "", self.files.text(path) or ""):
-            yield Reason(kind="waiver", says=expired, path=path)
         origins = dict(self.origins(path))
         for found in differences(old, new):
-            if found.key == "code_hash":
-                yield from self._code(decision, path, old, found.old, found.new)
+            if found.pointer.startswith("/code/"):
+                yield self._code(path, found)
             elif not (found.key.endswith("data.sha256") and changed & _data_paths(new)):
                 place = nearest(origins, found.pointer)
                 yield Reason(kind="card", says=found.says, path=path, key=found.key, old=found.old, new=found.new, place=place)
 
-    def _code(self, decision: Status, path: str, old: dict[str, Any], before: str | None, after: str | None) -> Iterator[Reason]:
-        modules = [decision.stage.module, *plugins(old)]
-        lines = self.code.changes(str(old["code_hash"]), modules)
-        if not lines:
-            says = "its code changed; the code it ran with is in no recent commit" if lines is None else "other code files are part of it"
-            yield Reason(kind="code", says=says, path=path, key="code_hash", old=before, new=after)
-        for line in lines or ():
-            file, _, names = line.partition(": ")
-            yield Reason(kind="code", says=f"code {line}", path=file.split(" ")[0], key=names or None, old=before, new=after)
+    def _code(self, path: str, change: Difference) -> Reason:
+        """A unit's new version with the reason of the line that began it; of a unit without versions, that its code changed."""
+        unit = change.key.removeprefix("code.")
+        why = ""
+        if change.new and change.new.isdigit():
+            lines = [judgement for judgement in self.judgements if judgement.results == "new" and unit in judgement.digests]
+            if len(lines) >= int(change.new):
+                why = f": {sentence(lines[int(change.new) - 1].why)}"
+            says = f"code of {sentence(unit)}: version {change.old or 'none'} -> {change.new}{why}"
+        else:
+            says = f"code of {sentence(unit)} changed" if change.new else f"code of {sentence(unit)} is no longer used"
+        return Reason(kind="code", says=says, path=f"stages/{unit.replace('.', '/')}.py", key=unit, old=change.old, new=change.new)
 
     def _retry(self, path: str) -> Reason:
         after = (_object(self.files.text(path)) or {}).get("after")
@@ -148,20 +147,6 @@ class Why:
 def _own_card(decision: Status) -> str | None:
     """The card that the stage is run with: the first that it reads. The page shows others too."""
     return next((dep for dep in decision.stage.deps if dep.endswith(CARD)), None)
-
-
-def plugins(card: Any, detector: bool = False) -> list[str]:
-    """Plug-in modules that a card names: every `kind` with settings."""
-    found: list[str] = []
-    if isinstance(card, dict):
-        if isinstance(card.get("kind"), str) and isinstance(card.get("settings"), dict):
-            found.append(f"{DETECTORS if detector else GATES}.{card['kind']}")
-        for key, value in card.items():
-            found += plugins(value, detector or key == "detectors")
-    elif isinstance(card, list):
-        for value in card:
-            found += plugins(value, detector)
-    return list(dict.fromkeys(found))
 
 
 def _data_paths(card: Any) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Version
 from stages.contracts.question import Asked
 from stages.contracts.rule_card import ConditionStop, ExpectCard
 
@@ -85,7 +86,7 @@ class ScreenCard(Artifact):
     """Conditions that another algorithm trains have a profile of their own."""
     gates: tuple[HealthGate, ...]
     windows: Windows
-    code_hash: str
+    code: dict[str, Version]
 
 
 class Contrast(Frozen):
@@ -131,7 +132,7 @@ class ConcludeCard(Artifact):
     expectations: tuple[ExpectCard, ...] = Field((), exclude_if=_empty)
     stops: tuple[ConditionStop, ...] = Field((), exclude_if=_empty)
     """Stop rules by condition; conditions without rules have no entry."""
-    code_hash: str
+    code: dict[str, Version]
 
 
 class DrawCard(Artifact):
@@ -145,4 +146,4 @@ class DrawCard(Artifact):
     evaluation: tuple[str, ...]
     curves: tuple[str, ...]
     """History metrics drawn as small multiples, one panel a condition or one a metric."""
-    code_hash: str
+    code: dict[str, Version]

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Version
 from stages.contracts.expressions import Expression
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import GateCard
@@ -38,4 +39,4 @@ class EvaluateCard(Artifact):
     seed: int = 0
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]
-    code_hash: str
+    code: dict[str, Version]

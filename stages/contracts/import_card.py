@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Version
 
 LogFormat = Literal["trainer_state", "wandb", "wandb_file", "tensorboard", "jsonl", "csv", "text", "summary"]
 """wandb: a snapshot of a W&B run with its full history (stages/train/imports/wandb_api.py); stages never use the network."""
@@ -104,7 +105,7 @@ class ImportCard(Artifact):
     target_steps: int
     command: CommandCard | None = Field(None, exclude_if=lambda value: value is None)
     """The program that trains the run; null: it exists already."""
-    code_hash: str
+    code: dict[str, Version]
 
     @property
     def only_read(self) -> bool:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Judgement, Version
 from stages.contracts.intention import Action, ChangeWords, Contingency
 from stages.contracts.question import Question
 
@@ -15,21 +16,6 @@ from stages.contracts.question import Question
 class ClaimWords(Frozen):
     id: str
     says: str
-
-
-class WaivedWords(Frozen):
-    """A code change that a person judged to change no result: a stage's results were carried over."""
-
-    stage: str
-    """train, evaluate, preflight or pretrain."""
-    run: str | None
-    """Run that was trained; null for the other stages."""
-    code_from: str
-    code_to: str
-    who: str
-    why: str
-    at: str
-    """UTC, ISO 8601, seconds."""
 
 
 def _empty(value: object) -> bool:
@@ -73,6 +59,6 @@ class PageCard(Artifact):
     """Whether every run has a page of its own."""
     places: str = Field("", exclude_if=_empty)
     """Digest of where the spec writes each value (stages/contracts/origin.py), without lines: pages show it."""
-    waivers: tuple[WaivedWords, ...] = Field((), exclude_if=_empty)
-    """Waivers that hold now, each stage's oldest first."""
-    code_hash: str
+    judged: tuple[Judgement, ...] = Field((), exclude_if=_empty)
+    """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""
+    code: dict[str, Version]

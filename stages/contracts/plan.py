@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from stages.contracts.artifact import Artifact, Frozen
 
 PageState = Literal["new", "changes", "may_change", "stays"]
-ReasonKind = Literal["new", "card", "code", "data", "file", "retry", "command", "missing", "output", "upstream", "waiver"]
+ReasonKind = Literal["new", "card", "code", "data", "file", "retry", "command", "missing", "output", "upstream"]
 
 
 class Reason(Frozen):
@@ -40,8 +38,6 @@ class StagePlan(Frozen):
     """Whether it trains a model: a run, or a base model."""
     state: Literal["runs", "may_run", "restored", "stays"]
     reasons: tuple[Reason, ...] = ()
-    waiver: str | None = Field(None, exclude_if=lambda waiver: waiver is None)
-    """The waiver by which its card keeps the code hash that it ran with, in one line; null: none holds."""
 
 
 class Cost(Frozen):

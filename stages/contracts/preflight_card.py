@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Version
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import RewardCard
 
@@ -43,7 +44,7 @@ class PreflightCard(Artifact):
     seed: int = 0
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]
-    code_hash: str
+    code: dict[str, Version]
 
 
 class Permission(Artifact):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.code import Version
 from stages.contracts.plugin import CORPORA, kinds
 
 
@@ -66,4 +67,4 @@ class PretrainCard(Artifact):
     architecture: ArchitectureSettings
     pretrain: PretrainSettings
     versions: dict[str, str]
-    code_hash: str
+    code: dict[str, Version]

@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact
+from stages.contracts.code import Version
 from stages.contracts.model_card import DataCard, ModelCard
 from stages.contracts.reward_card import RewardCard
 from stages.contracts.rule_card import StopCard
@@ -38,4 +39,4 @@ class TrainCard(Artifact, Generic[S]):
     """Devices that train the run together, each with a batch of its own: the effective batch is so many times as large."""
     versions: dict[str, str]
     """Library versions the result depends on, from the project's constraints.txt."""
-    code_hash: str
+    code: dict[str, Version]

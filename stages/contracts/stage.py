@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, file_digest, read
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import UnjudgedCode, code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import StageError
-from stages.contracts.waiver import covers
 
 A = TypeVar("A", bound=Artifact)
 ROOT = Path(__file__).parents[2]
@@ -29,20 +29,33 @@ def card_id(card: Artifact) -> str:
 
 
 def open_card(kind: type[A], path: Path, modules: Iterable[str], plugins: Callable[[A], Iterable[str]] = lambda card: ()) -> A:
-    """Read a card and hold it against today's code. Raises StageError when the card was compiled for other code that nobody waived."""
+    """Read a card whose code versions are today's. Raises StageError S101 for another version or code without a judgement."""
     if path.exists():
         _opened[path] = file_digest(path)  # before it is read: whoever writes it between the two makes one run too many, not one too few
     card = read(kind, path)
-    now = code_hash(ROOT, [*modules, *plugins(card)])
-    if card.code_hash != now and not covers(path, now):  # type: ignore[attr-defined]
+    try:
+        now = code_versions(CodeTree(ROOT), [*modules, *plugins(card)])
+    except UnjudgedCode as unjudged:
         raise StageError(
             "S101",
-            f"{path} is stale: compiled for code {card.code_hash}, the code is now {now}",  # type: ignore[attr-defined]
-            why="the stage's code changed after the card was compiled, so the result would carry the wrong code hash; "
-            "of a change that cannot change a result, `octavo waive` records that, and nothing runs again",
+            f"the code of {unjudged} changed, and no line says whether its results stay the same",
+            why="each change of code that can change a result is judged once, so that no result is reused in silence",
+            fix='octavo code same --why "..." when results stay the same, octavo code new --why "..." when they may change',
+        ) from None
+    if card.code != now:  # type: ignore[attr-defined]
+        raise StageError(
+            "S101",
+            f"{path} was compiled for other code: {_differing(card.code, now)}",  # type: ignore[attr-defined]
+            why="the result would carry the wrong code version",
             fix="octavo compile && dvc repro",
         )
     return card
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """Units whose version differs: `train.grpo 1 -> 2`."""
+    units = [unit for unit in sorted({*before, *now}) if before.get(unit) != now.get(unit)]
+    return ", ".join(f"{unit} {before.get(unit, 'none')} -> {now.get(unit, 'none')}" for unit in units)
 
 
 def main(stage: Callable[[Path], int | None], usage: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import file_digest
 from stages.contracts.lineage import Edge, Lineage, Node
+from stages.publish import judged
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.passports import commits
 
@@ -108,7 +109,7 @@ def _card(graph: _Graph, spec: str, path: Path, card_id: str | None, code_hash: 
 def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
     made = run.card or run.import_card
     path = run.folder.import_card if run.import_card else run.folder.card
-    card = _card(graph, spec, path, run.outcome.card_id if run.outcome else None, made.code_hash if made else None)
+    card = _card(graph, spec, path, run.outcome.card_id if run.outcome else None, judged.versions(made.code) if made else None)
     if run.import_card:
         source = run.import_card.source
         graph.edge(graph.node(Node(id=f"data:{source.path}", kind="data", label=source.path, path=source.path, sha256=source.sha256)), card)

@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from stages.contracts.artifact import ArtifactError, file_digest
 from stages.contracts.attempt import Attempt
 from stages.contracts.layout import ExperimentFolder
+from stages.publish import judged
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.methods import codes, versions
 
@@ -170,5 +171,5 @@ class _Crate:
     def _code(self, stage: str) -> str:
         run = self.experiment.by_name.get(stage.removeprefix("train-"))
         if run and run.card:
-            return run.card.code_hash
+            return judged.versions(run.card.code)
         return dict(codes(self.experiment)).get(stage, "not recorded")

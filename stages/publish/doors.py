@@ -7,7 +7,7 @@ from typing import Any
 
 from stages.contracts.artifact import canonical_json, digest
 from stages.contracts.finding import Finding
-from stages.publish import numbers
+from stages.publish import judged, numbers
 from stages.publish.claims import ClaimView
 from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.facts import interval_text
@@ -83,7 +83,7 @@ def _decides(experiment: ExperimentFiles, claim: str) -> Finding | None:
 
 
 def _conclude(experiment: ExperimentFiles) -> str:
-    code = f", code {experiment.conclude.code_hash}" if experiment.conclude else ""
+    code = f", code {judged.versions(experiment.conclude.code)}" if experiment.conclude else ""
     return f"{recompute(experiment)}, analysis card {experiment.conclusions.card_id}{code}"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stages.contracts.finding import Finding
+from stages.publish import judged
 from stages.publish.claims import ClaimView
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import plural
@@ -112,7 +113,7 @@ def _findings(experiment: ExperimentFiles, used: Mapping[str, Finding]) -> Box:
     lines = [Line("passports of all of them", "numbers.html"), Line("the same for programs", "passports.json")]
     lines += [Line("analysis card", note=experiment.conclusions.card_id or "none")]
     if card:
-        lines.append(Line("code of the analysis", note=card.code_hash))
+        lines.append(Line("code of the analysis", note=judged.versions(card.code)))
     return Box("findings", f"{plural(len(used), 'number')} on this page", tuple(lines))
 
 
@@ -136,6 +137,6 @@ def _page(experiment: ExperimentFiles) -> Box:
         Line("the whole graph", "lineage.json"),
         Line("as W3C PROV", "prov.json"),
         Line("summary for programs", "summary.json"),
-        Line("code of the page", note=experiment.card.code_hash),
+        Line("code of the page", note=judged.versions(experiment.card.code)),
     )
     return Box("page", "this page", lines)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stages.publish import carried, imported, numbers, rules
+from stages.publish import imported, judged, numbers, rules
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.attempts import Rate
 from stages.publish.claims import ORDER, WORDS, ClaimView
@@ -84,9 +84,9 @@ def banners(experiment: ExperimentFiles, claims: Sequence[ClaimView] = ()) -> It
         text = "; ".join(f"{listed(names)}: {written}" for written, names in late.items())
         yield Banner("hole", f"Rules changed after the data: {plural(sum(map(len, late.values())), 'claim')}", f"{text}.")
     yield from _since_the_data(experiment)
-    if experiment.card.waivers:
-        text = f"{carried.short(experiment.card.waivers)}. The judgements are under Methods."
-        yield Banner("excluded", "Results of older code, carried over", text)
+    if lines := judged.behind_page(experiment):
+        text = f"{judged.short(lines)}. The judgements are under Methods."
+        yield Banner("excluded", "Results of older code", text)
 
 
 def _since_the_data(experiment: ExperimentFiles) -> Iterator[Banner]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stages.contracts.artifact import load_json
 from stages.contracts.model_card import DataCard
+from stages.publish import judged
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import listed, percent
 from stages.publish.passports import commits
@@ -49,12 +50,12 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     trained: dict[str, dict[str, None]] = {}
     for run in experiment.runs:
         if run.card:
-            trained.setdefault(run.card.code_hash, {})[run.ref.condition] = None
+            trained.setdefault(judged.versions(run.card.code), {})[run.ref.condition] = None
     every = len(trained) == 1
     found = [("train" if every else f"train, {listed(list(conditions))}", code) for code, conditions in trained.items()]
-    found += [("import", code) for code in sorted({run.import_card.code_hash for run in experiment.runs if run.import_card})]
-    found += [("conclude", experiment.conclude.code_hash)] if experiment.conclude else []
-    return [*found, ("page", experiment.card.code_hash)]
+    found += [("import", code) for code in sorted({judged.versions(run.import_card.code) for run in experiment.runs if run.import_card})]
+    found += [("conclude", judged.versions(experiment.conclude.code))] if experiment.conclude else []
+    return [*found, ("page", judged.versions(experiment.card.code))]
 
 
 def commands(experiment: ExperimentFiles) -> list[str]:

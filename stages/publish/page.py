@@ -20,7 +20,6 @@ from stages.contracts.stage import main, open_card
 from stages.publish import (
     anomalies,
     attempts,
-    carried,
     completions,
     conditions,
     doors,
@@ -28,6 +27,7 @@ from stages.publish import (
     figures,
     header,
     imported,
+    judged,
     methods,
     questions,
     rewards,
@@ -83,13 +83,13 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         claims=claims,
         seen=seen,
         rates=finished,
-        carried_runs={run.ref.name: carried.short(some) for run in experiment.runs if (some := carried.of_run(experiment, run.ref.name))},
+        older_code={run.ref.name: judged.short(lines) for run in experiment.runs if (lines := judged.behind_run(experiment, run))},
         drawn=figures.pictures(experiment),
         examples=completions.examples(experiment),
         settings=setting_groups(experiment),
         prose=_prose(experiment, facts),
         citation=citation(experiment),
-        waivers=carried.waivers(experiment),
+        judged=[(judged.units(line), line.who, line.at, line.why) for line in judged.behind_page(experiment)],
         lineage=lambda: flow(experiment, claims, facts.used),  # at the end of the page, when all its numbers are written
     )
     warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)

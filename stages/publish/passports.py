@@ -8,7 +8,7 @@ from typing import Any
 
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, SeedValue, Source
-from stages.publish import carried, imported, numbers
+from stages.publish import imported, judged, numbers
 from stages.publish.exclusions import why
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
@@ -83,7 +83,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
         lines.append(("would have shown", f"a change from ±{numbers.number(finding.detectable, finding.unit)} on, four times of five"))
     if finding.with_all is not None:
         lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
-    lines.append(("carried over", carried.short(carried.behind(experiment, finding))))
+    lines.append(("code judged equal", judged.short(judged.behind_finding(experiment, finding))))
     imports = [run.import_card for run in experiment.runs_of_subject(finding.subject) if run.import_card]
     lines += [("read from", text) for text in dict.fromkeys(imported.mapped(card, finding.metric) for card in imports)]
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
@@ -152,11 +152,11 @@ def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], 
     pins = (
         ("attempts", ", ".join(f"{attempt.started.attempt} {attempt.state}" for attempt in run.attempts) or "none"),
         ("card", run.outcome.card_id if run.outcome else ""),
-        ("code", made.code_hash if (made := run.card or run.import_card) else ""),
+        ("code", judged.versions(made.code) if (made := run.card or run.import_card) else ""),
         ("commit", ", ".join(commits((run,)))),
         ("read from", imported.source(run)),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
-        *(("carried over", carried.line(words)) for words in carried.of_run(experiment, run.ref.name)),
+        *(("code judged equal", judged.line(line)) for line in judged.behind_run(experiment, run)),
     )
     return tuple((name, text) for name, text in pins if text)
 
@@ -196,7 +196,7 @@ def recompute(experiment: ExperimentFiles) -> str:
 def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, Any]:
     """A passport for machines: the finding itself, with the ledger, cards, code and spec places around it."""
     runs = experiment.runs_of_subject(finding.subject)
-    waived = [words.model_dump(mode="json") for words in carried.behind(experiment, finding)]
+    judgements = [line.model_dump(mode="json") for line in judged.behind_finding(experiment, finding)]
     return {
         "finding": finding.model_dump(mode="json"),
         "printed": interval_text(finding),
@@ -204,7 +204,7 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
             run.ref.name: {
                 "attempts": [{"attempt": a.started.attempt, "state": a.state, "commit": a.started.commit} for a in run.attempts],
                 "card_id": run.outcome.card_id if run.outcome else None,
-                "code_hash": made.code_hash if (made := run.card or run.import_card) else None,
+                "code": made.code if (made := run.card or run.import_card) else None,
                 **imported.for_programs(run, finding.metric),
             }
             for run in runs
@@ -212,5 +212,5 @@ def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, An
         "analysis_card": experiment.conclusions.card_id,
         "spec": list(spec_places(experiment, finding)),
         "command": recompute(experiment),
-        **({"waivers": waived} if waived else {}),
+        **({"judged": judgements} if judgements else {}),
     }

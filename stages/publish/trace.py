@@ -11,7 +11,7 @@ from stages.contracts.finding import Finding
 from stages.contracts.import_card import ImportCard
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id
-from stages.publish import carried, imported, numbers
+from stages.publish import imported, judged, numbers
 from stages.publish.attempts import changes
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import did_you_mean, interval_text
@@ -139,8 +139,8 @@ def _page(experiment: ExperimentFiles) -> Iterator[str]:
     verdicts = [(claim, f"{verdict.verdict}   {verdict.finding or 'no finding'}") for claim, verdict in experiment.verdicts.items()]
     yield from _table("claims", verdicts)
     yield from _table(
-        "carried over",
-        [(waiver.of, f"code {waiver.code}, {waiver.who}, {waiver.at}: {waiver.why}") for waiver in carried.waivers(experiment)],
+        "code judged equal",
+        [(judged.units(line), f"{line.who}, {line.at}: {line.why}") for line in judged.behind_page(experiment)],
     )
     files = [_file(node.path, node.sha256) for node in lineage.nodes if node.kind in ("file", "card", "data") and node.path]
     changed = [line for line in files if line[0] != "same"]
@@ -184,14 +184,11 @@ def _behind(experiment: ExperimentFiles, runs: tuple[RunFiles, ...]) -> Iterator
             made = run.outcome.card_id if run.outcome else ""
             now = card_id(card)
             note = "" if made in ("", now) else f", the files were made from card {made}"
-            found[(f"{'train' if run.card else 'import'} {run.ref.name}", f"card {now}   code {card.code_hash}{note}")] = None
-            for words in carried.of_run(experiment, run.ref.name):
-                found[(f"  {run.ref.name} carried over", carried.line(words))] = None
-    for words in experiment.card.waivers:
-        if words.run is None:
-            found[(carried.what(words), f"carried over: {carried.line(words)}")] = None
+            found[(f"{'train' if run.card else 'import'} {run.ref.name}", f"card {now}   code {judged.versions(card.code)}{note}")] = None
+            for line in judged.behind_run(experiment, run):
+                found[(f"  {run.ref.name}", judged.line(line))] = None
     if experiment.conclude:
-        found[("conclude", f"card {card_id(experiment.conclude)}   code {experiment.conclude.code_hash}")] = None
+        found[("conclude", f"card {card_id(experiment.conclude)}   code {judged.versions(experiment.conclude.code)}")] = None
     yield from _table("cards and code", list(found))
 
 

@@ -17,6 +17,7 @@ from compiler.__main__ import main
 from compiler.build.inputs import Inputs
 from compiler.commands.plan import plan
 from stages.contracts.artifact import write
+from stages.contracts.code import OTHER_VERSIONS, VERSIONS
 from stages.contracts.finding import Findings, Verdict
 from stages.contracts.plan import Plan
 
@@ -36,7 +37,9 @@ def lay_out(root: Path) -> None:
     (root / ".dvc").mkdir()
     (root / ".dvc/config").write_text("[core]\n    analytics = false\n    autostage = false\n")
     shutil.copy(ROOT / ".gitignore", root / ".gitignore")
+    shutil.copy(os.environ[OTHER_VERSIONS], root / VERSIONS)
     git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "config", "user.name", "t")
     commit(root, "start")
 
 
@@ -57,10 +60,16 @@ def inside(root: Path) -> Iterator[pytest.MonkeyPatch]:
         patch.chdir(root)
         for module in ("compiler.build.inputs", "compiler.commands.plan"):
             patch.setattr(f"{module}.ROOT", root)
+        patch.delenv(OTHER_VERSIONS)
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
         patch.setenv("DVC_SITE_CACHE_DIR", str(root.parent / "dvc-site-cache"))
         yield patch
+
+
+def judge_code(why: str = "edited") -> None:
+    """The working directory's code gives new results."""
+    assert main(["code", "new", "--why", why]) == 0
 
 
 def planned(*names: str, base: str | None = None) -> Plan:

@@ -17,7 +17,7 @@ from compiler.__main__ import main
 from compiler.commands.schema import schema
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "verify", "export", "waive", "rescore", "doctor", "merge-lock"]
+COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "verify", "export", "code", "rescore", "doctor", "merge-lock"]
 HEAVY = ("pydantic", "numpy", "pandas", "dvc", "torch", "trl", "transformers", "ruamel", "compiler.commands.check")
 
 
@@ -75,7 +75,7 @@ def test_each_command_says_in_its_own_help_what_it_does(command, capsys):
         ["trace", "page"],
         ["verify"],
         ["export", "crate", "example", "-o", "x.zip"],
-        ["waive", "example", "--why", "x"],
+        ["code", "same", "--why", "x"],
         ["rescore", "example/a-s1"],
     ],
 )

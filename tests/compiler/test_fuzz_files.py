@@ -148,8 +148,7 @@ FILES = (
     *(
         "runs/example/shaped-s1/train.card.json",
         "runs/example/shaped-s1/retry.json",
-        "runs/example/waivers.jsonl",
-        ".cache/octavo/compiled.json",
+        "stages/code_versions.jsonl",
     ),
 )
 

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from compiler.build.graph import SITE_CODE
-from stages.contracts.code_hash import Code
+from stages.contracts.code_tree import CodeTree
 
 
 @pytest.mark.parametrize("name", ["example", "example@smoke"])
@@ -69,8 +69,8 @@ def test_the_top_level_brings_everything_up_to_date(files, spec):
 
 def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():
     """The site stage has no card, so a module that is missing here leaves an old site in place."""
-    code = Code(Path(__file__).parents[2])
-    of_site, of_page = (code.files([f"stages.publish.{name}"]) for name in ("site", "page"))
+    code = CodeTree(Path(__file__).parents[2])
+    of_site, of_page = (code.files(f"stages.publish.{name}") for name in ("site", "page"))
     assert "stages/publish/search.py" in of_site - of_page
     assert of_site - of_page <= {path.as_posix() for path in SITE_CODE}
 

@@ -9,11 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from plan_project import commit, compiles, edit, git, ledger, planned, repro, states
+from plan_project import commit, compiles, edit, git, judge_code, ledger, planned, repro, states
 
 from compiler.__main__ import main
 from compiler.build.plan_values import differences
-from compiler.commands.plan_code import changed_definitions
 from compiler.commands.plan_markdown import LIMIT, MARKER, markdown
 from compiler.commands.plan_text import text
 from compiler.problems import Rejected
@@ -53,13 +52,23 @@ def test_without_the_older_card_the_plan_says_so(work):
     assert kind == "card" and "neither on disk nor in git" in says
 
 
-def test_the_function_that_changed(work):
+def test_the_code_that_changed(work):
     path = Path("stages/train/rewards/format.py")
     path.write_text("# words\n" + path.read_text().replace("-> list[Judgement]:\n", "-> list[Judgement]:\n    later = 1  # words\n", 1))
+    judge_code("a cut answer passes")
     found = planned()
     for run in ("shaped-s1", "shaped-s3"):
-        assert reasons(found, f"train-{run}") == [("code", "code stages/train/rewards/format.py: judge")]
+        assert reasons(found, f"train-{run}") == [("code", "code of train.rewards.format: version 1 -> 2: a cut answer passes")]
     assert reasons(found, "train-zero-s1") == []
+
+
+def test_code_that_is_not_judged_has_no_plan(work):
+    edit("stages/train/rewards/format.py", "def judge(", "LATER = 1\n\n\ndef judge(")
+    with pytest.raises(Rejected) as refused:
+        planned()
+    assert [problem.code for problem in refused.value.diagnostics] == ["E472"]
+    assert main(["code", "same", "--why", "nothing reads it"]) == 0
+    assert reasons(planned(), "train-shaped-s1") == []
 
 
 def test_data_is_named_once(work):
@@ -187,6 +196,7 @@ def test_another_revision_needs_no_outputs(work):
     """As in CI, where nothing that DVC keeps is there."""
     edit(SPEC, *LR)
     edit("stages/train/rewards/format.py", "def judge(", "LATER = 1\n\n\ndef judge(")
+    judge_code()
     commit(Path(), "edited")
     for path in ("runs", ".dvc/cache"):
         shutil.rmtree(path)
@@ -194,7 +204,7 @@ def test_another_revision_needs_no_outputs(work):
     assert found.base == git(Path(), "rev-parse", "HEAD~1").strip() and found.base_name == "HEAD~1"
     assert {stage.run for stage in found.training} == {f"{name}-s{seed}" for name in ("shaped", "zero") for seed in (1, 2, 3)}
     assert reasons(found, "train-zero-s1") == [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
-    assert reasons(found, "train-shaped-s1") == [("code", "code stages/train/rewards/format.py: top level")]
+    assert reasons(found, "train-shaped-s1") == [("code", "code of train.rewards.format: version 1 -> 2: edited")]
     assert found.experiments[0].new_runs == () and found.experiments[0].cost.basis == "no history"
     assert states(found)["runs/example/dvc.yaml:evaluate"] == "may_run"
     assert found.experiments[0].claims[0].verdict is None
@@ -374,24 +384,3 @@ def test_entries_with_names_are_compared_by_name():
     new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
     found = [(difference.says, difference.pointer) for difference in differences(old, new)]
     assert found == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]
-
-
-OLD = "A = 1\n\ndef f():\n    return 1\n\nclass C:\n    x: int = 1\n    def m(self):\n        return 2\n"
-
-
-@pytest.mark.parametrize(
-    ("edits", "names"),
-    [
-        ({}, []),
-        ({"return 1": "return (1)  # words", "class C:": 'class C:\n    "Words."', "def f():": 'def f():\n    "Words."'}, []),
-        ({"A = 1": "A = 2"}, ["top level"]),
-        ({"return 1": "return 1.0", "return 2": "return 3"}, ["f", "C.m"]),
-        ({"x: int = 1": "x: int = 2"}, ["C"]),
-        ({"def f": "def g"}, ["g", "f"]),
-    ],
-)
-def test_changed_definitions(edits, names):
-    new = OLD
-    for before, after in edits.items():
-        new = new.replace(before, after)
-    assert changed_definitions(OLD, new) == names

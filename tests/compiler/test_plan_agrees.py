@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plan_project import compiles, edit, planned, repro, states, status
+from plan_project import compiles, edit, judge_code, planned, repro, states, status
 
 SPEC = "specs/example.yaml"
 ALL = {f"{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)}
@@ -64,6 +64,14 @@ def retry() -> None:
     edit("runs/example/shaped-s1/retry.json", "null", '"shaped-s1-a1"')
 
 
+def code(path: str) -> Callable[[], None]:
+    def change() -> None:
+        append(path, "LATER = 1\n")
+        judge_code()
+
+    return change
+
+
 def no_lock() -> None:
     Path("runs/example/dvc.lock").unlink()
 
@@ -114,10 +122,10 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "a reward's example": (spec('"import os", row: row-3', '"import sys", row: row-3'), set(), {"preflight", "page"}),
     "base model": (other("specs/_models/tiny.yaml", "max_steps: 2", "max_steps: 3"), ALL, {"pretrain", "preflight", "evaluate"}),
     "version of a library": (other("constraints.txt", "trl==1.16.0", "trl==1.16.1"), ALL, {"pretrain"}),
-    "code of one condition's gate": (other(GATE, "def judge(", "LATER = 1\n\n\ndef judge("), SHAPED, {"preflight"}),
+    "code of one condition's gate": (code(GATE), SHAPED, {"preflight"}),
     "comment in a stage": (other("stages/train/trl.py", "from __future__", "# words\nfrom __future__"), set(), set()),
     "docstring of a stage": (lambda: docstring(), set(), set()),
-    "code of analysis": (lambda: append("stages/analyse/conclude.py", "LATER = 1\n"), set(), {"conclude", "page"}),
+    "code of analysis": (code("stages/analyse/conclude.py"), set(), {"conclude", "page"}),
     "page template": (lambda: append(template(), "<!-- later -->\n"), set(), {"page", "site"}),
     "site": (other("site/docs/index.md", "Site", "Our site"), set(), {"site"}),
     "deleted output of analysis": (delete("runs/example/zero-s2/health.json"), set(), set()),

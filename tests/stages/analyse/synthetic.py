@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from stages.contracts import analysis_card as cards
 from stages.contracts.artifact import write, write_text
 from stages.contracts.attempt import Ended, Outcome, Started
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_SCHEMA, gate_columns
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, kinds
@@ -116,7 +117,9 @@ def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -
     shared: dict[str, Any] = {"experiment": folder.name, "conditions": conditions, "runs": refs}
     detectors = kinds(DETECTORS)
     hashes = {
-        stage: code_hash(ROOT, [f"stages.analyse.{stage}", *([f"{DETECTORS}.{kind}" for kind in detectors] if stage == "screen" else [])])
+        stage: code_versions(
+            CodeTree(ROOT), [f"stages.analyse.{stage}", *([f"{DETECTORS}.{kind}" for kind in detectors] if stage == "screen" else [])]
+        )
         for stage in ("screen", "conclude", "draw")
     }
     gates = (
@@ -136,7 +139,7 @@ def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -
     draw = {"evaluation": ("tests",), "curves": curves}
 
     def fields(own: Mapping[str, Any], stage: str) -> dict[str, Any]:
-        whole = {**shared, **own, "code_hash": hashes[stage]}
+        whole = {**shared, **own, "code": hashes[stage]}
         return {**whole, **{key: value for key, value in changes.items() if key in whole}}
 
     write(folder.screen_card, cards.ScreenCard(**fields(screen, "screen")))

@@ -248,7 +248,7 @@ def test_a_bound_above_works_the_other_way_round(folder: ExperimentFolder) -> No
 
 
 def test_a_stale_card_is_refused(folder: ExperimentFolder) -> None:
-    write_cards(folder, runs(), code_hash="0" * 16)
+    write_cards(folder, runs(), code={"some.stage": "0" * 16})
     command = [sys.executable, "-m", "stages.analyse.screen", str(folder.root)]
     done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": ""}, check=False)
     assert done.returncode == 1

@@ -72,18 +72,19 @@ CARD = """
 import os
 from typing import ClassVar
 from stages.contracts.artifact import Artifact, dump
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.stage import ROOT, open_card
 class Card(Artifact):
     SCHEMA: ClassVar[str] = "octavo.test/1"
-    code_hash: str
+    code: dict[str, int | str]
     rate: float
 def compiled(rate):
-    path.write_text(dump(Card(code_hash=code_hash(ROOT, ["stages.contracts.wilson"]), rate=rate)))
+    path.write_text(dump(Card(code=code_versions(CodeTree(ROOT), ["stages.publish.text"]), rate=rate)))
 path, log = folder / "card.json", folder / "log"
 if not log.exists():
     compiled(0.1)
-rate = open_card(Card, path, ["stages.contracts.wilson"]).rate
+rate = open_card(Card, path, ["stages.publish.text"]).rate
 with log.open("a") as out:
     print(rate, *([os.environ["OCTAVO_TRIED"]] if "OCTAVO_TRIED" in os.environ else []), file=out)
 """

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard, Contrast, RunRef, Windows
 from stages.contracts.artifact import file_digest, write, write_text
 from stages.contracts.attempt import Ended, Outcome, Started
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Source, Verdict
 from stages.contracts.grpo import GrpoSettings
@@ -76,7 +77,7 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
         metrics=("reward",),
         claims=claims,
         windows=Windows(),
-        code_hash="c0ffee00c0ffee00",
+        code={"some.stage": "c0ffee00c0ffee00"},
     )
     write(folder.conclude_card, conclude)
     write(folder.findings, _findings(folder, name, refs, card_id(conclude)))
@@ -100,7 +101,7 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
             claims=tuple(ClaimWords(id=claim.id, says=says) for claim, says in zip(claims, _SAYS, strict=True)),
             evaluation=("format", "tests"),
             curves=("reward",),
-            code_hash=code_hash(ROOT, ["stages.publish.page"]),
+            code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
         ),
     )
     place = itertools.count(10)
@@ -453,7 +454,7 @@ def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard)
         train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
         device="cpu",
         versions={"trl": "1.16.0", "torch": "2.13.0"},
-        code_hash="feedbeefcafe0001",
+        code={"some.stage": "feedbeefcafe0001"},
     )
 
 
@@ -499,7 +500,7 @@ def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:
         truncated_below=0.3,
         device="cpu",
         versions={},
-        code_hash="0" * 16,
+        code={"some.stage": "0" * 16},
     )
 
 
@@ -583,6 +584,6 @@ def dress(folder: ExperimentFolder, conclude: ConcludeCard) -> None:
         claims=words,
         evaluation=conclude.evaluation,
         curves=("reward",),
-        code_hash=code_hash(ROOT, ["stages.publish.page"]),
+        code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
     )
     write(folder.page_card, card)

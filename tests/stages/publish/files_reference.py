@@ -43,7 +43,6 @@ the command that repairs it. All paths in files are relative to the project root
 | `<run>/imported.json` | collect | DVC | what was read of such a source: stride, gaps, cuts, flags, and the values of a summary |
 | `<run>/retry.json` | compiler, screen | git | whether a failed run is due again |
 | `<run>/attempts.jsonl` | train | git | the ledger: every attempt that began, and how it ended |
-| `waivers.jsonl` | `octavo waive` | git | code changes that a person judged to change no result; a base model has one too |
 | `<run>/outcome.json` | train | DVC | how the run stands after its latest attempt |
 | `<run>/history.parquet` | train | DVC | every metric of every step |
 | `<run>/completions.parquet` | train | DVC | every completion with what each gate said |

@@ -70,7 +70,7 @@ def import_card() -> ImportCard:
         source=source,
         read=read_by,
         target_steps=60,
-        code_hash="0" * 16,
+        code={"some.stage": "0" * 16},
     )
 
 

@@ -113,7 +113,7 @@ def _imported(folder: ExperimentFolder) -> None:
             source=source,
             read=reading,
             target_steps=60,
-            code_hash="0" * 16,
+            code={"some.stage": "0" * 16},
         )
         run = folder.run(ref.name)
         run.card.unlink()

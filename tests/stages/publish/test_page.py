@@ -248,7 +248,7 @@ def test_a_stale_card_is_refused_and_the_old_page_stays(project: Path) -> None:
     page(folder)
     before = (folder / "page" / "index.md").read_bytes()
     card = ExperimentFolder(folder).page_card
-    write(card, read(PageCard, card).model_copy(update={"code_hash": "0" * 16}))
+    write(card, read(PageCard, card).model_copy(update={"code": {"publish.page": "0" * 12}}))
     with pytest.raises(StageError) as caught:
         page(folder)
     assert caught.value.code == "S101" and caught.value.fix == "octavo compile && dvc repro"

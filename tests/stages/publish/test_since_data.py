@@ -38,7 +38,7 @@ def screened(root: Path, *gates: HealthGate) -> Path:
         detectors=(),
         gates=gates,
         windows=Windows(),
-        code_hash="0" * 16,
+        code={"some.stage": "0" * 16},
     )
     write(folder.screen_card, made)
     return folder.screen_card
@@ -365,7 +365,7 @@ def imported(condition: str, seed: int, column: str) -> ImportCard:
         source=SourceCard(path="logs/a.csv", sha256="0" * 64),
         read=ReadCard(format="csv", columns=(ColumnCard(metric="completion_tokens", column=column, unit="tokens"),)),
         target_steps=60,
-        code_hash="0" * 16,
+        code={"some.stage": "0" * 16},
     )
 
 

@@ -84,7 +84,7 @@ def test_trace_and_passport_say_the_same(project: Path) -> None:
     for source in twin["finding"]["sources"]:
         assert f"{source['path']}   sha256 {source['sha256'][:16]}" in said
     for run in twin["runs"].values():
-        assert run["card_id"] in said and run["code_hash"] in said
+        assert run["card_id"] in said and all(f"{unit} {version}" in said for unit, version in run["code"].items())
         assert all(attempt["attempt"] in said for attempt in run["attempts"])
     for place in twin["spec"]:
         assert place.split(" ", 1)[0] in said

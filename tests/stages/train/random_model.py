@@ -12,7 +12,8 @@ import torch
 
 from stages.contracts.algorithms import STAGES
 from stages.contracts.artifact import file_digest, write
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
 from stages.contracts.preflight_card import Permission
@@ -65,7 +66,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
         device=device,
         gpus=gpus,
         versions={},
-        code_hash=code_hash(ROOT, modules if gold else [*modules, "stages.train.rewards.length"]),
+        code=code_versions(CodeTree(ROOT), modules if gold else [*modules, "stages.train.rewards.length"]),
     )
     write(run.card, card)
     write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))

@@ -22,7 +22,7 @@ def card(**bounds):
         truncated_below=bounds.get("truncated", 0.3),
         device="cpu",
         versions={},
-        code_hash="c",
+        code={"some.stage": "c"},
     )
 
 

@@ -16,7 +16,8 @@ from transformers import AutoTokenizer
 
 from stages.contracts.artifact import file_digest, read, write
 from stages.contracts.attempt import Outcome, read_attempts
-from stages.contracts.code_hash import code_hash
+from stages.contracts.code import code_versions
+from stages.contracts.code_tree import CodeTree
 from stages.contracts.evaluate_card import EvaluateCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
@@ -47,7 +48,7 @@ def folder_of(folder: Path, base: Path, adapter: AdapterCard = LORA, rows: list[
         train=SftSettings.model_validate(PLAIN | settings),
         device="cpu",
         versions={},
-        code_hash=code_hash(ROOT, ["stages.train.supervised"]),
+        code=code_versions(CodeTree(ROOT), ["stages.train.supervised"]),
     )
     write(run.card, card)
     return run
@@ -127,7 +128,7 @@ def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: AdapterCard) -
         max_completion_length=6,
         device="cpu",
         versions={},
-        code_hash=code_hash(ROOT, ["stages.train.evaluate", "stages.train.rewards.exact_match"]),
+        code=code_versions(CodeTree(ROOT), ["stages.train.evaluate", "stages.train.rewards.exact_match"]),
     )
     write(folder / "runs/small/analysis/evaluate.card.json", card)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

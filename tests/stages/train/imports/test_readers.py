@@ -347,7 +347,8 @@ def test_a_snapshot_that_somebody_wrote_by_hand_is_refused_with_a_sentence(tmp_p
 def card_of_wandb(seed: int = 3, **config) -> ImportCard:
     columns = (ColumnCard(metric="reward", column="r", unit="reward"),)
     return ImportCard(
-        experiment="e", condition="a", seed=seed, null_control=False, source=SourceCard(path="run.jsonl", sha256=""), code_hash="",
+        experiment="e", condition="a", seed=seed, null_control=False, source=SourceCard(path="run.jsonl", sha256=""), 
+        code={"some.stage": ""},
         read=ReadCard(format="wandb", columns=columns, config=config), target_steps=2,
     )  # fmt: skip
 

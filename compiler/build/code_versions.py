@@ -1,0 +1,56 @@
+"""`stages/code_versions.jsonl`: which units it counts, which of them changed, and a new line of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from stages.contracts.artifact import write_text
+from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements
+from stages.contracts.code_tree import CodeTree
+from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.plugin import CORPORA, DETECTORS, GATES, kinds
+
+STAGES = (
+    *("train.trl", "train.ppo", "train.supervised", "train.pretrain", "train.preflight", "train.evaluate"),
+    *("train.collect", "train.command", "analyse.screen", "analyse.conclude"),
+)
+"""Stages whose code has versions. The others, which draw and publish, run again when their code changes: that takes seconds."""
+PLUGINS = (GATES, CORPORA, DETECTORS)
+"""Packages of plug-ins."""
+
+
+def counted_units() -> list[str]:
+    """Units of octavo's own code that have versions, for a file that does not exist yet."""
+    return [*STAGES, *(f"{package.removeprefix('stages.')}.{kind}" for package in PLUGINS for kind in kinds(package))]
+
+
+def changed_units(tree: CodeTree) -> dict[str, str]:
+    """Unit -> digest of its code now, for each unit with versions whose code no line knows. Raises ArtifactError."""
+    versions = count_versions(read_judgements(tree.root / VERSIONS))
+    digests = {unit: tree.digest(f"stages.{unit}") for unit in versions if tree.files(f"stages.{unit}")}
+    return {unit: digest for unit, digest in digests.items() if digest not in versions[unit]}
+
+
+def append_judgement(root: Path, judgement: Judgement) -> None:
+    """Add a line; the file is whole before and after."""
+    path = root / VERSIONS
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    write_text(path, before + judgement.model_dump_json() + "\n")
+
+
+def unjudged_code(tree: CodeTree) -> Diagnostic:
+    """E472: code changed, and no line says whether results stay the same."""
+    units = changed_units(tree)
+    return Diagnostic(
+        "E472",
+        f"the code of {listed_units(units)} changed, and no line of {VERSIONS} says whether results stay the same",
+        why="each change of code that can change a result is judged once, so that no result is reused in silence",
+        fix='octavo code same --why "..." when results stay the same, octavo code new --why "..." when they may change',
+    )
+
+
+def listed_units(units: Mapping[str, str]) -> str:
+    """Names of units, at most four."""
+    names = list(units)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

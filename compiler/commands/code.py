@@ -1,0 +1,90 @@
+"""`octavo code same` and `octavo code new`: say once, in a reviewed line, whether a change of octavo's code changes results."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from compiler.build.code_versions import append_judgement, changed_units, counted_units, listed_units
+from compiler.build.inputs import Inputs
+from compiler.commands.plan_git import git, no_git
+from compiler.problems import SECRET, Rejected
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.code import VERSIONS, Judgement
+from stages.contracts.code_tree import CodeTree
+from stages.contracts.diagnostic import Diagnostic
+
+LONGEST_REASON = 2000
+"""Characters."""
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Append the judgement, and say what to do next."""
+    print(judge(options.results, options.why, inputs.stages.root))
+    print("Commit it with the change, then: octavo compile && dvc repro", file=sys.stderr)
+    return 0
+
+
+def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
+    """Append a line for all units whose code changed, and say what it holds. Raises Rejected: E270 a broken file, E271 no name to sign
+    with, E471 no reason, E473 nothing changed."""
+    reason, who = _reason(why), _author()
+    tree = CodeTree(root)
+    try:
+        units = changed_units(tree)
+    except ArtifactError as error:
+        raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+    if not (root / VERSIONS).exists():
+        units = {unit: tree.digest(f"stages.{unit}") for unit in counted_units()}
+    if not units:
+        raise Rejected(
+            [
+                Diagnostic(
+                    "E473",
+                    f"{VERSIONS} knows the code of every stage: there is nothing to judge",
+                    why="a line is about code that changed since the last line",
+                    fix="change the code first; a card that is out of date for another reason: octavo plan",
+                )
+            ]
+        )
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    append_judgement(root, Judgement(results=results, why=reason, who=who, at=at, digests=units))
+    effect = "keep their versions" if results == "same" else "have new versions: their stages run again"
+    return f"{VERSIONS}: {len(units)} {'unit' if len(units) == 1 else 'units'} {effect}: {listed_units(units)}"
+
+
+def _author() -> str:
+    name, email = ((git("config", "--get", f"user.{key}") or b"").decode("utf-8", "replace").strip() for key in ("name", "email"))
+    why = "a judgement is signed with the name that git knows, and the page shows it"
+    if not name and shutil.which("git") is None:
+        raise Rejected([no_git("E271", why)])
+    if not name:
+        fix = 'git config user.name "Your Name" && git config user.email you@example.org'
+        raise Rejected([Diagnostic("E271", "git knows no `user.name` to sign with", why=why, fix=fix)])
+    return f"{name} <{email}>" if email else name
+
+
+def _reason(why: str) -> str:
+    reason = " ".join(why.split())
+    if reason and len(reason) <= LONGEST_REASON and not SECRET.search(reason):
+        return reason
+    if not reason:
+        what = "a judgement without a reason"
+    elif len(reason) > LONGEST_REASON:
+        what = "the reason is too long"
+    else:
+        what = "the reason holds what looks like a secret key"
+    raise Rejected(
+        [
+            Diagnostic(
+                "E471",
+                what,
+                why=f"readers of the page must be able to judge it too: one or two sentences, at most {LONGEST_REASON:,} characters",
+                fix='--why "only a log message changed"',
+            )
+        ]
+    )
