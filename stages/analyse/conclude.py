@@ -33,118 +33,100 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stages.analyse.counts import count_findings
-from stages.analyse.estimates import condition_finding, contrast_finding, run_finding, untrained_finding
-from stages.analyse.evidence import Evidence, history_metrics, load_evidence
-from stages.analyse.expectations import expected
-from stages.analyse.firings import ruled, stopped_count
-from stages.analyse.onsets import answers
+import numpy as np
+
+from stages.analyse import outcomes
+from stages.analyse.counts import count_findings, question_findings
+from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
+from stages.analyse.findings import condition_finding, contrast_finding, run_finding, untrained_finding
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
-from stages.contracts.finding import Expected, Finding, Findings, Ruled
+from stages.contracts.finding import Finding, Findings
 from stages.contracts.history import of_completions
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card
 
 MODULES = ("stages.analyse.conclude",)
-MEASURES = ("pass_share", "score")
 
 
 def conclude(folder: Path) -> None:
     """Write findings.json."""
     experiment = ExperimentFolder(folder)
     card = open_card(ConcludeCard, experiment.conclude_card, MODULES)
-    evidence = load_evidence(experiment, card)
-    findings: dict[str, Finding] = {}
-    for finding in _findings(card, evidence):
-        findings.setdefault(finding.id, finding)
-    expectations, rules = _rules(card, evidence, findings)
-    verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim)), card.level) for claim in card.claims)
-    written = Findings(
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond 1e308 give findings without a value, with their reason
+        evidence = load_evidence(experiment, card)
+        findings: dict[str, Finding] = {}
+        for finding in _findings(evidence):
+            findings.setdefault(finding.id, finding)
+        expectations, rules = list(outcomes.expected(evidence)), list(outcomes.ruled(evidence))
+        ruled = [rule for rule, _ in rules]
+        counts = list(outcomes.stopped_counts(evidence, ruled))
+        numbers = [finding for _, own in (*expectations, *rules) for finding in own]
+        findings |= {finding.id: finding for finding in (*numbers, *counts)}
+        verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim))) for claim in card.claims)
+    scores = [score for score, _ in expectations]
+    conclusions = Findings(
         card_id=card_id(card),
         experiment=card.experiment,
         claims_tested=len(card.claims),
         findings=tuple(findings.values()),
         verdicts=verdicts,
-        expectations=expectations,
-        rules=rules,
+        expectations=tuple(scores),
+        rules=tuple(ruled),
     )
-    write(experiment.findings, written)
+    write(experiment.findings, conclusions)
     for verdict in verdicts:
         print(f"conclude: {verdict.claim}: {verdict.verdict}. {verdict.why}")
-    for score in expectations:
+    for score in scores:
         met = sum(run.state == "met" for run in score.runs)
         print(f"conclude: {score.expectation}: met by {met} of {len(score.runs)} runs of {score.condition}")
 
 
-def _rules(card: ConcludeCard, evidence: Evidence, findings: dict[str, Finding]) -> tuple[tuple[Expected, ...], tuple[Ruled, ...]]:
-    """Expectations and stop rules; the findings that hold their numbers are added to the others."""
-    expectations: list[Expected] = []
-    rules: list[Ruled] = []
-    for expectation in card.expectations:
-        for score, numbers in expected(expectation, evidence):
-            expectations.append(score)
-            findings.update({finding.id: finding for finding in numbers})
-    stops = {entry.condition: entry.stop for entry in card.stops}
-    for run in evidence.runs:
-        if run.ref.condition in stops:
-            for rule, numbers in ruled(stops[run.ref.condition], evidence, run):
-                rules.append(rule)
-                findings.update({finding.id: finding for finding in numbers})
-    for condition, name in dict.fromkeys((result.condition, result.rule) for result in rules if result.stop):
-        same = [result for result in rules if (result.condition, result.rule) == (condition, name)]
-        count = stopped_count(evidence, condition, name, same)
-        findings[count.id] = count
-    return tuple(expectations), tuple(rules)
-
-
-def _findings(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
-    metrics = history_metrics(card)
+def _findings(evidence: Evidence) -> Iterator[Finding]:
+    card, metrics = evidence.card, history_metrics(evidence.card)
     scores = [f"evaluation.{score}.{measure}" for score in card.evaluation for measure in MEASURES]
-    for name in scores:
-        yield untrained_finding(evidence, name, card.level)
-    for condition in evidence.conditions:
+    yield from (untrained_finding(evidence, name) for name in scores)
+    for condition in card.conditions:
         gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
-        for name in dict.fromkeys([*_of(condition, metrics), *gates]):
-            yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("initial", "final", "change"))
+        for name in dict.fromkeys([*_possible(condition, metrics), *gates]):
+            yield from (condition_finding(evidence, condition.name, name, statistic) for statistic in ("initial", "final", "change"))
         for name in scores:
-            yield from (condition_finding(evidence, condition.name, name, s, card.level) for s in ("final", "change"))
+            yield from (condition_finding(evidence, condition.name, name, statistic) for statistic in ("final", "change"))
     for run in evidence.runs:
-        for name in _of(run.condition, metrics):
-            yield from (run_finding(evidence, run, name, s, card.level) for s in ("initial", "final", "change"))
+        for name in _possible(run.condition, metrics):
+            yield from (run_finding(evidence, run, name, statistic) for statistic in ("initial", "final", "change"))
         for name in scores:
-            yield from (run_finding(evidence, run, name, s, card.level) for s in ("final", "change"))
-    yield from _contrasts(card, evidence)
-    yield from count_findings(evidence, card.level)
-    yield from answers(card.asked, evidence)
+            yield from (run_finding(evidence, run, name, statistic) for statistic in ("final", "change"))
+    yield from _contrasts(evidence)
+    yield from count_findings(evidence)
+    yield from question_findings(evidence)
 
 
-def _of(condition: ConditionCard, metrics: Sequence[str]) -> list[str]:
+def _possible(condition: ConditionCard, metrics: Sequence[str]) -> list[str]:
     """Metrics that a condition can have: gold answers have no completions, and so no rewards."""
     return [name for name in metrics if not (condition.supervised and of_completions(name))]
 
 
-def _contrasts(card: ConcludeCard, evidence: Evidence) -> Iterator[Finding]:
+def _contrasts(evidence: Evidence) -> Iterator[Finding]:
     """Every condition against each null control on the shared evaluation, then what the claims name."""
-    controls = [condition.name for condition in card.conditions if condition.role == "null_control"]
-    for condition in card.conditions:
+    controls = [condition.name for condition in evidence.card.conditions if condition.role == "null_control"]
+    for condition in evidence.card.conditions:
         for control in controls:
             if control != condition.name:
-                for score in card.evaluation:
-                    name = f"evaluation.{score}.pass_share"
-                    yield contrast_finding(evidence, condition.name, control, name, "final", card.level)
-    for claim in card.claims:
-        yield from _claimed(claim, evidence, card.level)
+                for score in evidence.card.evaluation:
+                    yield contrast_finding(evidence, condition.name, control, f"evaluation.{score}.pass_share", "final")
+    for claim in evidence.card.claims:
+        yield from _claimed(claim, evidence)
 
 
-def _claimed(claim: ClaimCard, evidence: Evidence, level: float) -> Iterator[Finding]:
+def _claimed(claim: ClaimCard, evidence: Evidence) -> Iterator[Finding]:
     everyone = not claim.included_only
     if claim.contrast is None:
-        yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, level, everyone=everyone)
-    elif not refusal(claim, evidence.conditions, evidence.imported):
+        yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, everyone=everyone)
+    elif not refusal(claim, evidence.card.conditions, evidence.imported):
         left, right = claim.contrast.condition, claim.contrast.against
-        yield contrast_finding(evidence, left, right, claim.metric, claim.statistic, level, everyone=everyone)
+        yield contrast_finding(evidence, left, right, claim.metric, claim.statistic, everyone=everyone)
 
 
 if __name__ == "__main__":

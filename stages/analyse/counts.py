@@ -1,233 +1,248 @@
-"""Findings that count: gates reached and passed, attempts, steps done, runs included."""
+"""Findings that count: gates reached and passed, attempts, steps done, runs included, and what questions ask of detectors."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from stages.analyse.bounded import bounded
 from stages.analyse.evidence import Evidence, RunEvidence
-from stages.analyse.groups import only_gate
 from stages.analyse.statistics import proportion
-from stages.analyse.traces import GateCounts
-from stages.contracts.finding import Finding, SeedValue, Source
+from stages.contracts.finding import Finding, SeedValue
+from stages.contracts.health import Detection, Signal
 from stages.contracts.preflight_card import PreflightResult
 
-OUTCOMES = ("reach", "pass", "fail", "unknown")
-_SAYS = {
+SIGNAL = ("collapse", "zero_signal")
+"""Detectors that say whether groups keep a reward signal."""
+_REACHED = "Share of the completions that reached the gate {gate} "
+SAYS = {
     "reach": "Share of completions that reached the gate {gate}",
-    "pass": "Share of the completions that reached the gate {gate} and passed it",
-    "fail": "Share of the completions that reached the gate {gate} and failed it",
-    "unknown": "Share of the completions that reached the gate {gate} without a known answer",
+    "pass": _REACHED + "and passed it",
+    "fail": _REACHED + "and failed it",
+    "unknown": _REACHED + "without a known answer",
 }
 
 
-def count_findings(evidence: Evidence, level: float) -> Iterator[Finding]:
+def count_findings(evidence: Evidence) -> Iterator[Finding]:
     """All counting findings, condition by condition."""
-    for condition in evidence.conditions:
-        yield from _preflight(evidence, condition.name, level)
+    results = {result.condition: result for result in (evidence.preflight.results if evidence.preflight else ())}
+    for condition in evidence.card.conditions:
+        runs = evidence.of(condition.name)
+        if condition.name in results:
+            yield from _preflight(evidence, results[condition.name])
         for gate in condition.gates:
             for statistic in ("initial", "final"):
-                yield from _training(evidence, condition.name, gate, statistic)
-        yield _attempts(evidence, condition.name, evidence.of(condition.name), level)
-        yield _included(evidence, condition.name, evidence.of(condition.name))
-    yield _attempts(evidence, "experiment", list(evidence.runs), level)
-    yield _included(evidence, "experiment", list(evidence.runs))
-    for run in evidence.runs:
-        yield _steps(evidence, run)
+                yield from _training(evidence, condition.name, runs, gate, statistic)
+        yield from (_attempts(evidence, condition.name, runs), _included(evidence, condition.name, runs))
+    yield from (_attempts(evidence, "experiment", evidence.runs), _included(evidence, "experiment", evidence.runs))
+    yield from (_steps(evidence, run) for run in evidence.runs)
 
 
-def _share(
-    id_: str,
-    says: str,
-    k: int,
-    n: int,
-    level: float | None,
-    *,
-    sources: tuple[Source, ...],
-    window: str,
-    method: str,
-    reason: str,
-    seeds: tuple[SeedValue, ...] = (),
-    with_all: float | None = None,
-    without_gate: Mapping[str, float] | None = None,
-) -> Finding:
+def _finding(id_: str, says: str, **fields: Any) -> Finding:
+    subject, metric, statistic = id_.split("/")
+    if fields["value"] is not None:
+        fields["reason"] = ""
+    return Finding(id=id_, subject=subject, metric=metric, statistic=statistic, says=says, **fields)
+
+
+def _share(id_: str, says: str, k: int, n: int, level: float | None, **fields: Any) -> Finding:
     """k of n; with Wilson's interval when a level is given."""
-    return bounded(
-        id_,
-        says,
-        unit="share",
-        value=k / n if n else None,
-        reason=reason,
-        interval=proportion(k, n, level) if level is not None and n else None,
-        level=level,
-        method=method,
-        window=window,
-        sources=sources,
-        k=k,
-        n=n,
-        seeds=seeds,
-        with_all=with_all,
-        without_gate=without_gate,
-    )
+    if level is not None and n:
+        interval = proportion(k, n, level)
+        fields |= {"low": interval.low, "high": interval.high, "level": level}
+    return _finding(id_, says, unit="share", value=k / n if n else None, k=k, n=n, **fields)
 
 
-def _preflight(evidence: Evidence, condition: str, level: float) -> Iterator[Finding]:
+def _preflight(evidence: Evidence, result: PreflightResult) -> Iterator[Finding]:
     """Shares on completions of the untrained model. Completions of one prompt are not quite independent; the method says so."""
-    results = evidence.preflight.results if evidence.preflight else ()
-    found = next((result for result in results if result.condition == condition), None)
-    if found is None:
-        return
-    sources = (evidence.source(evidence.folder.preflight),)
+    fields: dict[str, Any] = {"window": "preflight, untrained model", "sources": (evidence.source(evidence.folder.preflight),)}
 
-    def share(metric: str, says: str, k: int, n: int, what: str) -> Finding:
-        method = f"Wilson interval over {what}, which share prompts"
-        window = "preflight, untrained model"
-        id_ = f"{condition}/{metric}/preflight"
-        return _share(
-            id_, f"{says}; preflight of {condition}", k, n, level, sources=sources, window=window, method=method, reason=f"no {what}"
-        )
+    def share(metric: str, says: str, k: int, n: int, counted: str) -> Finding:
+        method, id_ = f"Wilson interval over {counted}, which share prompts", f"{result.condition}/{metric}/preflight"
+        says = f"{says}; preflight of {result.condition}"
+        return _share(id_, says, k, n, evidence.card.level, method=method, reason=f"no {counted}", **fields)
 
-    for gate in found.funnel:
-        parts = dict(zip(OUTCOMES, (gate.reached, gate.passed, gate.failed, gate.unknown), strict=True))
-        for outcome, k in parts.items():
-            n = found.completions if outcome == "reach" else gate.reached
-            yield share(f"gate.{gate.gate}.{outcome}", _SAYS[outcome].format(gate=gate.gate), k, n, "completions")
-    yield share("zero_signal_share", "Share of groups whose known rewards are all equal", found.zero_signal_groups, found.groups, "groups")
-    yield share("truncated", "Share of completions cut at max_completion_length", found.truncated, found.completions, "completions")
-    yield share("unknown_share", "Share of completions whose reward is unknown", found.unknown, found.completions, "completions")
-    yield _reward(found, sources)
-
-
-def _reward(found: PreflightResult, sources: tuple[Source, ...]) -> Finding:
-    return Finding(
-        id=f"{found.condition}/reward/preflight",
-        says=f"Mean reward of completions of the untrained model; preflight of {found.condition}",
-        subject=found.condition,
-        metric="reward",
-        statistic="preflight",
+    for gate in result.funnel:
+        for outcome, k in zip(SAYS, (gate.reached, gate.passed, gate.failed, gate.unknown), strict=True):
+            n = result.completions if outcome == "reach" else gate.reached
+            yield share(f"gate.{gate.gate}.{outcome}", SAYS[outcome].format(gate=gate.gate), k, n, "completions")
+    silent = "Share of groups whose known rewards are all equal"
+    yield share("zero_signal_share", silent, result.zero_signal_groups, result.groups, "groups")
+    cut = "Share of completions cut at max_completion_length"
+    yield share("truncated", cut, result.truncated, result.completions, "completions")
+    yield share("unknown_share", "Share of completions whose reward is unknown", result.unknown, result.completions, "completions")
+    yield _finding(
+        f"{result.condition}/reward/preflight",
+        f"Mean reward of completions of the untrained model; preflight of {result.condition}",
         unit="reward",
-        value=found.reward_mean,
-        reason="" if found.reward_mean is not None else "no completion has a known reward",
+        value=result.reward_mean,
+        reason="no completion has a known reward",
         method="mean over completions",
-        n=found.completions - found.unknown,
-        window="preflight, untrained model",
-        sources=sources,
+        n=result.completions - result.unknown,
+        **fields,
     )
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """What a gate said in one window of a run."""
-
-    run: RunEvidence
-    counts: GateCounts
-
-    def share(self, outcome: str) -> tuple[int, int]:
-        """k of n: `reach` of all completions, the others of those that reached the gate."""
-        said = self.counts
-        parts = dict(zip(OUTCOMES, (said.reached, said.passed, said.failed, said.unknown), strict=True))
-        return parts[outcome], said.completions if outcome == "reach" else said.reached
-
-    def seed(self, outcome: str) -> SeedValue:
-        k, n = self.share(outcome)
-        why = self.run.why_not if not self.run.included else "" if n else "no completion reached the gate in the window"
-        included = self.run.included and n > 0
-        return SeedValue(run=self.run.ref.name, seed=self.run.ref.seed, value=k / n if n else None, included=included, why=why)
-
-
-def _training(evidence: Evidence, condition: str, gate: str, statistic: str) -> Iterator[Finding]:
+def _training(evidence: Evidence, condition: str, runs: list[RunEvidence], gate: str, statistic: str) -> Iterator[Finding]:
     """A gate in the first or last window of training, pooled over the included runs."""
-    counts = [_Counted(run, run.trace.gates[gate, statistic]) for run in evidence.of(condition)]
-    known = [found for found in counts if found.counts.completions]
-    used = [found for found in known if found.run.included]
-    gates = sorted({name for found in known if (name := only_gate(found.run)) is not None})
-    windows = sorted({str(evidence.window(found.run.ref, statistic)) for found in counts})
-    for outcome in OUTCOMES:
+    counts = {run.ref.name: run.gates[gate, statistic] for run in runs}
+    known = [run for run in runs if counts[run.ref.name]["completions"]]
+    used = [run for run in known if run.included]
+    windows = sorted({str(evidence.window(run.ref, statistic)) for run in runs})
+    for outcome in SAYS:
+        parts = {name: _parts(row, outcome) for name, row in counts.items()}
+        k, n = (sum(parts[run.ref.name][place] for run in used) for place in (0, 1))
+        every_k, every_n = (sum(parts[run.ref.name][place] for run in known) for place in (0, 1))
         yield _share(
             f"{condition}/gate.{gate}.{outcome}/{statistic}",
-            f"{_SAYS[outcome].format(gate=gate)}; {statistic} window of training; {condition}",
-            sum(found.share(outcome)[0] for found in used),
-            sum(found.share(outcome)[1] for found in used),
+            f"{SAYS[outcome].format(gate=gate)}; {statistic} window of training; {condition}",
+            k,
+            n,
             None,
-            sources=tuple(evidence.source(found.run.place.completions, found.run.trace.attempt) for found in used),
+            sources=tuple(evidence.source(run.place.completions, run.attempt) for run in used),
             window=windows[0] if len(windows) == 1 else "windows differ between runs",
             method=f"completions of {len(used)} included runs pooled; no interval: completions of one run are not independent",
             reason="no included run has completions that reached the gate in the window",
-            seeds=tuple(found.seed(outcome) for found in counts),
-            with_all=_pooled(known, outcome) if len(known) > len(used) else None,
-            without_gate={
-                name: share
-                for name in gates
-                if (share := _pooled([one for one in known if one.run.included or only_gate(one.run) == name], outcome)) is not None
-            },
+            seeds=tuple(_seed(run, *parts[run.ref.name]) for run in runs),
+            with_all=every_k / every_n if len(known) > len(used) and every_n else None,
         )
 
 
-def _pooled(counts: list[_Counted], outcome: str) -> float | None:
-    parts = [found.share(outcome) for found in counts]
-    n = sum(n for _, n in parts)
-    return sum(k for k, _ in parts) / n if n else None
+def _parts(row: Mapping[str, int], outcome: str) -> tuple[int, int]:
+    """k of n: `reach` of all completions, the others of those that reached the gate."""
+    reached = row["pass"] + row["fail"] + row["unknown"]
+    return (reached, row["completions"]) if outcome == "reach" else (row[outcome], reached)
 
 
-def _attempts(evidence: Evidence, subject: str, runs: list[RunEvidence], level: float) -> Finding:
+def _seed(run: RunEvidence, k: int, n: int) -> SeedValue:
+    why = run.why_not if not run.included else "" if n else "no completion reached the gate in the window"
+    return SeedValue(run=run.ref.name, seed=run.ref.seed, value=k / n if n else None, included=run.included and n > 0, why=why)
+
+
+def _attempts(evidence: Evidence, subject: str, runs: Sequence[RunEvidence]) -> Finding:
     """Finished attempts of all attempts, from the ledger as it is now; of runs that were only read, finished ones of all logs."""
     every = [attempt.state for run in runs for attempt in evidence.attempts[run.ref.name]]
     states = [state for state in every if state != "unknown"]
-    open_ends = len(every) - len(states)
-    sources = tuple(evidence.source(run.place.attempts) for run in runs if evidence.attempts[run.ref.name])
-    counted = "imported runs, each log once" if runs and all(run.only_read for run in runs) else "attempts"
+    unknown = len(every) - len(states)
+    logs = bool(runs) and all(run.only_read for run in runs)
+    counted = "imported runs, each log once" if logs else "attempts"
     return _share(
         f"{subject}/attempts/finished",
         f"Share of {counted} that finished; {subject}",
         states.count("finished"),
         len(states),
-        level,
-        sources=sources,
-        window="all attempts in the ledger" if counted == "attempts" else "the newest reading of each log",
-        method=f"Wilson interval over {counted}" + (f"; {open_ends} whose end is unknown are left out" if open_ends else ""),
+        evidence.card.level,
+        sources=tuple(evidence.source(run.place.attempts) for run in runs if evidence.attempts[run.ref.name]),
+        window="the newest reading of each log" if logs else "all attempts in the ledger",
+        method=f"Wilson interval over {counted}" + (f"; {unknown} whose end is unknown are left out" if unknown else ""),
         reason="of no attempt is it known whether it finished" if every else "no attempt is in the ledger",
     )
 
 
-def _included(evidence: Evidence, subject: str, runs: list[RunEvidence]) -> Finding:
-    k = sum(run.included for run in runs)
-    alone = Counter(gate for run in runs if (gate := only_gate(run)) is not None)
-    return Finding(
-        id=f"{subject}/runs/included",
-        says=f"Runs that pass the health gates, of {len(runs)}; {subject}",
-        subject=subject,
-        metric="runs",
-        statistic="included",
-        unit="runs",
-        value=float(k),
-        method="counted",
-        n=len(runs),
-        k=k,
-        seeds=tuple(
-            SeedValue(run=run.ref.name, seed=run.ref.seed, value=float(run.included), included=run.included, why=run.why_not)
-            for run in runs
-        ),
-        sources=tuple(evidence.source(run.place.health) for run in runs if run.health),
-        with_all=float(len(runs)) if k < len(runs) else None,
-        without_gate={gate: float(k + alone[gate]) for gate in sorted(alone)},
+def _included(evidence: Evidence, subject: str, runs: Sequence[RunEvidence]) -> Finding:
+    included = {run.ref.name: run.included for run in runs}
+    finding = _runs(evidence, f"{subject}/runs/included", f"Runs that pass the health gates, of {len(runs)}; {subject}", runs, included)
+    seeds = tuple(
+        seed.model_copy(update={"included": run.included, "why": run.why_not}) for seed, run in zip(finding.seeds, runs, strict=True)
     )
+    with_all = float(len(runs)) if sum(included.values()) < len(runs) else None
+    counted = {"method": "counted", "seeds": seeds, "with_all": with_all, "value": finding.value or 0.0, "reason": ""}
+    return finding.model_copy(update=counted)
 
 
 def _steps(evidence: Evidence, run: RunEvidence) -> Finding:
     done = run.health.steps_done if run.health else None
-    return Finding(
-        id=f"{run.ref.name}/steps/done",
-        says=f"Optimizer steps done, of {run.ref.target_steps}; run {run.ref.name}",
-        subject=run.ref.name,
-        metric="steps",
-        statistic="done",
+    return _finding(
+        f"{run.ref.name}/steps/done",
+        f"Optimizer steps done, of {run.ref.target_steps}; run {run.ref.name}",
         unit="steps",
         value=None if done is None else float(done),
-        reason="" if done is not None else f"unknown (log ends at {run.trace.last_step})",
+        reason=f"unknown (log ends at {run.last_step})",
         method="last logged step" if run.imported is not None and run.imported.steps == "unknown" else "the trainer's final state",
         k=done,
         n=run.ref.target_steps,
-        sources=(evidence.source(run.place.health),) if run.health else (),
+        sources=evidence.healths([run]),
+    )
+
+
+def question_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Findings of the sections that questions ask for."""
+    asked = set(evidence.card.asked)
+    subjects = [*((condition.name, evidence.of(condition.name)) for condition in evidence.card.conditions), ("experiment", evidence.runs)]
+    if {"anomalies", "signal"} & asked:
+        every = dict.fromkeys(detection.detector for run in evidence.runs for detection in _detections(run).values())
+        for kind in every:
+            if "anomalies" in asked or kind in SIGNAL:
+                yield from _detector(evidence, kind)
+    if "anomalies" in asked:
+        for subject, runs in subjects:
+            looked = [run for run in runs if any(detection.state == "looked" for detection in _detections(run).values())]
+            warned = {
+                run.ref.name: any(signal.severity != "info" for detection in _detections(run).values() for signal in detection.signals)
+                for run in looked
+            }
+            says = f"Runs about which any detector warns; {subject}"
+            yield _runs(evidence, f"{subject}/detectors/runs", says, looked, warned, "no run was screened")
+    if "completion" in asked:
+        for subject, runs in subjects:
+            done = {
+                run.ref.name: bool(run.health and run.health.steps_done and run.health.steps_done >= run.ref.target_steps) for run in runs
+            }
+            yield _runs(evidence, f"{subject}/runs/complete", f"Runs that did all their steps, of {len(runs)}; {subject}", runs, done)
+
+
+def _detector(evidence: Evidence, kind: str) -> Iterator[Finding]:
+    yield from (_onset(evidence, run, kind) for run in evidence.runs)
+    for condition in evidence.card.conditions:
+        looked = [run for run in evidence.of(condition.name) if kind in _detections(run) and _detections(run)[kind].state == "looked"]
+        warned = {run.ref.name: bool(_warnings(_detections(run)[kind])) for run in looked}
+        says = f"Runs in which the detector {kind} found something, of those that it looked at; {condition.name}"
+        yield _runs(evidence, f"{condition.name}/detector.{kind}/runs", says, looked, warned, f"the detector {kind} looked at no run")
+
+
+def _detections(run: RunEvidence) -> dict[str, Detection]:
+    return {detection.detector: detection for detection in run.health.detections} if run.health else {}
+
+
+def _warnings(detection: Detection) -> list[Signal]:
+    """Signals that are more than information. Of collapse all of them: a null control's is expected, and a collapse all the same."""
+    return [signal for signal in detection.signals if signal.severity != "info" or signal.detector == "collapse"]
+
+
+def _onset(evidence: Evidence, run: RunEvidence, kind: str) -> Finding:
+    detection = _detections(run).get(kind)
+    warnings = _warnings(detection) if detection else []
+    steps = [signal.onset for signal in warnings if signal.onset is not None]
+    if detection is None:
+        why = "the run was not screened by it"
+    elif detection.state != "looked":
+        why = f"{detection.state.replace('_', ' ')}: {detection.reason}"
+    else:
+        why = "what it found has no first step" if warnings else "it looked and found nothing to warn about"
+    return _finding(
+        f"{run.ref.name}/detector.{kind}/onset",
+        f"First step of what the detector {kind} found; run {run.ref.name}",
+        unit="steps",
+        value=float(min(steps)) if steps else None,
+        reason=why,
+        method="the earliest onset among its signals, mere information left out",
+        sources=evidence.healths([run]),
+    )
+
+
+def _runs(
+    evidence: Evidence, id_: str, says: str, runs: Iterable[RunEvidence], counts: Mapping[str, bool], reason: str = "there is no run"
+) -> Finding:
+    """How many of the runs count."""
+    runs, k = list(runs), sum(counts.values())
+    return _finding(
+        id_,
+        says,
+        unit="runs",
+        value=float(k) if runs else None,
+        reason=reason,
+        method="counted; excluded runs too",
+        k=k,
+        n=len(runs),
+        seeds=tuple(SeedValue(run=r.ref.name, seed=r.ref.seed, value=float(counts[r.ref.name]), included=True) for r in runs),
+        sources=evidence.healths(runs),
     )

@@ -3,55 +3,242 @@
     python -m stages.analyse.draw runs/<experiment>
 
 Reads analysis/draw.card.json, findings, each run's history and health; writes analysis/figures/<name>.{svg,csv,json} for
-`curves-<metric>`, `evaluation-<score>`, `claims` and `funnel-<condition>`.
+`curves-<metric>`, `evaluation-<score>` and `funnel-<condition>`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from stages.analyse.figures import claims, curves, evaluation, funnel
-from stages.analyse.figures.drawing import Material
-from stages.analyse.tables import read_history
+import numpy as np
+import pandas as pd
+
+from stages.analyse import picture, plots
+from stages.analyse.frames import NOT_FINITE, NULL, Run, read_run
 from stages.contracts.analysis_card import DrawCard
 from stages.contracts.artifact import dump, file_digest, read, write_text
-from stages.contracts.finding import Findings, Source
+from stages.contracts.figure import Figure, Mark
+from stages.contracts.finding import Finding, Findings, Source
 from stages.contracts.health import Health
+from stages.contracts.history import metric
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.metric_words import words
 from stages.contracts.stage import main, open_card
+from stages.rules import stretch
 
 MODULES = ("stages.analyse.draw",)
+POINTS, ALL_POINTS = 500, 20_000
+"""Most points of a line, and of all lines of a picture together. Longer lines are thinned and keep their extremes."""
+_CURVES = (
+    "One colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds are left out by a health "
+    "gate or failed. Lines break where nothing was logged, hatching marks steps whose gradient was not finite, a dotted vertical line "
+    "the start of another attempt, a triangle the onset of a collapse, a square the step at which a rule stopped a run."
+)
+_EVALUATION = (
+    "Share of held-out completions that pass, after training. Dots are seeds (rings: left out), the upright bar is the mean of the "
+    "included seeds and the horizontal line its interval. The dashed line is the untrained model, with its Wilson interval as a band."
+)
+_FUNNEL = (
+    "Gates of the reward in order. A bar is all completions: those that passed the gate, failed it, got no known answer, and (empty) "
+    "those that an earlier gate had already decided. Before: preflight, the untrained model. End: the last window of training, included "
+    "runs pooled."
+)
+_Drawing = tuple[Figure, Any, pd.DataFrame]
+
+
+class Experiment:
+    """What the figures are drawn from: findings, and of each run its thinned curves, its marks and its source."""
+
+    def __init__(self, folder: ExperimentFolder, card: DrawCard) -> None:
+        self.card = card
+        self.colours = {condition.name: picture.PALETTE[at % len(picture.PALETTE)] for at, condition in enumerate(card.conditions)}
+        self.findings = {finding.id: finding for finding in read(Findings, folder.findings).findings}
+        self.source = Source(path=folder.findings.as_posix(), sha256=file_digest(folder.findings))
+        self.last_step = max((run.target_steps for run in card.runs), default=1)
+        self.sources: list[Source] = []
+        self.marks: dict[str, list[Mark]] = {name: [] for name in card.curves}
+        self.cells: dict[str, list[pd.DataFrame]] = {name: [] for name in card.curves}
+        self.whole: dict[tuple[str, str], list[pd.Series]] = {}
+        """By metric and condition: the values of its included runs, of which the mean is drawn."""
+        conditions = {condition.name: condition for condition in card.conditions}
+        for ref in card.runs:
+            place = folder.run(ref.name)
+            run = read_run(place, ref, conditions[ref.condition])
+            self._add(run, ref.seed, read(Health, place.health) if place.health.exists() else None)
+
+    def _add(self, run: Run, seed: int, health: Health | None) -> None:
+        self.last_step = max(self.last_step, run.last_step)
+        if run.card_id is not None:
+            self.sources.append(Source(path=run.path.as_posix(), sha256=file_digest(run.path), attempt=run.attempt))
+        marks, included = _marks(run, health), health is not None and health.included
+        for name in self.card.curves:
+            self.marks[name] += [mark for metric_, mark in marks if metric_ in ("", name)]
+            cells = run.logged(name)
+            if cells.empty:
+                continue
+            drawn = cells[np.isfinite(cells) & ~cells.index.isin(run.bad_steps)]
+            if included and len(drawn):
+                self.whole.setdefault((name, run.condition), []).append(drawn)
+            kept = thinned(drawn, self.points).index
+            cells = cells if len(cells) <= self.points else cells[kept]
+            finite = np.isfinite(cells)
+            counting = run.counting(cells[finite]).index
+            own = {"condition": run.condition, "run": run.name, "seed": seed, "step": cells.index, "value": cells.where(finite).to_numpy()}
+            own |= {"state": np.select([cells == NOT_FINITE, cells == NULL], ["nonfinite", "null"], "value")}
+            own |= {"counts": np.where(cells.index.isin(counting) & included, "true", "false")}
+            self.cells[name].append(pd.DataFrame(own | {"included": included, "drawn": cells.index.isin(kept)}))
+
+    @property
+    def points(self) -> int:
+        return min(POINTS, ALL_POINTS // max(1, len(self.card.runs)))
+
+
+def _marks(run: Run, health: Health | None) -> list[tuple[str, Mark]]:
+    """What is marked along the steps, each with its metric; "": on every curve."""
+
+    def mark(kind: Any, first: int, says: str, last: int | None = None, of: str = "") -> tuple[str, Mark]:
+        return of, Mark(run=run.name, kind=kind, first=first, last=first if last is None else last, says=f"{run.name}: {says}")
+
+    marks = []
+    for _, part in run.bad_steps.to_series().groupby(run.bad_steps - np.arange(len(run.bad_steps))):
+        first, last = int(part.iloc[0]), int(part.iloc[-1])
+        marks.append(mark("not_finite", first, f"gradient not finite, {stretch(first, last)}", last))
+    marks += [mark("attempt", resume.first, f"another attempt from step {resume.first}") for resume in run.resumes]
+    if health is not None and health.stopped is not None:
+        marks.append(mark("stopped", health.stopped.step, f"stopped by {health.stopped.rule} at step {health.stopped.step}"))
+    for signal in (signal for detection in (health.detections if health else ()) for signal in detection.signals):
+        if signal.detector == "collapse" and signal.severity != "info" and signal.onset:
+            marks.append(mark("collapse", signal.onset, f"collapse from step {signal.onset}", of=signal.metric))
+    return marks
 
 
 def draw(folder: Path) -> None:
     """Write all figures, and remove what an older version left in their folder."""
     experiment = ExperimentFolder(folder)
-    material = _material(experiment, open_card(DrawCard, experiment.draw_card, MODULES))
+    drawn = Experiment(experiment, open_card(DrawCard, experiment.draw_card, MODULES))
     written = set()
-    for module in (curves, evaluation, claims, funnel):
-        for drawing in module.draw(material):
-            for ending, text in (("svg", drawing.svg), ("csv", drawing.csv()), ("json", dump(drawing.figure))):
-                path = experiment.figures / f"{drawing.figure.name}.{ending}"
-                write_text(path, text)
-                written.add(path)
-    for old in sorted(set(experiment.figures.iterdir()) - written):
+    for figure, canvas, table in (*_curves(drawn), *_evaluations(drawn), *_funnels(drawn)):
+        svg = picture.svg(canvas, figure.name, figure.alternative)
+        texts = {"svg": svg, "csv": table.to_csv(index=False, lineterminator="\n"), "json": dump(figure)}
+        for ending, text in texts.items():
+            path = experiment.figures / f"{figure.name}.{ending}"
+            write_text(path, text)
+            written.add(path)
+    for old in set(experiment.figures.glob("*")) - written:
         old.unlink()
 
 
-def _material(experiment: ExperimentFolder, card: DrawCard) -> Material:
-    places = {run.name: experiment.run(run.name) for run in card.runs}
-    histories = {name: read_history(place.history, card.curves) for name, place in places.items()}
-    sources = {"findings": Source(path=experiment.findings.as_posix(), sha256=file_digest(experiment.findings))}
-    for name, history in histories.items():
-        if history.exists:
-            sources[name] = Source(path=history.path.as_posix(), sha256=file_digest(history.path), attempt=history.attempt)
-    return Material(
-        card=card,
-        findings=read(Findings, experiment.findings),
-        histories=histories,
-        healths={name: read(Health, place.health) if place.health.exists() else None for name, place in places.items()},
-        sources=sources,
-    )
+def thinned(values: pd.Series, points: int) -> pd.Series:
+    """At most so many values: of each stretch the smallest and the largest, in order of steps."""
+    if len(values) <= points:
+        return values
+    stretches = pd.Series(values.to_numpy()).groupby(np.arange(len(values)) * (points // 2) // len(values))
+    return values.iloc[np.unique([stretches.idxmin(), stretches.idxmax()])]
+
+
+def _curves(experiment: Experiment) -> Iterator[_Drawing]:
+    for name in experiment.card.curves:
+        meaning, text = metric(name), words(name)
+        unit = meaning.unit if meaning else ""
+        means = []
+        for condition in experiment.colours:
+            runs = experiment.whole.get((name, condition))
+            if runs:
+                mean = thinned(pd.concat(runs, axis=1, join="inner").sort_index().mean(axis=1), experiment.points)
+                own = {"condition": condition, "run": "mean", "step": mean.index, "value": mean.to_numpy(), "state": "value"}
+                means.append(pd.DataFrame(own | {"counts": "true", "included": True, "drawn": True}))
+        columns = ["metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts"]
+        table = pd.concat([*experiment.cells[name], *means, pd.DataFrame(columns=[*columns, "included", "drawn"])])
+        table = table.assign(metric=name, unit=unit).astype({"seed": "Int64", "drawn": bool, "included": bool})
+        finals = [experiment.findings[id_] for c in experiment.colours if (id_ := f"{c}/{name}/final") in experiment.findings]
+        values = ", ".join(f"{finding.subject} {picture.number(finding.value)}" for finding in finals if finding.value is not None)
+        ending = f"In the final window: {values}." if values else "" if len(table) else "It was not logged."
+        title = text[:1].upper() + text[1:]
+        soft = [name if name != text else "", unit if unit not in (name, "share", "norm") else ""]
+        figure = Figure(
+            name=f"curves-{name}",
+            title=title,
+            caption=_CURVES,
+            alternative=f"Line chart of {text} over training steps. {ending}".strip(),
+            findings=tuple(finding.id for finding in finals),
+            sources=tuple(experiment.sources),
+            marks=tuple(experiment.marks[name]),
+        )
+        canvas = plots.curve(
+            title,
+            " \u00b7 ".join(filter(None, soft)),
+            table[table["drawn"]],
+            experiment.colours,
+            figure.marks,
+            experiment.last_step,
+            share=bool(meaning and meaning.share),
+        )
+        yield figure, canvas, table[columns]
+
+
+def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
+    for score in experiment.card.evaluation:
+        ids = [f"{subject}/evaluation.{score}.pass_share/final" for subject in ("untrained", *experiment.colours)]
+        findings = [experiment.findings[id_] for id_ in ids if id_ in experiment.findings]
+        findings = [finding for finding in findings if finding.subject != "untrained" or finding.value is not None]
+        known = (finding for finding in findings if finding.value is not None)
+        values = [f"{finding.subject} {picture.share(finding.value or 0.0)}{_interval(finding)}" for finding in known]
+        figure = Figure(
+            name=f"evaluation-{score}",
+            title=f"Shared evaluation: {score}",
+            caption=_EVALUATION,
+            alternative=f"Share of held-out completions that pass {score}, by condition: {', '.join(values) or 'no values'}.",
+            findings=tuple(finding.id for finding in findings),
+            sources=(experiment.source,),
+        )
+        columns = ["condition", "run", "seed", "pass_share", "low", "high", "counts", "method"]
+        table = pd.DataFrame([row for finding in findings for row in _scores(finding)], columns=columns).astype({"seed": "Int64"})
+        table.insert(0, "score", score)
+        yield figure, plots.evaluation(score, findings, experiment.colours), table
+
+
+def _interval(finding: Finding) -> str:
+    if finding.low is None or finding.high is None:
+        return ""
+    return f" (interval {picture.share(finding.low)} to {picture.share(finding.high)})"
+
+
+def _scores(finding: Finding) -> Iterator[tuple[Any, ...]]:
+    ends = (finding.value, finding.low, finding.high)
+    if finding.subject == "untrained":
+        yield (None, "untrained", None, *ends, None, finding.method)
+        return
+    yield (finding.subject, "mean", None, *ends, "true", finding.method)
+    for seed in finding.seeds:
+        yield (finding.subject, seed.run, seed.seed, seed.value, None, None, str(seed.included).lower(), seed.why or None)
+
+
+def _funnels(experiment: Experiment) -> Iterator[_Drawing]:
+    for condition in experiment.card.conditions:
+        if not condition.gates:
+            continue
+        rows, ids = [], list[str]()
+        for gate, stage in ((gate, stage) for gate in condition.gates for stage in plots.STAGES):
+            outcomes = {part: f"{condition.name}/gate.{gate}.{part}/{stage}" for part in ("reach", *picture.STATES)}
+            reach = experiment.findings.get(outcomes["reach"])
+            if reach is not None and reach.n:
+                ids += outcomes.values()
+                counts = {part: experiment.findings[id_].k or 0 for part, id_ in outcomes.items()}
+                rows += [(condition.name, gate, stage, part, k, reach.n, k / reach.n) for part, k in counts.items()]
+        table = pd.DataFrame(rows, columns=["condition", "gate", "stage", "outcome", "completions", "of", "share_of_all"])
+        passed = table[table["outcome"] == "pass"].itertuples()
+        text = "; ".join(f"gate {row.gate}, {plots.STAGES[row.stage]}: {row.share_of_all:.0%} passed" for row in passed)
+        figure = Figure(
+            name=f"funnel-{condition.name}",
+            title=f"Gates of {condition.name}",
+            caption=_FUNNEL,
+            alternative=f"What the reward gates of {condition.name} said of the completions. {text or 'Nothing was counted'}.",
+            findings=tuple(ids),
+            sources=(experiment.source,),
+        )
+        yield figure, plots.funnel(condition.name, condition.gates, table, experiment.colours[condition.name]), table
 
 
 if __name__ == "__main__":

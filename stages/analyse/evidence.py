@@ -1,33 +1,59 @@
-"""Everything that conclude reads, one run's tables at a time, and the value of every estimand of a run."""
+"""What conclude reads: each run's tables once, reduced to its values of every estimand."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from stages.analyse.completions import Evaluation, read_completions, read_evaluation
-from stages.analyse.counted import Count, of_evaluation
-from stages.analyse.replay import Replayed, asked, replay
-from stages.analyse.tables import History, read_history
-from stages.analyse.traces import Rows, Trace, reduce
-from stages.analyse.windows import Window, window_of
-from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
+import pandas as pd
+
+from stages.analyse import outcomes
+from stages.analyse.frames import Run, Window, read_evaluation, read_run, window_of
+from stages.analyse.statistics import Interval, trend
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.attempt import Attempt, read_attempts, tries
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
-from stages.contracts.history import Metric, metric
+from stages.contracts.history import STATUSES, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
+MEASURES = ("pass_share", "score")
+SCORES = (*MEASURES, "unknown_share")
+COMPLETION_SHARES = ("truncated", "unknown_share", "zero_signal_share")
+GATE_SHARES = ("pass_share", "reach_share", "unknown_share")
+TOO_LARGE = "larger than any number that a computer holds"
 
 
-_ROUNDING = 1e-9
+class Measure(NamedTuple):
+    """A run's value of an estimand; `why` when there is none."""
+
+    run: str
+    metric: str
+    statistic: str
+    value: float | None
+    why: str = ""
+    k: int | None = None
+    n: int | None = None
+    """k of n, when it is a share of completions of the shared evaluation."""
+    method: str = ""
+    """How the value was made, when the source of an import says so."""
+    part: str = ""
+    """What part of its window a mean is over, where it is not all of it."""
+    worth: float | None = None
+    """Independent completions that a share is worth: one a step in training, all of a shared evaluation."""
+    scale: float = 0.0
+    """Of a change: the larger of the numbers it is the difference of, without sign."""
+    interval: Interval | None = None
+    """Of a change within training: from the run's own steps."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +64,20 @@ class RunEvidence:
     condition: ConditionCard
     place: RunFolder
     health: Health | None
-    trace: Trace
-    replayed: Replayed
-    evaluation: Evaluation
-    imported: Imported | None = None
-    only_read: bool = False
+    imported: Imported | None
+    only_read: bool
     """Its log was read, and the run was trained elsewhere."""
+    attempt: str | None
+    exists: bool
+    """Whether there is a history."""
+    logged: bool
+    """Whether it has any row."""
+    last_step: int
+    gates: dict[tuple[str, str], dict[str, int]]
+    """By gate and statistic: completions of the window by status, and all of them as `completions`."""
+    rules: outcomes.Replayed
+    evaluated_attempt: str | None
+    evaluated: bool
 
     @property
     def only_summary(self) -> bool:
@@ -60,40 +94,18 @@ class RunEvidence:
         return "no health.json" if self.health is None else "; ".join(self.health.reasons)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A run's value of an estimand; `why` when there is none. `k` of `n` when it is a share of completions."""
-
-    value: float | None
-    why: str = ""
-    k: int | None = None
-    n: int | None = None
-    method: str = ""
-    """How the value was made, when its source says so."""
-    count: Count | None = None
-    """What the value is a share of, where that is known; of a change, its later part."""
-    start: Count | None = None
-    """Of a change: the same of its earlier part."""
-    scale: float = 0.0
-    """Of a change: the larger of the numbers it is the difference of, without sign."""
-    part: str = ""
-    """Of a mean over less than its window, because the run ended inside it or logged one step of it: over what."""
-
-
 @dataclass
 class Evidence:
     """One experiment's files. Hashes are computed when a number first asks for its source."""
 
     folder: ExperimentFolder
-    windows: Windows
-    conditions: tuple[ConditionCard, ...]
+    card: ConcludeCard
     runs: tuple[RunEvidence, ...]
-    scores: tuple[str, ...]
-    untrained: Evaluation
+    measures: dict[tuple[str, str, str], Measure]
+    """By run (`untrained` too), metric and statistic."""
     preflight: Preflight | None
     attempts: dict[str, tuple[Attempt, ...]]
     _sources: dict[tuple[Path, str | None], Source] = field(default_factory=dict)
-    _values: dict[tuple[str, str, str], Measured] = field(default_factory=dict)
 
     def of(self, condition: str) -> list[RunEvidence]:
         """Runs of a condition, in the card's order."""
@@ -101,7 +113,7 @@ class Evidence:
 
     @cached_property
     def imported(self) -> frozenset[str]:
-        """Conditions of which a run is imported, read or not."""
+        """Conditions with an imported run, read or not."""
         return frozenset(run.ref.condition for run in self.runs if run.place.import_card.exists())
 
     def source(self, path: Path, attempt: str | None = None) -> Source:
@@ -110,88 +122,16 @@ class Evidence:
             self._sources[path, attempt] = Source(path=path.as_posix(), sha256=file_digest(path), attempt=attempt)
         return self._sources[path, attempt]
 
+    def histories(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
+        """The histories of runs, those that there are."""
+        return tuple(self.source(run.place.history, run.attempt) for run in runs if run.exists)
+
+    def healths(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
+        return tuple(self.source(run.place.health) for run in runs if run.health)
+
     def window(self, run: RunRef, statistic: str) -> Window:
         """The window of `initial` or `final`."""
-        return window_of(statistic, run.target_steps, self.windows)
-
-    def value(self, run: RunEvidence, name: str, statistic: str) -> Measured:
-        """The run's initial, final or change of a history metric or of `evaluation.<score>.<measure>`."""
-        key = (run.ref.name, name, statistic)
-        if key not in self._values:
-            self._values[key] = self._measure(run, name, statistic)
-        return self._values[key]
-
-    def _measure(self, run: RunEvidence, name: str, statistic: str) -> Measured:
-        if statistic == "change":
-            return self._change(run, name)
-        if name.startswith("evaluation."):
-            return self.evaluated(run.evaluation, name)
-        if run.imported is not None and run.only_summary:
-            return _summary_value(run.imported, name, statistic)
-        window, trace = self.window(run.ref, statistic), run.trace
-        rows = trace.rows[name, statistic]
-        if rows is not None:
-            part = _part(trace, window) or (f"one logged step of {window}" if rows.n == 1 < window.length else "")
-            return Measured(rows.mean, part=part, count=_same(trace.counts.get((name, statistic)), rows))
-        if trace.since is not None and trace.since <= window.last:
-            return Measured(None, f"the valid range ends at step {trace.since - 1}")
-        if not trace.logged:
-            return Measured(None, "nothing was logged")
-        if run.health is not None and run.health.stopped is not None and run.health.stopped.step < window.last:
-            return Measured(None, f"stopped by {run.health.stopped.rule} at step {run.health.stopped.step}")
-        if trace.last_step < window.last:
-            return Measured(None, f"the log ends at step {trace.last_step}")
-        return Measured(None, f"{name} has no value in {window}")
-
-    def _change(self, run: RunEvidence, name: str) -> Measured:
-        final = self.value(run, name, "final")
-        start = self.evaluated(self.untrained, name) if name.startswith("evaluation.") else self.value(run, name, "initial")
-        if final.value is None or start.value is None:
-            return Measured(None, final.why or start.why)
-        if not math.isfinite(final.value - start.value):
-            return Measured(None, "the change is larger than any number that a computer holds")
-        part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
-        return Measured(
-            final.value - start.value, part=part, count=final.count, start=start.count, scale=max(abs(final.value), abs(start.value))
-        )
-
-    def evaluated(self, found: Evaluation, name: str) -> Measured:
-        """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""
-        _, score, measure = name.split(".")
-        counts = found.scores.get(score)
-        if counts is None:
-            return Measured(None, "it was not evaluated")
-        if measure == "score":
-            return Measured(counts.score, "" if counts.score is not None else f"{score} knew of no completion")
-        known = counts.passed + counts.failed
-        k, n = (counts.passed, known) if measure == "pass_share" else (counts.unknown, known + counts.unknown)
-        return Measured(k / n, k=k, n=n, count=of_evaluation(k, n)) if n else Measured(None, f"{score} knew of no completion", 0, 0)
-
-
-def _same(count: Count | None, rows: Rows) -> Count | None:
-    """The count, where it gives the logged value: a history whose steps do not weigh alike, or that belongs to other completions, has
-    none. It is worth no more than the steps that were logged."""
-    if count is None or abs(count.share - rows.mean) > _ROUNDING:
-        return None
-    return count._replace(worth=min(count.worth, rows.n))
-
-
-def _part(trace: Trace, window: Window) -> str:
-    """A run that ended inside the window gives a mean over another stretch than the others; a stride's last row stands for its stride."""
-    end = trace.last_step + trace.stride - 1
-    if trace.since is not None:
-        end = min(end, trace.since - 1)
-    return f"a mean over {Window(window.first, end)} only, because the run ends inside {window}" if end < window.last else ""
-
-
-def _summary_value(imported: Imported, name: str, statistic: str) -> Measured:
-    """A value of the source's own summary. It is never a mean over a window of ours, and its method says what it is."""
-    found = next((value for value in imported.summary if (value.metric, value.statistic) == (name, statistic)), None)
-    if found is None:
-        return Measured(None, f"the source's summary has no {statistic} value of {name}")
-    if found.value is None:
-        return Measured(None, "the source's summary says NaN or Inf" if found.state == "nonfinite" else "the source's summary says null")
-    return Measured(found.value, method=found.method)
+        return window_of(statistic, run.target_steps, self.card.windows)
 
 
 def meaning(name: str) -> Metric:
@@ -206,45 +146,145 @@ def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
 
 
 def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
-    """Read all files of an experiment. Missing ones are holes, broken ones raise ArtifactError.
-
-    Each run's history and completions are read once, reduced to what the card's findings are made of, and let go.
-    """
-    by_name = {condition.name: condition for condition in card.conditions}
-    found = tuple(_load_run(folder.run(run.name), run, by_name[run.condition], card) for run in card.runs)
+    """Read all files of an experiment, one run at a time. Missing files are holes, broken ones raise ArtifactError."""
+    conditions = {condition.name: condition for condition in card.conditions}
+    statuses, _ = read_evaluation(folder.untrained.evaluation, card.evaluation)
+    untrained = [_evaluated("untrained", statuses, score, measure) for score in card.evaluation for measure in SCORES]
+    runs, measures = [], list(untrained)
+    for ref in card.runs:
+        run, values = _load_run(folder.run(ref.name), ref, conditions[ref.condition], card, untrained)
+        runs.append(run)
+        measures += values
     return Evidence(
         folder=folder,
-        windows=card.windows,
-        conditions=card.conditions,
-        runs=found,
-        scores=card.evaluation,
-        untrained=read_evaluation(folder.untrained.evaluation, card.evaluation),
+        card=card,
+        runs=tuple(runs),
+        measures={(measure.run, measure.metric, measure.statistic): measure for measure in measures},
         preflight=read(Preflight, folder.preflight) if folder.preflight.exists() else None,
-        attempts={run.ref.name: tries(read_attempts(run.place.attempts), only_read=run.only_read) for run in found},
+        attempts={run.ref.name: tries(read_attempts(run.place.attempts), only_read=run.only_read) for run in runs},
     )
 
 
-def _load_run(place: RunFolder, run: RunRef, condition: ConditionCard, card: ConcludeCard) -> RunEvidence:
-    stop = next((own.stop for own in card.stops if own.condition == run.condition), None)
-    expectations = [expectation for expectation in card.expectations if run.condition in expectation.conditions]
-    metrics = (*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))
+def _load_run(
+    place: RunFolder, ref: RunRef, condition: ConditionCard, card: ConcludeCard, untrained: Sequence[Measure]
+) -> tuple[RunEvidence, list[Measure]]:
+    run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in condition.gates)))
     health = read(Health, place.health) if place.health.exists() else None
-    history = read_history(place.history, {*metrics, *asked(stop, expectations)})
+    statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
     windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
-    return RunEvidence(
-        ref=run,
+    inside = {statistic: _inside(run, window) for statistic, window in windows.items()}
+    evidence = RunEvidence(
+        ref=ref,
         condition=condition,
         place=place,
         health=health,
-        trace=reduce(history, read_completions(place.completions, condition.gates), metrics, condition.gates, windows),
-        replayed=replay(history, stop, expectations, target_steps=run.target_steps, done=_done(history, health), share=card.windows.final),
-        evaluation=read_evaluation(place.evaluation, card.evaluation),
         imported=read(Imported, place.imported) if place.imported.exists() else None,
         only_read=place.import_card.exists() and read(ImportCard, place.import_card).only_read,
+        attempt=run.attempt,
+        exists=run.card_id is not None,
+        logged=len(run.steps) > 0,
+        last_step=run.last_step,
+        gates={(gate, statistic): _gate_counts(made, gate) for gate in condition.gates for statistic, made in inside.items()},
+        rules=outcomes.replay(run, card, health),
+        evaluated_attempt=attempt,
+        evaluated=len(statuses) > 0,
     )
+    metrics = (*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))
+    measures = []
+    for name in dict.fromkeys(metrics):
+        if evidence.only_summary:
+            initial, final = (_of_summary(evidence, name, statistic) for statistic in windows)
+            measures += [initial, final, _change(initial, final)]
+            continue
+        rows = {statistic: run.values(name).loc[window.first : window.last] for statistic, window in windows.items()}
+        initial, final = (
+            _mean(evidence, run, name, statistic, rows[statistic], window, made=len(inside[statistic]) > 0)
+            for statistic, window in windows.items()
+        )
+        change = _change(initial, final)
+        if change.value is not None:
+            change = change._replace(interval=trend(rows["initial"], rows["final"], card.level))
+        measures += [initial, final, change]
+    for start in untrained:
+        final = _evaluated(run.name, statuses, *start.metric.split(".")[1:])
+        measures += [final, _change(start, final)]
+    return evidence, measures
 
 
-def _done(history: History, health: Health | None) -> int:
-    """A log with a stride above 1 gets to a place that lies before its next row; a trainer's own count of steps is believed."""
-    logged = history.last_step + history.stride - 1 if history.last_step else 0
-    return max(logged, (health.steps_done or 0) if health else 0)
+def _gate_counts(made: pd.DataFrame, gate: str) -> dict[str, int]:
+    statuses = made[gate_columns(gate)[0]].value_counts() if len(made) else {}
+    return {"completions": len(made)} | {status: int(statuses.get(status, 0)) for status in STATUSES}
+
+
+def _inside(run: Run, window: Window) -> pd.DataFrame:
+    """Completions of a window that may enter statistics."""
+    if run.completions.empty:
+        return run.completions
+    by_step = run.completions.set_index("step")
+    return run.counting(by_step[(by_step.index >= window.first) & (by_step.index <= window.last)])
+
+
+def _mean(evidence: RunEvidence, run: Run, name: str, statistic: str, rows: Any, window: Window, *, made: bool) -> Measure:
+    """A history metric in a window. `made`: the window has completions."""
+    missing = Measure(run.name, name, statistic, None)
+    if len(rows):
+        mean = float(rows.mean())
+        if not math.isfinite(mean):
+            return missing._replace(why=f"the mean is {TOO_LARGE}")
+        end = run.last_step + run.stride - 1  # a stride's last row stands for its stride
+        if run.since is not None:
+            end = min(end, run.since - 1)
+        part = f"one logged step of {window}" if len(rows) == 1 < window.length else ""
+        if end < window.last:
+            part = f"a mean over {Window(window.first, end)} only, because the run ends inside {window}"
+        kind, _, rest = name.partition(".")
+        of_completions = name in COMPLETION_SHARES or (kind == "gate" and rest.rpartition(".")[2] in GATE_SHARES)
+        worth = float(len(rows)) if of_completions and made else None
+        return missing._replace(value=mean, part=part, worth=worth)
+    stopped = evidence.health.stopped if evidence.health else None
+    if run.since is not None and run.since <= window.last:
+        return missing._replace(why=f"the valid range ends at step {run.since - 1}")
+    if run.steps.empty:
+        return missing._replace(why="nothing was logged")
+    if stopped is not None and stopped.step < window.last:
+        return missing._replace(why=f"stopped by {stopped.rule} at step {stopped.step}")
+    if run.last_step < window.last:
+        return missing._replace(why=f"the log ends at step {run.last_step}")
+    return missing._replace(why=f"{name} has no value in {window}")
+
+
+def _of_summary(evidence: RunEvidence, name: str, statistic: str) -> Measure:
+    """A value of the source's own summary. It is never a mean over a window of ours, and its method says what it is."""
+    values = evidence.imported.summary if evidence.imported else ()
+    summary = next((value for value in values if (value.metric, value.statistic) == (name, statistic)), None)
+    if summary is None:
+        return Measure(evidence.ref.name, name, statistic, None, f"the source's summary has no {statistic} value of {name}")
+    if summary.value is None:
+        state = "NaN or Inf" if summary.state == "nonfinite" else "null"
+        return Measure(evidence.ref.name, name, statistic, None, f"the source's summary says {state}")
+    return Measure(evidence.ref.name, name, statistic, summary.value, method=summary.method)
+
+
+def _evaluated(run: str, statuses: pd.DataFrame, score: str, measure: str) -> Measure:
+    """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""
+    missing = Measure(run, f"evaluation.{score}.{measure}", "final", None)
+    if statuses.empty:
+        return missing._replace(why="it was not evaluated")
+    status, value, _ = gate_columns(score)
+    unknown = f"{score} knew of no completion"
+    if measure == "score":
+        mean = float(statuses[value].astype(float).mean())
+        return missing._replace(why=unknown) if math.isnan(mean) else missing._replace(value=mean)
+    passed, failed, lost = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
+    k, n = (passed, passed + failed) if measure == "pass_share" else (lost, passed + failed + lost)
+    return missing._replace(value=k / n, k=k, n=n, worth=float(n)) if n else missing._replace(why=unknown, k=0, n=0)
+
+
+def _change(start: Measure, final: Measure) -> Measure:
+    change = Measure(final.run, final.metric, "change", None)
+    if final.value is None or start.value is None:
+        return change._replace(why=final.why or start.why)
+    if not math.isfinite(final.value - start.value):
+        return change._replace(why=f"the change is {TOO_LARGE}")
+    part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
+    return change._replace(value=final.value - start.value, part=part, scale=max(abs(final.value), abs(start.value)))

@@ -10,32 +10,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from stages.analyse import adapter, summaries
-from stages.analyse.completions import read_completions
+from stages.analyse import health_gates, summaries
 from stages.analyse.detectors import duplicates
-from stages.analyse.duplicates import fingerprint
-from stages.analyse.health_gates import judge
-from stages.analyse.summary import series
-from stages.analyse.tables import History, read_history
-from stages.analyse.windows import final_window
-from stages.contracts.analysis_card import ConditionCard, HealthGate, RunRef, ScreenCard
+from stages.analyse.frames import Run, read_run, window_of
+from stages.analyse.signals import not_applicable, not_observable
+from stages.contracts.analysis_card import RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write
 from stages.contracts.attempt import Outcome
-from stages.contracts.health import Detection, GateResult, Health
+from stages.contracts.health import Detection, Exclusion, Health
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
-from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.retry import Retry
 from stages.contracts.stage import main, open_card
 
 MODULES = ("stages.analyse.screen",)
+COMPLETIONS = ("step", "group", "reward", "truncated", "text")
 HELD_AGAINST_NULL = ("kl",)
 """Metrics of which a detector asks what the null controls' runs did."""
 TOO_LARGE = "a logged number is so large that sums and squares of it are no numbers any more (beyond 1e308)"
@@ -53,130 +48,99 @@ def screen(folder: Path) -> None:
     """Write health.json of every run."""
     experiment = ExperimentFolder(folder)
     card = open_card(ScreenCard, experiment.screen_card, MODULES, plugins)
-    known = _Known(card)
-    found: dict[str, Health] = {}
-    for run in sorted(card.runs, key=lambda run: known.condition(run).role != "null_control"):  # what the others are held against is first
-        found[run.name] = _measure(known, run, experiment.run(run.name))
-    healths = [found[run.name] for run in card.runs]
-    for health in healths:
-        place = experiment.run(health.run)
+    runs = _Runs(card)
+    healths: dict[str, Health] = {}
+    for run in sorted(card.runs, key=lambda run: runs.conditions[run.condition].role != "null_control"):  # others are held against them
+        healths[run.name] = _measure(runs, run, experiment.run(run.name))
+    for run in card.runs:
+        health, place = healths[run.name], experiment.run(run.name)
         write(place.health, health)
         _retry(place)
         if not health.included:
             print(f"screen: {health.run} is left out: {'; '.join(health.reasons)}")
-    print(f"screen: {sum(health.included for health in healths)} of {len(healths)} runs are included")
+    print(f"screen: {sum(health.included for health in healths.values())} of {len(healths)} runs are included")
 
 
-_Judged = tuple[HealthGate, GateResult]
-
-
-class _Known:
-    """What is known of the runs measured so far, a few numbers each: a thousand histories do not fit in memory together."""
+class _Runs:
+    """A few numbers of each run measured so far: a thousand histories do not fit in memory together."""
 
     def __init__(self, card: ScreenCard) -> None:
         self.card = card
-        self._conditions = {condition.name: condition for condition in card.conditions}
+        self.conditions = {condition.name: condition for condition in card.conditions}
         self._sizes = Counter(run.condition for run in card.runs)
-        self._seen: dict[str, dict[str, str]] = {}
-        """Fingerprint of series -> condition -> the first included run that has them."""
-        self._left_out: dict[tuple[str, str], str] = {}
-        """Condition and fingerprint -> the first run that has them and does not count."""
-        self.null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
+        self._counting: dict[tuple[str | None, str], str] = {}
+        """Fingerprint of series and condition -> the first included run that has them."""
+        self._left_out: dict[tuple[str | None, str], str] = {}
+        """The same of runs that do not count."""
+        self._null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
-    def condition(self, run: RunRef) -> ConditionCard:
-        return self._conditions[run.condition]
+    def read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
+        """A run's tables, with what lies around them."""
+        run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS)
+        run.adapter, run.imported, run.siblings = adapter_state(place.adapter), imported, self._sizes[ref.condition] - 1
+        if not run.null_control:
+            run.null_finals = self._null_finals
+        print_ = run.fingerprint
+        if print_ is not None:
+            run.twin = self._counting.get((print_, ref.condition)) or self._left_out.get((print_, ref.condition))
+            run.twin_counts = (print_, ref.condition) in self._counting
+            others = (name for (same, condition), name in self._counting.items() if same == print_ and condition != ref.condition)
+            run.elsewhere = next(others, None)
+        return run
 
-    def around(self, run: RunRef, print_: str | None) -> dict[str, Any]:
-        null, same = self.condition(run).role == "null_control", self._seen.get(print_ or "", {})
-        counted = same.get(run.condition)
-        return {
-            "twin": counted or self._left_out.get((run.condition, print_ or "")),
-            "twin_counts": counted is not None,
-            "elsewhere": next((name for condition, name in same.items() if condition != run.condition), None),
-            "siblings": self._sizes[run.condition] - 1,
-            "null_finals": {} if null else self.null_finals,
-        }
-
-    def left_out(self, run: RunRef, print_: str | None) -> None:
-        """Remember a run that is not."""
-        if print_:
-            self._left_out.setdefault((run.condition, print_), run.name)
-
-    def counts(self, run: RunRef, history: History, print_: str | None) -> None:
-        """Remember a run that is included."""
-        if print_:
-            self._seen.setdefault(print_, {}).setdefault(run.condition, run.name)
-        if self.condition(run).role == "null_control":
-            window = final_window(run.target_steps, self.card.windows.final)
-            for name, finals in self.null_finals.items():
-                values = history.values(name, window.first, window.last)
+    def remember(self, run: Run, included: bool) -> None:
+        if run.fingerprint is not None:
+            (self._counting if included else self._left_out).setdefault((run.fingerprint, run.condition), run.name)
+        if included and run.null_control:
+            window = window_of("final", run.target_steps, self.card.windows)
+            for name, finals in self._null_finals.items():
+                values = run.values(name).loc[window.first : window.last]
                 finals += [float(values.mean())] if len(values) else []
 
 
-def _measure(known: _Known, run: RunRef, place: RunFolder) -> Health:
-    card = known.card
-    outcome = _outcome(place)
-    history, imported = read_history(place.history), read(Imported, place.imported) if place.imported.exists() else None
+def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
+    card, condition = runs.card, runs.conditions[ref.condition]
+    outcome = read(Outcome, place.outcome) if place.outcome.exists() else None
+    imported = read(Imported, place.imported) if place.imported.exists() else None
+    run = runs.read(ref, place, imported is not None)
     only_summary = imported is not None and bool(imported.summary)
-    print_ = fingerprint(history.columns)
-    condition = known.condition(run)
-    around = known.around(run, print_) | {"adapter": adapter.state(place.adapter), "imported": imported is not None}
-    measured = series(run, condition, history, read_completions(place.completions, texts=True), **around)
     detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
-    detections = tuple(
-        summaries.unobservable(detector.kind)
-        if only_summary
-        else _detect(detector.kind, detector.settings, measured, supervised=condition.supervised)
-        for detector in detectors
-    )
     if imported is not None and only_summary:
-        detections += (summaries.look(imported, card.detectors, measured.null_control),)
-    elif not any(detector.kind == duplicates.NAME for detector in card.detectors):  # whatever the profile: a run never counts twice
-        detections += (duplicates.detect(duplicates.Settings(), measured),)
-    gates = tuple(
-        judge(
-            gate,
-            run=run,
-            null_control=measured.null_control,
-            history=history,
-            outcome=outcome,
-            detections=detections,
-            windows=card.windows,
-            imported=imported,
-            supervised=condition.supervised,
-        )
-        for gate in card.gates
-    )
-    judged, lost = list(zip(card.gates, gates, strict=True)), history.gradient.since is not None
-    reasons, failed = _reasons(history, outcome, only_summary), _gate_reasons(outcome, judged, lost)
-    found = [signal for one in detections if one.detector == duplicates.NAME for signal in one.signals]
-    twins = tuple(signal.says for signal in found if signal.severity == "severe")
-    if failed and not reasons and measured.twin is None:
-        gates = _alone(outcome, judged, lost)
-    reasons = (*reasons, *failed) or twins
-    if reasons:
-        known.left_out(run, print_)
+        detections = [not_observable(card.kind, summaries.NO_SERIES) for card in detectors]
+        detections.append(summaries.look(imported, card.detectors, run.null_control))
     else:
-        known.counts(run, history, print_)
+        detections = [_detect(detector.kind, detector.settings, run, supervised=condition.supervised) for detector in detectors]
+        if not any(detector.kind == duplicates.NAME for detector in card.detectors):  # whatever the profile: a run never counts twice
+            detections.append(duplicates.detect(duplicates.Settings(), run))
+    judged = [
+        (gate, health_gates.judge(gate, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
+        for gate in card.gates
+    ]
+    exclusions = [*_always_out(run, outcome, only_summary), *health_gates.failed(outcome, judged, lost=run.since is not None)]
+    if not exclusions:
+        same = [signal for detection in detections if detection.detector == duplicates.NAME for signal in detection.signals]
+        exclusions = [health_gates.exclusion(signal.says) for signal in same if signal.severity == "severe"]
+    runs.remember(run, included=not exclusions)
     return Health(
         run=run.name,
         condition=run.condition,
-        seed=run.seed,
-        card_id=history.card_id or (outcome.card_id if outcome else None),
-        attempt=history.attempt or (outcome.attempt if outcome else None),
+        seed=ref.seed,
+        card_id=run.card_id or (outcome.card_id if outcome else None),
+        attempt=run.attempt or (outcome.attempt if outcome else None),
         state=_state(outcome),
         steps_done=outcome.steps_done if outcome else None,
         target_steps=run.target_steps,
         failure=outcome.failure if outcome else None,
         error=outcome.error if outcome else None,
         stopped=outcome.stopped if outcome else None,
-        detections=detections,
-        gates=gates,
-        included=not reasons,
-        reasons=reasons,
-        stride=history.stride,
-        valid_until=measured.valid_until,
-        notes=(*_notes(history), *(imported.notes if imported else ())),
+        detections=tuple(detections),
+        gates=tuple(result for _, result in judged),
+        included=not exclusions,
+        reasons=tuple(one.reason for one in exclusions),
+        exclusions=tuple(exclusions),
+        stride=run.stride,
+        valid_until=run.since - 1 if run.since is not None else None,
+        notes=(*_notes(run), *(imported.notes if imported else ())),
     )
 
 
@@ -186,51 +150,23 @@ def _state(outcome: Outcome | None) -> Literal["finished", "failed", "unknown", 
     return "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
 
 
-def _outcome(place: RunFolder) -> Outcome | None:
-    return read(Outcome, place.outcome) if place.outcome.exists() else None
-
-
-def _detect(kind: str, settings: dict[str, object], measured: Observed, *, supervised: bool) -> Detection:
+def _detect(kind: str, settings: dict[str, Any], run: Run, *, supervised: bool) -> Detection:
     try:
         plugin = load(DETECTORS, kind)
     except KeyError:
         raise ArtifactError("screen.card.json", f"no detector {kind!r}", why="it was removed or renamed", fix="octavo compile") from None
     if supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
-        reason = "supervised fine-tuning samples no completions and has no rewards"
-        return Detection(detector=kind, state="not_applicable", reason=reason)
+        return not_applicable(kind, "supervised fine-tuning samples no completions and has no rewards")
     try:
         with np.errstate(over="raise"):
-            found: Detection = plugin.detect(plugin.Settings.model_validate(settings), measured)
+            detection: Detection = plugin.detect(plugin.Settings.model_validate(settings), run)
     except (OverflowError, FloatingPointError):
-        return Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
-    numbers = [number for signal in found.signals for number in (signal.value, *signal.evidence.values()) if isinstance(number, float)]
-    return found if all(map(math.isfinite, numbers)) else Detection(detector=kind, state="not_observable", reason=TOO_LARGE)
+        return not_observable(kind, TOO_LARGE)
+    numbers = [number for signal in detection.signals for number in (signal.value, *signal.evidence.values()) if isinstance(number, float)]
+    return detection if all(map(math.isfinite, numbers)) else not_observable(kind, TOO_LARGE)
 
 
-def _gate_reasons(outcome: Outcome | None, judged: Sequence[_Judged], lost: bool) -> tuple[str, ...]:
-    """Gates for which the run is left out; what merely follows from an unfinished run, from a rule that stopped it, or from values that
-    stay non-finite is not repeated."""
-    finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
-    told = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate, _ in judged)
-    told = told or (lost and any(gate.rule == "not_persistent" and answer.passed is False for gate, answer in judged))
-    reasons = []
-    for gate, answer in judged:
-        follows = (not finished and (answer.passed is None or gate.rule == "complete")) or (told and answer.passed is None)
-        if not answer.passed and not follows:
-            reasons.append(f"gate {answer.gate}: {answer.says}")
-    return tuple(reasons)
-
-
-def _alone(outcome: Outcome | None, judged: Sequence[_Judged], lost: bool) -> tuple[GateResult, ...]:
-    """The gates of a run that is left out for nothing else, marked where the run would count if this one had not been declared."""
-    rest = [[other for other in judged if other[0].name != gate.name] for gate, _ in judged]
-    return tuple(
-        answer.model_copy(update={"alone": not answer.passed and not _gate_reasons(outcome, others, lost)})
-        for (_, answer), others in zip(judged, rest, strict=True)
-    )
-
-
-def _reasons(history: History, outcome: Outcome | None, only_summary: bool) -> tuple[str, ...]:
+def _always_out(run: Run, outcome: Outcome | None, only_summary: bool) -> list[Exclusion]:
     """Why the run does not count whatever its gates say, the cause first."""
     reasons = []
     if outcome is None:
@@ -240,23 +176,36 @@ def _reasons(history: History, outcome: Outcome | None, only_summary: bool) -> t
             reasons.append(f"its source says that it did not end well: {outcome.error}")
         else:
             reasons.append(f"the last attempt failed ({outcome.failure or 'unknown class'}) after {outcome.steps_done} steps")
-    elif not history.columns and not only_summary:
+    elif run.steps.empty and not only_summary:
         reasons.append("nothing was logged")
-    if outcome is not None and history.card_id and outcome.card_id != history.card_id:
-        reasons.append(f"history and outcome belong to different cards ({history.card_id} and {outcome.card_id})")
-    return tuple(reasons)
+    if outcome is not None and run.card_id and outcome.card_id != run.card_id:
+        reasons.append(f"history and outcome belong to different cards ({run.card_id} and {outcome.card_id})")
+    return [health_gates.exclusion(reason) for reason in reasons]
 
 
-def _notes(history: History) -> tuple[str, ...]:
+def _notes(run: Run) -> tuple[str, ...]:
     return tuple(
         f"steps {lap.first}-{lap.last} of attempt {lap.attempt} were made again by attempt {lap.by}; the later rows count"
-        for lap in history.overlaps
+        for lap in run.overlaps
     )
+
+
+def adapter_state(folder: Path) -> Literal["unknown", "changed", "zero"]:
+    """`zero`: every lora_B is 0, so nothing was learnt. `unknown`: there is no adapter, it has no lora_B, or it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / "adapter_model.safetensors", framework="numpy") as file:
+            names = [name for name in file.keys() if ".lora_B." in name]  # noqa: SIM118 - it is no mapping
+            changed = any(np.any(file.get_tensor(name)) for name in names)
+    except (OSError, SafetensorError, TypeError):
+        return "unknown"
+    return "changed" if changed else "zero" if names else "unknown"
 
 
 def _retry(place: RunFolder) -> None:
     """Make a failed run due again. A finished run's file is left alone: DVC would train it again."""
-    outcome = _outcome(place)
+    outcome = read(Outcome, place.outcome) if place.outcome.exists() else None
     if place.imported.exists() and not place.retry.exists():  # a new attempt would read the same source again
         return
     if outcome is None or outcome.finished or outcome.failure in NOT_DUE:

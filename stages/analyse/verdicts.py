@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from stages.analyse.estimates import WITH_EXCLUDED
 from stages.analyse.evidence import Evidence, meaning
-from stages.analyse.groups import Group, group
+from stages.analyse.findings import WITH_EXCLUDED, Group
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ClaimCard, ConditionCard
-from stages.contracts.beside import beside, written
 from stages.contracts.finding import Finding, Verdict
 from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
+from stages.rules import beside, bound_text
 
 
 def finding_id(claim: ClaimCard) -> str:
@@ -44,9 +43,10 @@ def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard], imported: Con
     )
 
 
-def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level: float) -> Verdict:
+def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None) -> Verdict:
     """The verdict on one claim. `finding` is None when the comparison was refused."""
-    refused = refusal(claim, evidence.conditions, evidence.imported)
+    level = evidence.card.level
+    refused = refusal(claim, evidence.card.conditions, evidence.imported)
     if refused or finding is None:
         return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
     groups = _groups(claim, evidence)
@@ -64,16 +64,16 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None, level:
     beyond, short_of = finding.low > claim.margin, finding.high < claim.margin
     if claim.direction == "below":
         beyond, short_of = short_of, beyond
-    of = " The seeds are equal: the interval is that of their completions." if finding.equal_seeds else ""
-    if beyond:
-        return _verdict(claim, "supported", f"{numbers}: all of the interval is {claim.direction} {written(claim.margin)}.{of}", finding.id)
-    if short_of:
-        return _verdict(claim, "refuted", f"{numbers}: none of the interval is {claim.direction} {written(claim.margin)}.{of}", finding.id)
+    equal = " The seeds are equal: the interval is that of their completions." if finding.equal_seeds else ""
+    for verdict, holds, how_much in (("supported", beyond, "all"), ("refuted", short_of, "none")):
+        if holds:
+            why = f"{numbers}: {how_much} of the interval is {claim.direction} {bound_text(claim.margin)}.{equal}"
+            return _verdict(claim, verdict, why, finding.id)
     return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
 
 
 def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
-    why = f"{numbers}: the interval contains {written(claim.margin)}."
+    why = f"{numbers}: the interval contains {bound_text(claim.margin)}."
     if finding.equal_seeds:
         return _verdict(claim, "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", finding.id)
     smallest = detectable(values, level)
@@ -87,7 +87,7 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
 
 
 def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
-    return [group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in _sides(claim)]
+    return [Group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in _sides(claim)]
 
 
 def _sides(claim: ClaimCard) -> list[str]:

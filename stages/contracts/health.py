@@ -25,6 +25,8 @@ class Signal(Frozen):
     last: int | None = None
     value: float | None = None
     evidence: dict[str, Any] = {}
+    kind: str = Field("", exclude_if=lambda value: not value)
+    """Which of the things that the detector can find on the metric, such as `fallen` or `risen`; empty where there is only one."""
 
 
 class Detection(Frozen):
@@ -46,7 +48,20 @@ class GateResult(Frozen):
     """null: could not be decided; the run is then not included."""
     says: str
     alone: bool = Field(False, exclude_if=lambda value: not value)
-    """The run would count if this gate had not been declared: no other gate keeps it out, and nothing else."""
+    """Not written any more."""
+
+
+class Exclusion(Frozen):
+    """One reason why a run does not count."""
+
+    reason: str
+    """As in Health.reasons."""
+    says: str
+    """The same in plain words: without the name of the gate, its metric in words."""
+    gate: str | None = None
+    """The health gate that the run fails; null: another reason."""
+    rule: str = ""
+    """The gate's rule in plain words."""
 
 
 class Health(Artifact):
@@ -73,6 +88,8 @@ class Health(Artifact):
     included: bool
     reasons: tuple[str, ...]
     """Why not, when not included."""
+    exclusions: tuple[Exclusion, ...] = Field((), exclude_if=lambda value: not value)
+    """The same reasons as data."""
     stride: int = 1
     """Most common distance between logged steps; above 1 only for imported histories, and shown."""
     valid_until: int | None = None

@@ -8,111 +8,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field
-
-from stages.contracts.amounts import above, at_end, below
+from stages.analyse.signals import OWN, Run, at_end, expected_of_null, looked, not_observable, threshold
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.rules import above, below
 
 NAME = "degenerate"
 NEEDS_COMPLETIONS = True
 
 
 class Settings(Frozen):
-    maximum: float = Field(
+    maximum: float = threshold(
         1.0,
+        "reward",
+        "gates score from 0 to 1",
+        "Highest reward that can be reached; a higher one that was observed takes its place.",
         gt=0,
-        description="Highest reward that can be reached; a higher one that was observed takes its place.",
-        json_schema_extra={"unit": "reward", "source": "gates score from 0 to 1"},
     )
-    near: float = Field(
+    near: float = threshold(
         0.95,
+        "share of the maximum",
+        f"{OWN}; the case that it is made after held 0.97",
+        "The mean reward of the last window is at its maximum from this share of it on.",
         gt=0,
         le=1,
-        description="The mean reward of the last window is at its maximum from this share of it on.",
-        json_schema_extra={"unit": "share of the maximum", "source": "octavo's own choice; the case that it is made after held 0.97"},
     )
-    tokens: float = Field(
+    tokens: float = threshold(
         5.0,
+        "tokens",
+        f"{OWN}: one word and the end of text",
+        "Completions of fewer tokens on average are at their floor, where the first window's were at least twice as long.",
         gt=0,
-        description="Completions of fewer tokens on average are at their floor, where the first window's were at least twice as long.",
-        json_schema_extra={"unit": "tokens", "source": "octavo's own choice: one word and the end of text"},
     )
-    same_text: float = Field(
+    same_text: float = threshold(
         0.5,
+        "share of completions",
+        OWN,
+        "Diversity is at its floor when the most common text of a step holds a larger share of it, over different prompts.",
         gt=0,
         le=1,
-        description="Diversity is at its floor when the most common text of a step holds a larger share of it, over different prompts.",
-        json_schema_extra={"unit": "share of completions", "source": "octavo's own choice"},
     )
-    entropy: float = Field(
-        0.05,
-        gt=0,
-        lt=1,
-        description="Entropy is at its floor below this share of the run's own first window.",
-        json_schema_extra={"unit": "ratio to the first window", "source": "octavo's own choice"},
+    entropy: float = threshold(
+        0.05, "ratio to the first window", OWN, "Entropy is at its floor below this share of the run's own first window.", gt=0, lt=1
     )
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """One signal a floor, at the end of the run."""
-    _, rewards = series.ends("reward")
-    if not series.logs("reward"):
-        return Detection(detector=NAME, state="not_observable", reason="reward was not logged")
-    if not rewards:
-        return Detection(detector=NAME, state="not_observable", reason="reward has no value in the last window")
-    if not series.same_text and not any(series.logs(name) for name in ("completion_tokens", "entropy")):
-        return Detection(detector=NAME, state="not_observable", reason="neither length, texts nor entropy were logged")
-    mean = sum(rewards) / len(rewards)
-    if below(mean, settings.near * settings.maximum):
-        return Detection(detector=NAME, state="looked")
-    maximum = _maximum(settings, series)
+    _, last = run.ends("reward")
+    if not run.logs("reward"):
+        return not_observable(NAME, "reward was not logged")
+    if last.empty:
+        return not_observable(NAME, "reward has no value in the last window")
+    if run.same_text.empty and not any(run.logs(name) for name in ("completion_tokens", "entropy")):
+        return not_observable(NAME, "neither length, texts nor entropy were logged")
+    mean = last.mean()
+    observed = run.counting(run.rewards)  # or, where no completions were recorded, the steps' means
+    highest = observed.columns[observed.sum() > 0].max() if len(observed) else run.values("reward").max()
+    maximum = max(settings.maximum, highest)
     if below(mean, settings.near * maximum):
-        return Detection(detector=NAME, state="looked")
-    reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(series.window())}"
-    signals = tuple(
+        return looked(NAME)
+    reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(run.window())}"
+    examples = run.examples[max(run.examples)] if run.examples else []
+    signals = [
         Signal(
             detector=NAME,
             metric=metric,
-            severity="info" if series.null_control else "warning",
-            says=f"{reached} while {words}" + ("; expected for a null control" if series.null_control else ""),
-            onset=max(1, series.target_steps - series.window() + 1),
-            last=series.target_steps,
+            **expected_of_null(run, "warning", f"{reached} while {words}"),
+            onset=max(1, run.target_steps - run.window() + 1),
+            last=run.target_steps,
             value=value,
-            evidence={"reward": mean, "examples": _examples(series)},
+            evidence={"reward": mean, "examples": examples},
         )
-        for metric, value, words in _floors(settings, series)
-    )
-    return Detection(detector=NAME, state="looked", signals=signals)
+        for metric, value, words in _floors(settings, run)
+    ]
+    return looked(NAME, *signals)
 
 
-def _maximum(settings: Settings, series: Observed) -> float:
-    """The declared one, unless a completion (or, where none were recorded, a step's mean) earned more."""
-    counts = series.completions.rewards if series.completions else ()
-    seen = [count.reward for count in counts if series.valid(count.step)] or series.rows("reward").values.tolist()
-    return max(settings.maximum, *seen)
-
-
-def _floors(settings: Settings, series: Observed) -> Iterator[tuple[str, float, str]]:
-    before, after = series.ends("completion_tokens")
-    if before and after:
-        first, last = sum(before) / len(before), sum(after) / len(after)
-        if below(last, settings.tokens) and not above(last, first / 2):
-            yield "completion_tokens", last, f"completions are {last:.3g} tokens long on average, {first:.3g} in the first window"
-    begin = series.target_steps - series.window()
-    texts = [share for share in series.shares(series.same_text) if share.step > begin]
-    n = sum(share.n for share in texts)
-    if n and (k := sum(share.k for share in texts)) / n > settings.same_text:
+def _floors(settings: Settings, run: Run) -> Iterator[tuple[str, float, str]]:
+    first, last = (end.mean() for end in run.ends("completion_tokens"))
+    if below(last, settings.tokens) and not above(last, first / 2):
+        yield "completion_tokens", last, f"completions are {last:.3g} tokens long on average, {first:.3g} in the first window"
+    texts = run.counting(run.same_text).loc[run.target_steps - run.window() + 1 :]
+    k, n = int(texts["k"].sum()), int(texts["n"].sum())
+    if n and k / n > settings.same_text:
         yield "texts", k / n, f"{k / n:.0%} of completions ({k} of {n}) are one text of their step, whatever the prompt"
-    before, after = series.ends("entropy")
-    if before and after:
-        first, last = sum(before) / len(before), sum(after) / len(after)
-        if first > 0 and last >= 0 and below(last / first, settings.entropy):
-            yield "entropy", last / first, f"entropy is {last / first:.2g} times that of the first window ({first:.3g} to {last:.3g})"
-
-
-def _examples(series: Observed) -> list[str]:
-    """Latest texts of the highest reward (untrusted, escape before showing)."""
-    held = series.completions.examples if series.completions else {}
-    return list(held[max(held)]) if held else []
+    first, last = (end.mean() for end in run.ends("entropy"))
+    if first > 0 and last >= 0 and below(last / first, settings.entropy):
+        yield "entropy", last / first, f"entropy is {last / first:.2g} times that of the first window ({first:.3g} to {last:.3g})"

@@ -10,169 +10,134 @@ itself is looked at: a second factor (lora_B) of zeros alone means that the mode
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from stages.contracts.amounts import counted
+from stages.analyse.signals import OWN, Index, Run, Series, counted, expected_of_null, looked, not_applicable, not_observable, threshold
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed, Rows
 
 NAME = "gradient"
 
 
 class Settings(Frozen):
-    share: float = Field(
+    share: float = threshold(
         0.5,
+        "share of steps",
+        f"{OWN}; one such step may be a masked batch",
+        "A larger share of zero gradients among the steps whose rewards differ within groups is severe.",
         gt=0,
         lt=1,
-        description="A larger share of zero gradients among the steps whose rewards differ within groups is severe.",
-        json_schema_extra={"unit": "share of steps", "source": "octavo's own choice; one such step may be a masked batch"},
     )
-    steps: int = Field(
-        3,
-        ge=1,
-        description="So many steps with differing rewards are needed to tell.",
-        json_schema_extra={"unit": "steps", "source": "octavo's own choice"},
-    )
+    steps: int = threshold(3, "steps", OWN, "So many steps with differing rewards are needed to tell.", ge=1)
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """At most one signal for the gradient and one for the adapter."""
-    unchanged = (_unchanged(series),) if series.adapter == "zero" else ()
-    norms = series.rows("grad_norm")
-    taught = _taught(series, norms)
-    if not norms.n or taught is None:
-        missing = "no spread of rewards within groups was logged" if norms.n else series.why_none("grad_norm")
-        if norms.n >= settings.steps and not norms.values.any() and not series.unscored:
-            return Detection(detector=NAME, state="looked", reason=missing, signals=(_still(settings, series, norms), *unchanged))
-        if series.adapter != "unknown":
-            return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {missing}", signals=unchanged)
-        return Detection(detector=NAME, state="not_observable", reason=missing)
-    if taught.n < settings.steps:
-        reason = f"rewards differ within groups in {counted(taught.n, 'logged step')}, {settings.steps} are needed"
-        if series.adapter != "unknown":
-            return Detection(detector=NAME, state="looked", reason=f"only the adapter was looked at: {reason}", signals=unchanged)
-        reason += ": a zero gradient is right elsewhere"
-        return Detection(detector=NAME, state="not_applicable", reason=reason)
-    dead = taught.steps[taught.values == 0.0].tolist()
-    signals = unchanged
-    lost = _longest(taught)
-    if len(dead) / taught.n > settings.share:
-        signals = (_dead(settings, series, dead, taught), *signals)
-    elif len(lost) >= settings.steps and lost[-1] - lost[0] + 1 >= series.window() and _dead_between(norms, lost):
-        signals = (_lost(settings, series, lost, dead, taught), *signals)
-    return Detection(detector=NAME, state="looked", signals=signals)
+    unchanged = [_unchanged(run)] if run.adapter == "zero" else []
+    norms = run.values("grad_norm")
+    taught = _taught(run, norms)
+    if norms.empty or taught is None:
+        missing = run.why_none("grad_norm") if norms.empty else "no spread of rewards within groups was logged"
+        if len(norms) >= settings.steps and not norms.any() and run.unscored.empty:
+            return looked(NAME, _still(settings, run, norms), *unchanged, reason=missing)
+        if run.adapter != "unknown":
+            return looked(NAME, *unchanged, reason=f"only the adapter was looked at: {missing}")
+        return not_observable(NAME, missing)
+    if len(taught) < settings.steps:
+        reason = f"rewards differ within groups in {counted(len(taught), 'logged step')}, {settings.steps} are needed"
+        if run.adapter != "unknown":
+            return looked(NAME, *unchanged, reason=f"only the adapter was looked at: {reason}")
+        return not_applicable(NAME, f"{reason}: a zero gradient is right elsewhere")
+    dead, lost = taught.index[taught == 0.0], _longest(taught)
+    signals = []
+    if len(dead) / len(taught) > settings.share:
+        signals = [_dead(settings, run, dead, taught)]
+    elif (
+        len(lost) >= settings.steps
+        and lost[-1] - lost[0] + 1 >= run.window()
+        and not norms.loc[lost[0] : lost[-1]].any()  # also at the steps between whose rewards do not differ
+    ):
+        signals = [_lost(settings, run, lost, len(dead), taught)]
+    return looked(NAME, *signals, *unchanged)
 
 
-def _longest(taught: Rows) -> list[int]:
-    """The longest streak of steps with a gradient of 0 among those that should have one; of equally long ones the last."""
-    if taught.values.all():
-        return []
-    first, best = 0, slice(0, 0)
-    for place, norm in enumerate(taught.values.tolist()):
-        if norm != 0.0:
-            first = place + 1
-        elif place + 1 - first >= best.stop - best.start:
-            best = slice(first, place + 1)
-    found: list[int] = taught.steps[best].tolist()
-    return found
-
-
-def _dead_between(norms: Rows, lost: list[int]) -> bool:
-    """Whether no logged step of the streak has a gradient: weights that get one elsewhere in it are connected."""
-    return not norms.values[(norms.steps >= lost[0]) & (norms.steps <= lost[-1])].any()
-
-
-def _taught(series: Observed, norms: Rows) -> Rows | None:
-    """Gradient norms of the steps in which rewards differ within a group and not every completion was cut; None when nothing tells."""
-    silent, ranges = series.rows("zero_signal_share"), series.rows("group_range")
-    if not silent.n and not ranges.n:
+def _taught(run: Run, norms: Series) -> Series | None:
+    """Norms of the steps in which rewards differ within a group and not every completion was cut; None when nothing tells."""
+    ranges, silent = run.values("group_range"), run.values("zero_signal_share")
+    if ranges.empty and silent.empty:
         return None
-    steps, unknown = norms.steps, float("nan")
-    span, share = ranges.at(steps, unknown), silent.at(steps, unknown)
-    differing = (share < 1) & (series.rows("reward_std").at(steps, 1.0) > 0) & (span != span)  # no range: it is NaN
-    differing |= span > 0
-    return norms.kept(differing & (series.rows("truncated").at(steps, 0.0) < 1))
+    steps = norms.index
+    spread = ranges.reindex(steps)
+    differing = (silent.reindex(steps) < 1) & (run.values("reward_std").reindex(steps).fillna(1.0) > 0) & spread.isna()
+    differing |= spread > 0
+    return norms[differing & (run.values("truncated").reindex(steps).fillna(0.0) < 1)]
 
 
-def _dead(settings: Settings, series: Observed, dead: list[int], taught: Rows) -> Signal:
-    says = f"the gradient is exactly 0 in {len(dead)} of the {counted(taught.n, 'step')} whose rewards differ within groups: "
+def _longest(taught: Series) -> Index:
+    """The longest streak of steps with a gradient of 0 among those that should have one; of equally long ones the last."""
+    zero = taught == 0.0
+    streaks = [part.index for _, part in taught[zero].groupby((~zero).cumsum()[zero])]
+    return max(reversed(streaks), key=len) if streaks else taught.index[:0]
+
+
+def _dead(settings: Settings, run: Run, dead: Index, taught: Series) -> Signal:
+    says = f"the gradient is exactly 0 in {len(dead)} of the {counted(len(taught), 'step')} whose rewards differ within groups: "
     says += "no trained weight is connected with the loss (this is not collapse)"
-    if series.imported and not series.rows("group_range").n:
+    if run.imported and run.values("group_range").empty:
         says += ", unless rewards were scaled by the batch: then a logged frac_reward_zero_std of 0 does not see that groups are constant"
+    shares = (taught == 0.0).expanding(settings.steps).mean()
+    knowable = shares.index[shares > settings.share]
     return Signal(
         detector=NAME,
         metric="grad_norm",
         severity="severe",
         says=says,
-        onset=dead[0],
-        detected=_knowable(settings, taught),
-        last=dead[-1],
-        value=len(dead) / taught.n,
-        evidence={"k": len(dead), "n": taught.n},
+        onset=int(dead[0]),
+        detected=int(knowable[0] if len(knowable) else taught.index[-1]),
+        last=int(dead[-1]),
+        value=len(dead) / len(taught),
+        evidence={"k": len(dead), "n": len(taught)},
     )
 
 
-def _knowable(settings: Settings, taught: Rows) -> int:
-    """First step up to which enough steps differ within groups, and more than the share of them have no gradient."""
-    zeros = 0
-    for n, (step, norm) in enumerate(taught.pairs(), 1):
-        zeros += norm == 0.0
-        if n >= settings.steps and zeros / n > settings.share:
-            return step
-    return int(taught.steps[-1])
-
-
-def _lost(settings: Settings, series: Observed, lost: list[int], dead: list[int], taught: Rows) -> Signal:
+def _lost(settings: Settings, run: Run, lost: Index, dead: int, taught: Series) -> Signal:
     """A streak without a gradient in a run that has one elsewhere."""
-    to_the_end = lost[-1] == int(taught.steps[-1])
+    to_the_end = lost[-1] == taught.index[-1]
     says = f"the gradient is exactly 0 in all {len(lost)} steps from {lost[0]} to {lost[-1]} whose rewards differ within groups, "
-    says += f"and is not in {taught.n - len(dead)} others: the trained weights lost their connection with the loss"
+    says += f"and is not in {len(taught) - dead} others: the trained weights lost their connection with the loss"
     says += " (this is not collapse)" if to_the_end else " for a while (this is not collapse)"
     return Signal(
         detector=NAME,
         metric="grad_norm",
+        kind="lost",
         severity="severe" if to_the_end else "warning",
         says=says,
-        onset=lost[0],
-        detected=next(step for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= series.window()),
-        last=lost[-1],
-        value=len(dead) / taught.n,
-        evidence={"k": len(dead), "n": taught.n, "streak": len(lost)},
+        onset=int(lost[0]),
+        detected=next(int(step) for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= run.window()),
+        last=int(lost[-1]),
+        value=dead / len(taught),
+        evidence={"k": dead, "n": len(taught), "streak": len(lost)},
     )
 
 
-def _still(settings: Settings, series: Observed, norms: Rows) -> Signal:
+def _still(settings: Settings, run: Run, norms: Series) -> Signal:
     """No gradient at all, and nothing that says whether there should have been one."""
-    says = f"the gradient is exactly 0 in all {norms.n} logged steps, so nothing was learnt from the loss"
-    if series.logs("reward"):
+    says = f"the gradient is exactly 0 in all {len(norms)} logged steps, so nothing was learnt from the loss"
+    if run.logs("reward"):
         says += (
             "; without a logged spread of rewards within groups it is open whether no group had a signal or no trained weight is connected"
         )
-    if series.null_control:
-        says += "; expected for a null control"
     return Signal(
         detector=NAME,
         metric="gradient",
-        severity="info" if series.null_control else "warning",
-        says=says,
-        onset=int(norms.steps[0]),
-        detected=int(norms.steps[settings.steps - 1]),
-        last=int(norms.steps[-1]),
+        **expected_of_null(run, "warning", says),
+        onset=int(norms.index[0]),
+        detected=int(norms.index[settings.steps - 1]),
+        last=int(norms.index[-1]),
         value=1.0,
-        evidence={"k": norms.n, "n": norms.n},
+        evidence={"k": len(norms), "n": len(norms)},
     )
 
 
-def _unchanged(series: Observed) -> Signal:
+def _unchanged(run: Run) -> Signal:
     says = "the adapter at the end is all zeros where it joins the model (lora_B), so the model is the one that training began with"
-    if series.null_control:
-        says += "; expected for a null control"
-    return Signal(
-        detector=NAME,
-        metric="adapter",
-        severity="info" if series.null_control else "severe",
-        says=says,
-        onset=1,
-        evidence={"lora_B": "all zeros"},
-    )
+    expected = expected_of_null(run, "severe", says)
+    return Signal(detector=NAME, metric="adapter", **expected, onset=1, evidence={"lora_B": "all zeros"})

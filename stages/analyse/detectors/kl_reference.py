@@ -7,83 +7,64 @@ before anything else. The null control's KL is what the optimizer does without a
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from stages.contracts.amounts import above, at_end
+from stages.analyse.signals import OWN, Run, at_end, lacks, looked, not_observable, since_outside, threshold
 from stages.contracts.artifact import Frozen
-from stages.contracts.batch_means import level
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.rules import above
 
 NAME = "kl_reference"
 METRIC = "kl"
 
 
 class Settings(Frozen):
-    above: float = Field(
-        0.5,
-        gt=0,
-        description="A larger mean of the last window is a warning.",
-        json_schema_extra={"unit": "nats per token", "source": "octavo's own choice"},
-    )
-    errors: float = Field(
+    above: float = threshold(0.5, "nats per token", OWN, "A larger mean of the last window is a warning.", gt=0)
+    errors: float = threshold(
         4.0,
+        "standard errors",
+        f"{OWN}; batch means of short series are rough",
+        "The mean over all steps is negative when it lies so many standard errors below 0.",
         gt=0,
-        description="The mean over all steps is negative when it lies so many standard errors below 0.",
-        json_schema_extra={"unit": "standard errors", "source": "octavo's own choice; batch means of short series are rough"},
     )
-    share: float = Field(
-        0.5,
-        ge=0,
-        lt=1,
-        description="And a larger share of the steps is negative.",
-        json_schema_extra={"unit": "share of steps", "source": "octavo's own choice"},
-    )
+    share: float = threshold(0.5, "share of steps", OWN, "And a larger share of the steps is negative.", ge=0, lt=1)
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """A warning for a negative estimate; else one signal that says how far the policy is and what the null controls did."""
-    if not series.metrics:
-        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    rows = series.rows(METRIC)
-    if not rows.n:
-        return series.lacks(NAME, METRIC, "there is no reference model in the loss")
-    negative = rows.steps[rows.values < 0].tolist()
-    estimator = "k1, which may be negative" if negative else "no value is negative, so k3 or k1"
-    whole = level(rows.values.tolist()) if len(negative) / rows.n > settings.share else None
+    from stages.analyse.statistics import batch_means
+
+    if run.steps.empty:
+        return not_observable(NAME, "nothing was logged")
+    values = run.values(METRIC)
+    if values.empty:
+        return lacks(NAME, run, METRIC, "there is no reference model in the loss")
+    negative = values.index[values < 0]
+    whole = batch_means(values) if len(negative) / len(values) > settings.share else None
     if whole and whole.mean < -settings.errors * whole.error:
-        return _negative(series, rows.n, negative, whole.mean, whole.error)
-    _, last = series.ends(METRIC)
-    if not last:
-        return Detection(detector=NAME, state="not_observable", reason="kl has no value in the last window")
-    mean = sum(last) / len(last)
+        return _negative(run, whole.mean, whole.error)
+    _, last = run.ends(METRIC)
+    if last.empty:
+        return not_observable(NAME, "kl has no value in the last window")
+    mean = last.mean()
     far = above(mean, settings.above)
-    says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(series.window())} ({estimator})"
+    estimator = "k1, which may be negative" if len(negative) else "no value is negative, so k3 or k1"
+    says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(run.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
     signal = Signal(
         detector=NAME,
         metric=METRIC,
-        severity="warning" if far and not series.null_control else "info",
-        says=says + _against(series, mean),
-        onset=_onset(settings, series) if far else None,
-        last=int(rows.steps[-1]),
+        severity="warning" if far and not run.null_control else "info",
+        says=says + _against(run, mean),
+        onset=since_outside(run, values <= settings.above) if far else None,
+        last=int(values.index[-1]),
         value=mean,
-        evidence={"rows": rows.n, "null_controls": sorted(series.null_finals.get(METRIC, ()))},
+        evidence={"rows": len(values), "null_controls": sorted(run.null_finals.get(METRIC, ()))},
     )
-    return Detection(detector=NAME, state="looked", signals=(signal,))
+    return looked(NAME, signal)
 
 
-def _onset(settings: Settings, series: Observed) -> int:
-    """First step of the rows that lie above the threshold without a break to the end, at the latest that of the last window."""
-    steps, values = series.rows(METRIC)
-    back = [int(step) for step in steps[values <= settings.above][-1:]]
-    window = series.target_steps - series.window()
-    return int(steps[steps > (min(back[0], window) if back else 0)][0])
-
-
-def _against(series: Observed, mean: float) -> str:
-    nulls = series.null_finals.get(METRIC, ())
-    if series.null_control:
+def _against(run: Run, mean: float) -> str:
+    nulls = run.null_finals.get(METRIC, ())
+    if run.null_control:
         return "; it is a null control: this is movement without a reward"
     if not nulls:
         return "; no null control to hold it against"
@@ -92,19 +73,22 @@ def _against(series: Observed, mean: float) -> str:
     return f"; null control: {span}" + (", so it has not moved further than without a reward" if mean <= high else "")
 
 
-def _negative(series: Observed, rows: int, negative: list[int], mean: float, error: float) -> Detection:
+def _negative(run: Run, mean: float, error: float) -> Detection:
+    values = run.values(METRIC)
+    steps = values.index[values < 0]
     says = (
         f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
-        f"(standard error {error:.2g}), below 0 in {len(negative)} of {rows} of them; compare temperature and top_p with scoring"
+        f"(standard error {error:.2g}), below 0 in {len(steps)} of {len(values)} of them; compare temperature and top_p with scoring"
     )
     signal = Signal(
         detector=NAME,
         metric=METRIC,
+        kind="negative",
         severity="warning",
         says=says,
-        onset=negative[0],
-        last=negative[-1],
+        onset=int(steps[0]),
+        last=int(steps[-1]),
         value=mean,
-        evidence={"k": len(negative), "n": rows, "standard_error": error},
+        evidence={"k": len(steps), "n": len(values), "standard_error": error},
     )
-    return Detection(detector=NAME, state="looked", signals=(signal,))
+    return looked(NAME, signal)

@@ -3,56 +3,50 @@ that is scored (temperature, top_p), and the penalty then rewards what it should
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from stages.contracts.amounts import counted
+from stages.analyse.signals import OWN, Run, counted, lacks, looked, not_observable, threshold
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
 
 NAME = "kl_sign"
 METRIC = "objective.kl"
 
 
 class Settings(Frozen):
-    below: float = Field(
-        -0.5,
-        lt=0,
-        description="A step counts as negative below this; around 0 the estimate of a batch has either sign.",
-        json_schema_extra={"unit": "nats per completion", "source": "octavo's own choice"},
+    below: float = threshold(
+        -0.5, "nats per completion", OWN, "A step counts as negative below this; around 0 the estimate of a batch has either sign.", lt=0
     )
-    share: float = Field(
+    share: float = threshold(
         0.05,
+        "share of steps",
+        f"{OWN}; a report of 600 PPO updates had 122 (20%)",
+        "A larger share of negative steps is a warning.",
         ge=0,
         lt=1,
-        description="A larger share of negative steps is a warning.",
-        json_schema_extra={"unit": "share of steps", "source": "octavo's own choice; a report of 600 PPO updates had 122 (20%)"},
     )
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """At most one signal, with the lowest value."""
-    if not series.metrics:
-        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    rows = series.rows(METRIC)
-    if not rows.n:
-        return series.lacks(NAME, METRIC, "there is no KL penalty in the reward")
-    negative = rows.kept(rows.values < settings.below).pairs()
-    if len(negative) / rows.n <= settings.share:
-        return Detection(detector=NAME, state="looked")
-    lowest_step, lowest = min(negative, key=lambda row: row[1])
+    if run.steps.empty:
+        return not_observable(NAME, "nothing was logged")
+    values = run.values(METRIC)
+    if values.empty:
+        return lacks(NAME, run, METRIC, "there is no KL penalty in the reward")
+    negative = values[values < settings.below]
+    if len(negative) / len(values) <= settings.share:
+        return looked(NAME)
     says = (
-        f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(rows.n, 'step')}, "
-        f"lowest {lowest:.3g} at step {lowest_step}: completions are not samples of the distribution that is scored"
+        f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(len(values), 'step')}, "
+        f"lowest {negative.min():.3g} at step {negative.idxmin()}: completions are not samples of the distribution that is scored"
     )
     signal = Signal(
         detector=NAME,
         metric=METRIC,
         severity="warning",
         says=says,
-        onset=negative[0][0],
-        last=negative[-1][0],
-        value=lowest,
-        evidence={"k": len(negative), "n": rows.n},
+        onset=int(negative.index[0]),
+        last=int(negative.index[-1]),
+        value=negative.min(),
+        evidence={"k": len(negative), "n": len(values)},
     )
-    return Detection(detector=NAME, state="looked", signals=(signal,))
+    return looked(NAME, signal)

@@ -6,58 +6,54 @@ no later row is finite, and it ends the run's valid range at s - 1.
 
 from __future__ import annotations
 
-from stages.contracts.amounts import counted, stretch
+from stages.analyse.signals import NonFinite, Run, counted, looked, not_observable
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
-from stages.contracts.series import GRADIENT_METRICS, PERSISTENT_STEPS, SKIPPED, NonFinite
+from stages.contracts.history import GRADIENT_METRICS, SKIPPED
+from stages.rules import stretch
 
 
 class Settings(Frozen):
-    """None: whether a number is finite is no matter of taste. Persistence needs 3 rows (`stages/contracts/series.py`)."""
+    """None: whether a number is finite is no matter of taste. Persistence needs 3 rows (`stages/analyse/frames.py`)."""
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
-    """One signal a metric that is not `none`; `gradient` stands for gradient norm, loss and skipped steps together."""
-    if not series.metrics:
-        return Detection(detector="nonfinite", state="not_observable", reason="nothing was logged")
-    found = {"gradient": series.gradient}
-    for metric in sorted(series.metrics):
-        if metric not in (*GRADIENT_METRICS, SKIPPED):
-            found[metric] = series.spread_of_nonfinite(metric)
-    signals = tuple(_signal(series, metric, how) for metric, how in found.items() if how.kind != "none")
-    return Detection(detector="nonfinite", state="looked", signals=signals)
+def detect(settings: Settings, run: Run) -> Detection:
+    """One signal a metric that is not always finite; `gradient` stands for gradient norm, loss and skipped steps together."""
+    if run.steps.empty:
+        return not_observable("nonfinite", "nothing was logged")
+    metrics = [name for name in run.steps.columns if name not in (*GRADIENT_METRICS, SKIPPED)]
+    spreads = {"gradient": run.gradient} | {name: run.nonfinite(name) for name in metrics}
+    return looked("nonfinite", *(_signal(run, name, spread) for name, spread in spreads.items() if spread is not None))
 
 
-def _signal(series: Observed, metric: str, how: NonFinite) -> Signal:
-    rows = f"{how.found} of {counted(how.rows, 'logged step')} {'is' if how.found == 1 else 'are'} NaN or Inf"
+def _signal(run: Run, metric: str, bad: NonFinite) -> Signal:
+    from stages.analyse.frames import PERSISTENT_STEPS
+
+    one, lasts = bad.k == 1, bad.since is not None
+    rows = f"{bad.k} of {counted(bad.n, 'logged step')} {'is' if one else 'are'} NaN or Inf"
     # a step without a gradient counts in nothing; a metric that is not finite lacks its own value only
-    out = "the step is" if how.found == 1 else "these steps are"
+    out = "the step is" if one else "these steps are"
     out += " left out of every statistic" if metric == "gradient" else f" left out of statistics of {metric}"
-    at = _steps(series, metric)
-    if how.since is not None:
-        before = [step for step in at if step < how.since]
-        valid = (f"only steps before {how.since} count" if before else "no step counts") if metric == "gradient" else "it never recovers"
-        says = f"{metric} is not finite from step {how.since} to the end of the log ({rows}): {valid}"
+    logged = run.steps[[n for n in (*GRADIENT_METRICS, SKIPPED) if n in run.steps] if metric == "gradient" else [metric]]
+    steps = logged.dropna(how="all").index
+    if lasts:
+        valid = (f"only steps before {bad.since} count" if steps[0] < bad.since else "no step counts") if metric == "gradient" else ""
+        says = f"{metric} is not finite from step {bad.since} to the end of the log ({rows}): {valid or 'it never recovers'}"
     else:
-        where = f"at {stretch(how.first or 0, how.last or 0)}" if how.first == how.last else f"between steps {how.first} and {how.last}"
-        ends = how.last == at[-1]
-        after = f", the last of the log, where fewer than {PERSISTENT_STEPS} such rows in a row are not called persistent" if ends else ""
-        says = f"{metric} is not finite {where}{after if ends else ' and recovers'} ({rows}); {out}"
+        where = f"at {stretch(bad.first, bad.last)}" if bad.first == bad.last else f"between steps {bad.first} and {bad.last}"
+        after = " and recovers"
+        if bad.last == steps[-1]:
+            after = f", the last of the log, where fewer than {PERSISTENT_STEPS} such rows in a row are not called persistent"
+        says = f"{metric} is not finite {where}{after} ({rows}); {out}"
+    kind = "persistent" if lasts else "transient"
     return Signal(
         detector="nonfinite",
         metric=metric,
-        severity="severe" if how.kind == "persistent" else "warning",
+        severity="severe" if lasts else "warning",
         says=says,
-        onset=how.since if how.since is not None else how.first,
-        detected=how.first if how.since is None else [step for step in at if step >= how.since][PERSISTENT_STEPS - 1],
-        last=how.last,
-        value=how.share,
-        evidence={"class": how.kind, "count": how.found, "rows": how.rows, "first": how.first},
+        onset=bad.since if lasts else bad.first,
+        detected=bad.knowable,
+        last=bad.last,
+        value=bad.k / bad.n,
+        evidence={"class": kind, "count": bad.k, "rows": bad.n, "first": bad.first},
     )
-
-
-def _steps(series: Observed, metric: str) -> list[int]:
-    """Steps at which the metric was logged, in order."""
-    names = (*GRADIENT_METRICS, SKIPPED) if metric == "gradient" else (metric,)
-    return sorted({step for name in names for step, _, _ in series.cells(name)})

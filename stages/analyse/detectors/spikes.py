@@ -8,104 +8,116 @@ before them: they are held against each other, and what is far away from the ver
 
 from __future__ import annotations
 
-from pydantic import Field
+from itertools import pairwise
 
-from stages.contracts.amounts import counted
+from stages.analyse.signals import OWN, Run, Series, counted, looked, not_applicable, not_observable, threshold
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed, Rows
-from stages.contracts.rolling import outliers
 
 NAME = "spikes"
+_LEVEL = 5
+"""This many spikes at rows that follow each other are another level: a spike is one row, or a few."""
 
 
 class Settings(Frozen):
-    metrics: tuple[str, ...] = Field(
-        ("grad_norm", "kl", "entropy"),
-        description="Metrics that are looked at, those that were logged.",
-        json_schema_extra={"unit": "names", "source": "octavo's own choice"},
+    metrics: tuple[str, ...] = threshold(
+        ("grad_norm", "kl", "entropy"), "names", OWN, "Metrics that are looked at, those that were logged."
     )
-    window: int = Field(
-        20,
-        ge=5,
-        description="Rows before the value that give median and MAD.",
-        json_schema_extra={"unit": "logged rows", "source": "octavo's own choice"},
-    )
-    k: float = Field(
+    window: int = threshold(20, "logged rows", OWN, "Rows before the value that give median and MAD.", ge=5)
+    k: float = threshold(
         10.0,
+        "MADs",
+        f"{OWN}; 10 MADs are 6.7 standard deviations of a normal series",
+        "A value further than this from the rolling median is a spike.",
         gt=0,
-        description="A value further than this from the rolling median is a spike.",
-        json_schema_extra={"unit": "MADs", "source": "octavo's own choice; 10 MADs are 6.7 standard deviations of a normal series"},
     )
-    most: float = Field(
+    most: float = threshold(
         0.1,
+        "share of rows",
+        "67 of 150 rows flagged in a prover report said nothing",
+        "When a larger share of rows is flagged, the rule is not applicable.",
         gt=0,
         lt=1,
-        description="When a larger share of rows is flagged, the rule is not applicable.",
-        json_schema_extra={"unit": "share of rows", "source": "67 of 150 rows flagged in a prover report said nothing"},
     )
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """One signal a metric with spikes; the evidence lists the steps."""
-    signals, looked = [], 0
+    signals, looked_at = [], 0
     refused: dict[str, list[str]] = {}
     for metric in settings.metrics:
-        rows, n = series.rows(metric), series.rows(metric).n
-        if not n:
+        values = run.values(metric)
+        if values.empty:
             continue
-        if n <= settings.window:
-            refused.setdefault(f"{counted(n, 'row')}, {settings.window + 1} are needed", []).append(metric)
+        if len(values) <= settings.window:
+            refused.setdefault(f"{counted(len(values), 'row')}, {settings.window + 1} are needed", []).append(metric)
             continue
-        flagged = _flagged(settings, rows)
-        if flagged is None:
+        medians = _outliers(values, settings.window, settings.k)
+        if medians is None:
             refused.setdefault("more than half of the values are equal, so there is no spread to compare with", []).append(metric)
-        elif len(flagged) / n > settings.most:
-            refused.setdefault(f"{len(flagged)} of {n} rows flagged, more than {settings.most:.0%}", []).append(metric)
+        elif len(medians) / len(values) > settings.most:
+            refused.setdefault(f"{len(medians)} of {len(values)} rows flagged, more than {settings.most:.0%}", []).append(metric)
         else:
-            looked += 1
-            signals += [_signal(series, metric, flagged)] if flagged else []
+            looked_at += 1
+            signals += [_signal(run, metric, medians)] if len(medians) else []
     reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
-    if looked:
-        return Detection(detector=NAME, state="looked", reason=reason, signals=tuple(signals))
+    if looked_at:
+        return looked(NAME, *signals, reason=reason)
     if refused:
-        return Detection(detector=NAME, state="not_applicable", reason=reason)
-    return Detection(detector=NAME, state="not_observable", reason=_why_none(settings, series))
+        return not_applicable(NAME, reason)
+    logged = "; ".join(run.why_none(metric) for metric in settings.metrics if run.logs(metric))
+    return not_observable(NAME, logged or f"none of {', '.join(settings.metrics)} was logged")
 
 
-def _why_none(settings: Settings, series: Observed) -> str:
-    logged = [series.why_none(metric) for metric in settings.metrics if series.logs(metric)]
-    return "; ".join(logged) or f"none of {', '.join(settings.metrics)} was logged"
-
-
-def _flagged(settings: Settings, rows: Rows) -> list[tuple[int, float, float]] | None:
-    """(step, value, rolling median) of each spike; None when the series as a whole has no spread.
+def _outliers(values: Series, window: int, k: float) -> Series | None:
+    """By step of each value further than k MADs from the median of the `window` values before it: that median. None when more than half
+    of the values are equal.
 
     A MAD of twenty correlated rows is often far too small by chance (a third of healthy runs had a spike by it), so no row is measured by
     less than the median distance of all rows from their rolling medians.
     """
-    found = outliers(rows.values, settings.window, settings.k)
-    return None if found is None else [(int(rows.steps[at]), float(rows.values[at]), middle) for at, middle in found]
+    if (values - values.median()).abs().median() == 0.0:
+        return None
+    medians = values.rolling(window).median().shift()
+    distances = (values - medians).abs()
+    usual = distances.median()
+    first = values.iloc[: window + 1]
+    for place in range(window):  # each of the first rows against the others among the first window + 1
+        others = first.drop(first.index[place])
+        medians.iloc[place] = others.median()
+        distances.iloc[place] = abs(first.iloc[place] - others.median())
+    for step in distances.index[distances > k * usual]:
+        place = values.index.get_loc(step)
+        before = values.iloc[place - window : place] if place >= window else first.drop(step)
+        if not distances[step] > k * (before - medians[step]).abs().median():
+            distances[step] = 0.0
+    far = distances > k * usual
+    early = far.iloc[:window].tolist()
+    if early[0]:  # the series comes in from far away, until two near rows follow each other
+        near = next((place for place in range(2, window) if not early[place] and not early[place - 1]), window - 1)
+        far.iloc[: near + 1] = False
+    return medians[far]
 
 
-def _signal(series: Observed, metric: str, flagged: list[tuple[int, float, float]]) -> Signal:
-    rows = series.rows(metric).n
-    step, value, middle = max(flagged, key=lambda spike: abs(spike[1] - spike[2]))
-    is_, largest = ("is a spike", "it") if len(flagged) == 1 else ("are spikes", "the largest")
-    says = f"{len(flagged)} of {counted(rows, 'row')} of {metric} {is_}; {largest} is {value:.4g} at step {step}"
-    says += f", where the median around it was {middle:.4g}"
+def _signal(run: Run, metric: str, medians: Series) -> Signal:
+    values = run.values(metric)
+    step = int((values[medians.index] - medians).abs().idxmax())
+    is_, largest = ("is a spike", "it") if len(medians) == 1 else ("are spikes", "the largest")
+    says = f"{len(medians)} of {counted(len(values), 'row')} of {metric} {is_}; {largest} is {values[step]:.4g} at step {step}"
+    says += f", where the median around it was {medians[step]:.4g}"
     if metric == "grad_norm":
-        says += " (whether that is before or after clipping, the import does not say)" if series.imported else " (logged before clipping)"
-    steps = [spike[0] for spike in flagged]
-    evidence = {"steps": steps, "largest_step": step, "median_before": middle, "rows": rows}
+        says += " (whether that is before or after clipping, the import does not say)" if run.imported else " (logged before clipping)"
+    steps = medians.index.tolist()
+    in_a_row = len(steps) >= _LEVEL and len({after - step for step, after in pairwise(steps)}) == 1
     return Signal(
         detector=NAME,
         metric=metric,
+        kind="level" if in_a_row else "",
         severity="warning",
         says=says,
         onset=steps[0],
         detected=steps[0],
         last=steps[-1],
-        value=value,
-        evidence=evidence,
+        value=values[step],
+        evidence={"steps": steps, "largest_step": step, "median_before": medians[step], "rows": len(values)},
     )

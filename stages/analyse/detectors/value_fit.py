@@ -5,66 +5,46 @@
 
 from __future__ import annotations
 
-from statistics import median
-
-from pydantic import Field
-
-from stages.contracts.amounts import below, stretch
+from stages.analyse.signals import OWN, Run, lacks, looked, not_observable, threshold
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
-from stages.contracts.observed import Observed
+from stages.rules import below, stretch
 
 NAME = "value_fit"
 METRIC = "value.explained_variance"
 
 
 class Settings(Frozen):
-    window: int = Field(
-        20,
-        ge=3,
-        description="Last logged steps that are looked at.",
-        json_schema_extra={"unit": "logged rows", "source": "octavo's own choice"},
-    )
-    below: float = Field(
-        0.0,
-        le=1,
-        description="A median explained variance below this is a warning.",
-        json_schema_extra={"unit": "part of the variance", "source": "0 is what a constant explains"},
+    window: int = threshold(20, "logged rows", OWN, "Last logged steps that are looked at.", ge=3)
+    below: float = threshold(
+        0.0, "part of the variance", "0 is what a constant explains", "A median explained variance below this is a warning.", le=1
     )
 
 
-def detect(settings: Settings, series: Observed) -> Detection:
+def detect(settings: Settings, run: Run) -> Detection:
     """At most one signal. The median is taken because one update with hardly any variance gives a value far below zero."""
-    if not series.metrics:
-        return Detection(detector=NAME, state="not_observable", reason="nothing was logged")
-    needed = METRIC if series.imported else "loss.value"  # our own log lacks METRIC also where returns do not vary
-    if not series.logs(needed):
-        return series.lacks(NAME, needed, "no value head was trained")
-    rows = series.rows(METRIC)
-    if not rows.n:
-        some = series.numbers(METRIC) or any(state == "nonfinite" for _, _, state in series.cells(METRIC))
-        reason = series.why_none(METRIC) if some else "the returns did not vary, so there was nothing to explain"
-        return Detection(detector=NAME, state="not_observable", reason=reason)
-    last = rows.steps[-settings.window :].tolist()
-    found = median(rows.values[-settings.window :].tolist())
-    if not below(found, settings.below):
-        return Detection(detector=NAME, state="looked")
-    says = (
-        f"the value head explained less of the returns than {_bar(settings)}: median explained variance {found:.2g} "
-        f"in {stretch(last[0], last[-1])}"
-    )
+    if run.steps.empty:
+        return not_observable(NAME, "nothing was logged")
+    needed = METRIC if run.imported else "loss.value"  # our own log lacks METRIC also where returns do not vary
+    if not run.logs(needed):
+        return lacks(NAME, run, needed, "no value head was trained")
+    values = run.values(METRIC)
+    if values.empty:
+        some = (run.logged(METRIC) > float("-inf")).any()  # a number or one that is not finite
+        return not_observable(NAME, run.why_none(METRIC) if some else "the returns did not vary, so there was nothing to explain")
+    last = values.iloc[-settings.window :]
+    if not below(last.median(), settings.below):
+        return looked(NAME)
+    bar = "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
     signal = Signal(
         detector=NAME,
         metric=METRIC,
-        severity="info" if series.null_control else "warning",
-        says=says,
-        onset=last[0],
-        last=last[-1],
-        value=found,
+        severity="info" if run.null_control else "warning",
+        says=f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} "
+        f"in {stretch(last.index[0], last.index[-1])}",
+        onset=int(last.index[0]),
+        last=int(last.index[-1]),
+        value=last.median(),
         evidence={"rows": len(last)},
     )
-    return Detection(detector=NAME, state="looked", signals=(signal,))
-
-
-def _bar(settings: Settings) -> str:
-    return "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
+    return looked(NAME, signal)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from run_from import CompletionsSummary, RewardCount, Share, run_from
 from scipy.signal import lfilter
 
 from compiler.language.health_profiles import detectors
-from stages.contracts.observed import Observed, Resume
+from stages.analyse.frames import Resume, Run
 from stages.contracts.plugin import DETECTORS, load
-from stages.contracts.series import CompletionsSummary, RewardCount, Share
 
 STEPS, GROUPS, SAMPLES = 300, 8, 8
 
@@ -25,7 +25,7 @@ def memory(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:
     return made
 
 
-def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Observed:
+def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:
     """A run that learns: reward 0.3 to 0.7, entropy down by a third, KL up to 0.05, resumed once in the middle without a trace."""
     at = np.arange(1, steps + 1)
     learnt = 1 - np.exp(-3 * at / steps)
@@ -64,12 +64,11 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Observed
         }
     else:
         columns |= {"zero_signal_share": silent / GROUPS, "group_range": np.maximum(0.01, walk(0.8, 0.05))}
-    return Observed(
+    return run_from(
         run="healthy-s1",
         condition="healthy",
         role="treatment",
         target_steps=steps,
-        stride=1,
         metrics={name: _cells(values) for name, values in columns.items()},
         completions=_completions(rng, reward, silent, cut, ppo),
         resumes=(Resume(steps // 2 + 1, steps // 2),),

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_from import CompletionsSummary, RewardCount, read_history, run_from
 from synthetic import write_history
 
 from stages.analyse.detectors import atoms, collapse, gradient, nonfinite, spikes, zero_signal
+from stages.analyse.frames import NOT_FINITE, NULL, Run
 from stages.analyse.health_gates import judge
-from stages.analyse.tables import History, read_history
-from stages.contracts.analysis_card import HealthGate, RunRef, Windows
+from stages.contracts.analysis_card import HealthGate, Windows
 from stages.contracts.attempt import Outcome
-from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
-from stages.contracts.series import CompletionsSummary, RewardCount
 
 FIXTURES = Path(__file__).parents[3].parent / "shared" / "cases" / "fixtures"
 OURS = {
@@ -29,7 +28,7 @@ OURS = {
 PLAIN = ("loss", "grad_norm", "learning_rate", "reward", "reward_std", "kl", "entropy")
 
 
-def fixture(tmp_path: Path, name: str) -> History:
+def fixture(tmp_path: Path, name: str) -> Run:
     """A TRL log as our history table. Absent keys stay absent; null and NaN stay apart."""
     if not FIXTURES.is_dir():
         pytest.skip("the shared cases are not beside this checkout")
@@ -41,7 +40,7 @@ def fixture(tmp_path: Path, name: str) -> History:
                 if key in OURS or key in PLAIN:
                     rows.append(_cell(entry["step"], OURS.get(key, key), value))
     write_history(tmp_path / "history.parquet", rows)
-    return read_history(tmp_path / "history.parquet")
+    return read_history(tmp_path / "history.parquet", target_steps=6)
 
 
 def _cell(step: int, metric: str, value: float | None) -> dict[str, Any]:
@@ -50,16 +49,18 @@ def _cell(step: int, metric: str, value: float | None) -> dict[str, Any]:
     return {"attempt": "a1", "step": step, "tokens": None, "seconds": 0.0, "metric": metric, "value": kept, "state": state}
 
 
-def as_series(history: History, role: str = "treatment", **more: Any) -> Observed:
-    metrics = {name: column.cells() for name, column in history.columns.items()} | more
-    return Observed("r-s1", "r", role, target_steps=6, stride=history.stride, metrics=metrics)
+def as_series(run: Run, role: str = "treatment", **more: Any) -> Run:
+    states = {NOT_FINITE: "nonfinite", NULL: "null"}
+    metrics = {
+        name: tuple((step, None if value in states else value, states.get(value, "value")) for step, value in run.logged(name).items())
+        for name in run.steps
+    }
+    return run_from(metrics | more, role=role, target_steps=6)
 
 
-def _not_persistent(history: History, found: Observed) -> bool | None:
-    gate = HealthGate(name="nonfinite", rule="not_persistent")
-    detection = nonfinite.detect(nonfinite.Settings(), found)
-    run = RunRef(name="r-s1", condition="r", seed=1, target_steps=6)
-    return judge(gate, run=run, null_control=False, history=history, outcome=None, detections=[detection], windows=Windows()).passed
+def _not_persistent(run: Run) -> bool | None:
+    detection = nonfinite.detect(nonfinite.Settings(), run)
+    return judge(HealthGate(name="nonfinite", rule="not_persistent"), run, None, [detection], Windows()).passed
 
 
 def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
@@ -67,11 +68,11 @@ def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
     found = as_series(history)
     (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
     assert (signal.metric, signal.evidence["class"], signal.onset, signal.evidence["count"]) == ("gradient", "persistent", 3, 4)
-    assert found.valid_until == 2
-    assert [step for step, _ in found.values("reward")] == [1, 2]
-    assert [step for step, _ in found.values("loss")] == [1, 2]  # later losses read 0.0 and are no progress
-    assert len(history.values("reward", 1, 6)) == 2
-    assert _not_persistent(history, found) is False
+    assert found.since == 3
+    assert found.values("reward").index.tolist() == [1, 2]
+    assert found.values("loss").index.tolist() == [1, 2]  # later losses read 0.0 and are no progress
+    assert len(history.values("reward").loc[1:6]) == 2
+    assert _not_persistent(history) is False
 
 
 def test_case_2_transient_nan_leaves_the_run_in(tmp_path: Path) -> None:
@@ -79,16 +80,16 @@ def test_case_2_transient_nan_leaves_the_run_in(tmp_path: Path) -> None:
     found = as_series(history)
     (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
     assert (signal.evidence["class"], signal.onset, signal.last, signal.evidence["count"]) == ("transient", 2, 2, 1)
-    assert [step for step, _ in found.values("loss")] == [1, 3, 4, 5, 6]
-    assert _not_persistent(history, found) is True
+    assert found.values("loss").index.tolist() == [1, 3, 4, 5, 6]
+    assert _not_persistent(history) is True
 
 
 def test_case_4_sparse_rows_are_absent_not_missing(tmp_path: Path) -> None:
     history = fixture(tmp_path, "num_iterations2_sparse_rows.jsonl")
-    assert history.columns["reward"].steps.tolist() == [1, 3, 5]
-    assert history.columns["kl"].steps.tolist() == [1, 2, 3, 4, 5, 6]
-    assert history.values("reward", 2, 2).tolist() == []
-    assert history.values("reward", 1, 3).tolist() == pytest.approx([0.875, 0.8958333730697632])
+    assert history.logged("reward").index.tolist() == [1, 3, 5]
+    assert history.logged("kl").index.tolist() == [1, 2, 3, 4, 5, 6]
+    assert history.values("reward").loc[2:2].tolist() == []
+    assert history.values("reward").loc[1:3].tolist() == pytest.approx([0.875, 0.8958333730697632])
 
 
 def test_case_5_no_reward_is_never_healthy_diversity(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_case_5_no_reward_is_never_healthy_diversity(tmp_path: Path) -> None:
 
 def test_case_6_batch_spread_does_not_hide_constant_groups(tmp_path: Path) -> None:
     history = fixture(tmp_path, "group_constant_scale_batch.jsonl")
-    assert history.values("zero_signal_share", 3, 5).tolist() == [0.0, 0.0, 0.0]  # what TRL says under batch scaling
+    assert history.values("zero_signal_share").loc[3:5].tolist() == [0.0, 0.0, 0.0]  # what TRL says under batch scaling
     ours = {"zero_signal_share": tuple((step, 1.0, "value") for step in range(1, 7))}
     ours["group_range"] = tuple((step, 0.0, "value") for step in range(1, 7))
     found = as_series(history, **ours)
@@ -119,7 +120,7 @@ def test_case_8_null_control(tmp_path: Path) -> None:
 
 def test_case_10_stride_patience_counts_steps() -> None:
     cells = tuple((step, 0.04, "value") for step in range(1, 300, 2))
-    found = Observed("r-s1", "r", "treatment", target_steps=300, stride=2, metrics={"reward_std": cells})
+    found = run_from({"reward_std": cells}, target_steps=300)
     settings = collapse.Settings(metric="reward_std", at_least=None, below=0.05, patience=15)
     (signal,) = collapse.detect(settings, found).signals
     assert (signal.onset, signal.detected, signal.last) == (1, 15, 299)
@@ -139,10 +140,8 @@ def test_case_10_stride_patience_counts_steps() -> None:
 def test_cases_11_12_20_steps_done(tmp_path: Path, last: int, outcome: int | None, passed: bool | None, says: str) -> None:
     write_history(tmp_path / "history.parquet", [_cell(step, "reward", 0.5) for step in range(1, last + 1, 2 if last == 299 else 1)])
     state = Outcome(card_id="c", attempt="a1", finished=True, steps_done=outcome, target_steps=300) if outcome else None
-    run = RunRef(name="r-s1", condition="r", seed=1, target_steps=300)
     gate = HealthGate(name="steps", rule="complete")
-    history = read_history(tmp_path / "history.parquet")
-    found = judge(gate, run=run, null_control=False, history=history, outcome=state, detections=[], windows=Windows())
+    found = judge(gate, read_history(tmp_path / "history.parquet", target_steps=300), state, [], Windows())
     assert (found.passed, found.says) == (passed, says)
 
 
@@ -150,7 +149,7 @@ def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
     values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
     values[100] = 0.3
     cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), Observed("r", "r", "treatment", 150, 1, cells))
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), run_from(cells, target_steps=150))
     (signal,) = found.signals
     assert (signal.onset, signal.value) == (100, 0.3)
 
@@ -160,7 +159,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
     for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
         values[row] = 10.0 ** (spike + 2)
     cells = {"loss": tuple((step, value, "value") for step, value in enumerate(values, start=1))}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), Observed("r", "r", "treatment", 150, 1, cells))
+    found = spikes.detect(spikes.Settings(metrics=("loss",)), run_from(cells, target_steps=150))
     assert found.state == "not_applicable"
     assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", found.reason)
     assert found.signals == ()
@@ -169,7 +168,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
 def test_case_26_reward_atom_with_examples() -> None:
     rewards = [RewardCount(step, value, n) for step in range(1, 11) for value, n in ((0.0, 20), (0.21, 40), (1.0, 40))]
     summary = CompletionsSummary(1000, 0, rewards=tuple(rewards), examples={0.21: ("let rec f x = ",)})
-    (signal,) = atoms.detect(atoms.Settings(), Observed("r", "r", "treatment", 10, 1, {}, summary)).signals
+    (signal,) = atoms.detect(atoms.Settings(), run_from({}, summary, target_steps=10)).signals
     assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
     assert signal.evidence["examples"] == ["let rec f x = "]
     assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says
@@ -181,8 +180,7 @@ def test_case_9_a_reward_that_raised_at_step_4(tmp_path: Path) -> None:
     failed = Outcome(
         card_id="c", attempt="a1", finished=False, steps_done=3, target_steps=6, failure="reward", error="ValueError at step 4"
     )
-    gate, run = HealthGate(name="steps", rule="complete"), RunRef(name="r-s1", condition="r", seed=1, target_steps=6)
-    found = judge(gate, run=run, null_control=False, history=history, outcome=failed, detections=[], windows=Windows())
+    found = judge(HealthGate(name="steps", rule="complete"), history, failed, [], Windows())
     assert (found.passed, found.says) == (False, "3 of 6 steps done")
 
 
@@ -205,8 +203,8 @@ def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
 def test_a_gate_is_not_passed_by_the_rounding_of_a_sum(tmp_path: Path, bound: float, target: int) -> None:
     """Every row is exactly at the bound, which is neither below nor above it."""
     write_history(tmp_path / "history.parquet", [_cell(step, "truncated", bound) for step in range(1, target + 1)])
-    history, run = read_history(tmp_path / "history.parquet"), RunRef(name="r-s1", condition="r", seed=1, target_steps=target)
+    run = read_history(tmp_path / "history.parquet", target_steps=target)
     for rule in ("below", "above"):
         gate = HealthGate(name="truncated", rule=rule, metric="truncated", bound=bound)  # type: ignore[arg-type]
-        found = judge(gate, run=run, null_control=False, history=history, outcome=None, detections=[], windows=Windows())
+        found = judge(gate, run, None, [], Windows())
         assert (found.passed, found.says.split(", not ")[1]) == (False, f"{rule} {bound:g}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from run_from import CompletionsSummary, RewardCount, Share, run_from
 
 from stages.analyse.detectors import atoms, collapse, nonfinite, spikes, truncation, zero_signal
-from stages.contracts.observed import Observed
-from stages.contracts.series import CompletionsSummary, RewardCount, Share
+from stages.analyse.frames import Run
 
 
-def series(role: str = "treatment", completions: CompletionsSummary | None = None, **metrics: dict[int, float | str | None]) -> Observed:
+def series(role: str = "treatment", completions: CompletionsSummary | None = None, **metrics: dict[int, float | str | None]) -> Run:
     """A run from {step: value}; "nan" is a non-finite cell, None a null one."""
     cells = {
         name: tuple(
@@ -20,7 +20,7 @@ def series(role: str = "treatment", completions: CompletionsSummary | None = Non
         )
         for name, values in metrics.items()
     }
-    return Observed(run="r-s1", condition="r", role=role, target_steps=60, stride=1, metrics=cells, completions=completions)
+    return run_from(cells, completions, role=role)
 
 
 def groups(shares: dict[int, tuple[int, int]], **extra: Any) -> CompletionsSummary:
@@ -133,14 +133,14 @@ def test_nonfinite_persists_from_three_rows_at_the_end(bad: tuple[int, ...], kin
     found = series(grad_norm={step: "nan" if step in bad else 1.0 for step in range(1, 11)})
     (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
     assert (signal.evidence["class"], signal.evidence["count"], signal.onset) == (kind, len(bad), bad[0])
-    assert found.valid_until == (7 if kind == "persistent" else None)
+    assert found.since == (8 if kind == "persistent" else None)
 
 
 def test_a_skipped_step_counts_as_non_finite_though_its_loss_reads_zero() -> None:
     found = series(loss={1: 0.1, 2: 0.0, 3: 0.2}, skipped={1: 0.0, 2: 1.0, 3: 0.0}, reward={1: 0.5, 2: 0.9, 3: 0.6})
     (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
     assert (signal.metric, signal.onset, signal.last, signal.evidence["class"]) == ("gradient", 2, 2, "transient")
-    assert found.values("reward") == [(1, 0.5), (3, 0.6)]
+    assert found.values("reward").to_dict() == {1: 0.5, 3: 0.6}
 
 
 def test_nothing_non_finite_means_looked_and_found_none() -> None:

@@ -9,29 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 from healthy import healthy
+from run_from import Cell, CompletionsSummary, RewardCount, Share, read_history, remade, run_from
 from synthetic import CONDITIONS, write_history
 
 from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, spikes, zero_signal
-from stages.analyse.duplicates import fingerprint
+from stages.analyse.frames import Run
 from stages.analyse.statistics import difference, mean
-from stages.analyse.tables import read_history
 from stages.analyse.verdicts import refusal
 from stages.contracts.analysis_card import ClaimCard, Contrast
 from stages.contracts.history import METRICS
-from stages.contracts.observed import Observed
 from stages.contracts.plugin import DETECTORS, kinds, load
-from stages.contracts.series import Cell, CompletionsSummary, RewardCount, Share
 
 
-def observed(role: str = "treatment", target: int = 150, completions: CompletionsSummary | None = None, **metrics: Any) -> Observed:
+def observed(role: str = "treatment", target: int = 150, completions: CompletionsSummary | None = None, **metrics: Any) -> Run:
     cells = {name: tuple((step, value, "value") for step, value in enumerate(values, 1)) for name, values in metrics.items()}
-    return Observed("r-s1", "r", role, target_steps=target, stride=1, metrics=cells, completions=completions)
+    return run_from(cells, completions, role=role, target_steps=target)
 
 
-def poisoned(run: Observed, bad: set[int], rng: np.random.Generator | None) -> Observed:
+def poisoned(run: Run, bad: set[int], rng: np.random.Generator | None) -> Run:
     """The run with a gradient that is NaN at the bad steps; with a generator, everything else at those steps is garbage."""
     metrics: dict[str, tuple[Cell, ...]] = {}
-    for name, cells in run.metrics.items():
+    for name, cells in run.given["metrics"].items():
         broken = "nonfinite" if name == "grad_norm" else "value"
         made: list[Cell] = []
         for step, value, state in cells:
@@ -42,7 +40,7 @@ def poisoned(run: Observed, bad: set[int], rng: np.random.Generator | None) -> O
             else:
                 made.append((step, value if rng is None or name == "learning_rate" else float(rng.normal(0, 1e6)), "value"))
         metrics[name] = tuple(made)
-    found = run.completions
+    found = run.given["completions"]
     assert found is not None
     if rng is not None:
 
@@ -51,7 +49,7 @@ def poisoned(run: Observed, bad: set[int], rng: np.random.Generator | None) -> O
 
         rewards = tuple(RewardCount(s, 0.77 if s in bad else value, n) for s, value, n in found.rewards)
         found = replace(found, zero_signal=share(found.zero_signal), truncated=share(found.truncated), rewards=rewards)
-    return replace(run, metrics=metrics, completions=found)
+    return remade(run, metrics=metrics, completions=found)
 
 
 @pytest.mark.parametrize("ppo", [False, True])
@@ -59,7 +57,7 @@ def poisoned(run: Observed, bad: set[int], rng: np.random.Generator | None) -> O
 def test_cases_1_and_2_nothing_that_a_broken_step_holds_is_seen_by_any_detector(ppo: bool, bad: set[int]) -> None:
     run = healthy(np.random.default_rng([3, ppo]), ppo)
     clean, garbage = poisoned(run, bad, None), poisoned(run, bad, np.random.default_rng(1))
-    assert clean.valid_until == (min(bad) - 1 if len(bad) > 2 and 298 in bad else None)
+    assert clean.since == (min(bad) if len(bad) > 2 and 298 in bad else None)
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
         assert plugin.detect(plugin.Settings(), garbage) == plugin.detect(plugin.Settings(), clean), kind
@@ -90,7 +88,7 @@ def test_case_8_what_a_null_control_shows_is_expected(seed: int) -> None:
         entropy=[1.0] * 30 + [0.001] * 30,
         kl=[0.0] * 60,
     )
-    run = replace(run, adapter="zero", same_text=tuple(Share(step, 8, 8) for step in steps))
+    run = remade(run, adapter="zero", same_text=tuple(Share(step, 8, 8) for step in steps))
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
         for signal in plugin.detect(plugin.Settings(), run).signals:
@@ -103,7 +101,7 @@ def test_case_8_what_a_null_control_shows_is_expected(seed: int) -> None:
 def test_case_10_patience_counts_steps_at_any_distance_of_rows(patience: int, distance: int, first: int) -> None:
     steps = range(first, first + 20 * distance, distance)
     silent = tuple((step, 1.0, "value") for step in steps)
-    run = Observed("r-s1", "r", "treatment", target_steps=300, stride=distance, metrics={"zero_signal_share": silent})
+    run = run_from({"zero_signal_share": silent}, target_steps=300)
     found = collapse.detect(collapse.Settings(patience=patience), run)
     if distance > patience / 3:
         assert found.state == "not_observable" and f"every {distance} steps" in found.reason
@@ -151,8 +149,8 @@ def test_case_17_any_single_difference_makes_two_runs(tmp_path: Path) -> None:
     ]
 
     def print_of(changed: list[dict[str, Any]]) -> str | None:
-        write_history(tmp_path / "h.parquet", changed)
-        return fingerprint(read_history(tmp_path / "h.parquet").columns)
+        write_history(tmp_path / "history.parquet", changed)
+        return read_history(tmp_path / "history.parquet").fingerprint
 
     same = print_of(rows)
     for place in rng.choice(len(rows), 15, replace=False):
@@ -175,9 +173,8 @@ def test_case_18_each_step_belongs_to_the_last_attempt_that_began_before_it(tmp_
             for number, (begin, end) in enumerate(zip(begins, ends, strict=True))
             for step in range(begin, end + 1)
         ]
-        write_history(tmp_path / "h.parquet", rows)
-        found = read_history(tmp_path / "h.parquet").columns["reward"]
-        for step, owner in zip(found.steps.tolist(), found.values.tolist(), strict=True):
+        write_history(tmp_path / "history.parquet", rows)
+        for step, owner in read_history(tmp_path / "history.parquet").values("reward").items():
             assert owner == max(number for number, begin in enumerate(begins) if begin <= step)
 
 
@@ -220,7 +217,7 @@ def test_cases_5_and_6_the_spread_of_the_batch_decides_nothing(shown: float) -> 
     assert (first.value, first.severity) == (1.0, "severe")
     assert zero_signal.detect(zero_signal.Settings(), other).signals == ()
     null = tuple((step, None, "null") for step in range(1, 151))
-    (none,) = zero_signal.detect(zero_signal.Settings(), replace(other, metrics={**other.metrics, "reward": null})).signals
+    (none,) = zero_signal.detect(zero_signal.Settings(), remade(other, metrics={**other.given["metrics"], "reward": null})).signals
     assert none.severity == "severe" and none.says.startswith("no reward")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import test_detectors
+from run_from import CompletionsSummary, Share, remade
 
 from stages.analyse.detectors import (
     degenerate,
@@ -21,18 +21,16 @@ from stages.analyse.detectors import (
     update_size,
     value_fit,
 )
+from stages.analyse.frames import Resume, Run
 from stages.contracts.health import Detection
-from stages.contracts.observed import Observed, Resume
-from stages.contracts.series import CompletionsSummary, Series, Share
 
 STEPS = range(1, 61)
 
 
-def seen(role: str = "treatment", around: dict[str, Any] | None = None, **metrics: Any) -> Observed:
+def seen(role: str = "treatment", around: dict[str, Any] | None = None, **metrics: Any) -> Run:
     """A run of 60 target steps; a metric is {step: value}, or one value for all steps."""
     courses = {name: value if isinstance(value, dict) else dict.fromkeys(STEPS, value) for name, value in metrics.items()}
-    plain = test_detectors.series(role, **courses)
-    return Observed(**{field.name: getattr(plain, field.name) for field in fields(Series)}, **(around or {}))
+    return remade(test_detectors.series(role, **courses), **(around or {}))
 
 
 def ramp(first: float, last: float) -> dict[int, float]:
@@ -335,7 +333,7 @@ def test_duplicates_answer_for_every_run() -> None:
 
 
 def speed(completions: CompletionsSummary | None = None, **metrics: Any) -> Detection:
-    return throughput.detect(throughput.Settings(), replace(seen(**metrics), completions=completions))
+    return throughput.detect(throughput.Settings(), remade(seen(**metrics), completions=completions))
 
 
 def test_throughput_is_measured_not_judged() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+import pandas as pd
 from test_detectors import series
 
-from stages.analyse.arrays import Table
-from stages.analyse.completions import completions_summary
 from stages.analyse.detectors import collapse, kl_sign, value_fit, zero_signal
 
 EXPLAINED = "value.explained_variance"
@@ -53,10 +51,9 @@ def test_a_kl_around_zero_has_either_sign():
 
 
 def test_detectors_of_groups_do_not_judge_single_completions():
-    numbers = {"step": np.repeat([1, 2], 4), "group": np.tile(range(4), 2), "reward": np.ones(8), "truncated": np.zeros(8, dtype=bool)}
-    rows = Table(8, numbers, {}, {"text": "x"})
-    single = series(completions=completions_summary(rows), reward={1: 1.0, 2: 1.0})
-    assert single.completions is not None and single.completions.zero_signal == ()
+    single = series(reward={1: 1.0, 2: 1.0})
+    single.completions = pd.DataFrame({"step": [1, 1, 2, 2], "group": [0, 1, 0, 1], "reward": 1.0, "truncated": False, "text": "x"})
+    assert single.silent.empty
     found = zero_signal.detect(zero_signal.Settings(), single)
     assert (found.state, found.signals) == ("not_applicable", ()) and "one completion a prompt" in found.reason
     assert collapse.detect(collapse.Settings(), single).state == "not_observable"

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from run_from import run_from
 from safetensors.numpy import save_file
 from synthetic import Run, complete, runs, write_cards, write_run
 
-from stages.analyse import adapter
-from stages.analyse.columns import Column
 from stages.analyse.conclude import conclude
-from stages.analyse.duplicates import fingerprint
-from stages.analyse.screen import screen
+from stages.analyse.screen import adapter_state, screen
 from stages.contracts.analysis_card import ConditionProfile, HealthGate, ScreenCard
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import FailureClass
@@ -44,6 +42,9 @@ def test_runs_in_and_out_with_reasons(folder: ExperimentFolder) -> None:
     found = {run.name: health(folder, run.name) for run in runs()}
     assert sorted(name for name, one in found.items() if not one.included) == ["inverted-s2", "random-s3"]
     assert found["inverted-s2"].reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+    [exclusion] = found["inverted-s2"].exclusions
+    assert (exclusion.gate, exclusion.says) == ("truncated", "truncated share is 0.875 in steps 19-20, not below 0.5")
+    assert exclusion.rule == "truncated share below 0.5 in steps 19-20"
     failed = found["random-s3"]
     assert (failed.state, failed.steps_done, failed.failure) == ("failed", 7, "verifier")
     assert failed.reasons == ("the last attempt failed (verifier) after 7 steps",)  # not what follows from it
@@ -159,11 +160,11 @@ def test_case_17_a_duplicate_seed_drops_n_loudly(folder: ExperimentFolder, capsy
 
 
 def _print(**metrics: list[float]) -> str | None:
-    def column(values: list[float]) -> Column:
-        held = np.array(values)
-        return Column(np.arange(1, len(held) + 1), held, np.where(np.isnan(held), 2, 0).astype(np.int8))
-
-    return fingerprint({name: column(values) for name, values in metrics.items()})
+    states = {
+        name: [(step, value, "value" if value == value else "null") for step, value in enumerate(values, 1)]
+        for name, values in metrics.items()
+    }
+    return run_from(states).fingerprint
 
 
 def test_fingerprints_need_a_series_that_varies() -> None:
@@ -174,14 +175,13 @@ def test_fingerprints_need_a_series_that_varies() -> None:
 
 
 def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: ExperimentFolder) -> None:
-    """Each for its own reasons; and no gate alone keeps the second one out, because without the gate it would be the first one again."""
+    """Each for its own reasons."""
     for seed in (1, 3):  # seed 3 repeats what seed 1 does, and seed 1 is truncated all the way
         write_run(folder.run(f"shaped-s{seed}"), replace(runs()[seed - 1], seed=1, truncated_from=1, attempt=f"a{seed}"))
     screen(folder.root)
     for seed in (1, 3):
         found = health(folder, f"shaped-s{seed}")
         assert found.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
-        assert [gate.gate for gate in found.gates if gate.alone] == (["truncated"] if seed == 1 else [])
         said = [signal.says for detection in found.detections if detection.detector == "duplicates" for signal in detection.signals]
         twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of them is a run of its own"
         assert said == ([] if seed == 1 else [twin])
@@ -212,9 +212,9 @@ def test_an_adapter_of_zeros_is_seen_on_the_disk(folder: ExperimentFolder) -> No
 
 @pytest.mark.parametrize("data", [b"", b"\x05\x00\x00\x00\x00\x00\x00\x00{}   ", b"\xff" * 40, b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
 def test_a_broken_adapter_is_unknown(tmp_path: Path, data: bytes) -> None:
-    assert adapter.state(tmp_path) == "unknown"
+    assert adapter_state(tmp_path) == "unknown"
     (tmp_path / "adapter_model.safetensors").write_bytes(data)
-    assert adapter.state(tmp_path) == "unknown"
+    assert adapter_state(tmp_path) == "unknown"
 
 
 def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from run_from import read_history
 from synthetic import Run, complete, runs, write_cards
 
 from stages.analyse.conclude import conclude
-from stages.analyse.replay import rows
+from stages.analyse.outcomes import rows
 from stages.analyse.screen import screen
-from stages.analyse.tables import read_history
 from stages.contracts.artifact import file_digest, read, write
 from stages.contracts.attempt import Outcome, StoppedBy
 from stages.contracts.expressions import AllOf, Comparison
@@ -174,9 +174,9 @@ def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, la
         live.see(step, cells)
     for step in range(9, 17):
         live.see(step, log("a2", step))
-    write_history(tmp_path / "h.parquet", journal.history_rows(), card_id="c", attempt="a2")
+    write_history(tmp_path / "history.parquet", journal.history_rows(), card_id="c", attempt="a2")
     again = Watch(stop)
-    for step, row in rows(read_history(tmp_path / "h.parquet")):
+    for step, row in rows(read_history(tmp_path / "history.parquet")):
         again.see(step, row)
     assert again.firings == live.firings
     assert live.firings

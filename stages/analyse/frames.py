@@ -1,0 +1,429 @@
+"""A run's tables as pandas frames: the one reader that screen, conclude and draw share.
+
+Attempts are merged: a later attempt replaces, from its first step on, all that came before it. Four states of a cell stay apart in one wide
+frame: a number, NOT_FINITE, NULL, and NaN for what was not logged. Nothing is filled in. A missing file and a file without rows are both
+an empty frame, because a failed run leaves little behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.history import (
+    COMPLETIONS_SCHEMA,
+    EVALUATION_SCHEMA,
+    GRADIENT_METRICS,
+    HISTORY_COLUMNS,
+    HISTORY_SCHEMA,
+    SKIPPED,
+    gate_columns,
+)
+from stages.contracts.layout import RunFolder
+from stages.rules import stretch, window_length
+
+NOT_FINITE, NULL = np.inf, -np.inf
+"""Cells that were logged and hold no number: NaN or Inf, and "does not apply"."""
+PERSISTENT_STEPS = 3
+"""This many last rows in a row without a finite value are a persistent failure; fewer are transient."""
+SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
+"""Metrics that differ between seeds because sampling does."""
+SILENT = "zero_signal_share"
+EXAMPLES, EXAMPLE_CHARS, NOTABLE = 3, 400, 0.05
+"""Texts are kept of reward values that at least this share of a run's completions has."""
+
+
+class Window(NamedTuple):
+    """Steps first..last, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return stretch(self.first, self.last)
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first + 1
+
+
+def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
+    """The window of `initial` or `final`: a share of the target steps. A run that stopped early has no values in its final window."""
+    if statistic == "initial":
+        return Window(1, window_length(target_steps, shares.initial))
+    return Window(target_steps - window_length(target_steps, shares.final) + 1, target_steps)
+
+
+class Resume(NamedTuple):
+    """A later attempt's first step, and the last step before it that counts (0: none)."""
+
+    first: int
+    before: int
+    again: int = 0
+    """Steps that the earlier attempt had made too; the later attempt's count."""
+
+
+class Overlap(NamedTuple):
+    """Steps of an attempt that a later one made again, both ends included: the later one counts."""
+
+    attempt: str
+    by: str
+    first: int
+    last: int
+
+
+class NonFinite(NamedTuple):
+    """The k steps of n logged ones at which a metric is not finite. `since`: the first step from which no row is finite, to the end."""
+
+    k: int
+    n: int
+    first: int
+    last: int
+    since: int | None
+    knowable: int
+    """Step at which a live detector could first have known."""
+
+    @classmethod
+    def of(cls, bad: pd.Series) -> NonFinite | None:
+        """`bad`: whether each logged step is not finite. None when all are finite."""
+        steps = bad.index[bad]
+        if steps.empty:
+            return None
+        tail = int((~bad[::-1]).cumsum().eq(0).sum())
+        lasts = tail >= PERSISTENT_STEPS
+        since = int(bad.index[-tail]) if lasts else None
+        knowable = int(bad.index[len(bad) - tail + PERSISTENT_STEPS - 1]) if lasts else int(steps[0])
+        return cls(len(steps), len(bad), int(steps[0]), int(steps[-1]), since, knowable)
+
+
+@dataclass
+class Run:
+    """One run: what it logged, its completions, and what a detector may know of the runs beside it."""
+
+    name: str
+    condition: str
+    role: str
+    """treatment, control or null_control."""
+    target_steps: int
+    steps: pd.DataFrame
+    """One row a logged step, one column a metric; see the states above."""
+    completions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """One row a completion: step, group, reward (NaN: unknown), truncated, text, and the status of each gate, as far as they were read."""
+    path: Path = Path()
+    card_id: str | None = None
+    """Of the file's metadata; None: there is no file."""
+    attempt: str | None = None
+    resumes: tuple[Resume, ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
+    repeated: int = 0
+    """Rows of one attempt that repeat a metric and a step; the last one counts."""
+    adapter: Literal["unknown", "changed", "zero"] = "unknown"
+    """Of the adapter at the end: zero when all of lora_B is 0, so that it adds nothing to the model."""
+    imported: bool = False
+    """The run was trained elsewhere: what was not mapped or not exported is absent too."""
+    null_finals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """By metric the final means of the null controls' runs; empty for a null control."""
+    twin: str | None = None
+    """An earlier run of the same condition with the same sampled series."""
+    twin_counts: bool = True
+    elsewhere: str | None = None
+    """A run of another condition with the same sampled series."""
+    siblings: int = 0
+    """Other runs of the same condition."""
+
+    @property
+    def null_control(self) -> bool:
+        return self.role == "null_control"
+
+    @property
+    def last_step(self) -> int:
+        """Highest logged step; 0 when nothing was logged."""
+        return int(self.steps.index[-1]) if len(self.steps) else 0
+
+    @cached_property
+    def stride(self) -> int:
+        return usual_distance(self.steps.index)
+
+    def logged(self, metric: str) -> pd.Series:
+        """All logged cells of a metric by step, NOT_FINITE and NULL included; empty when it was never logged."""
+        return self.steps[metric].dropna() if metric in self.steps else pd.Series(dtype=float)
+
+    def logs(self, metric: str) -> bool:
+        return metric in self.steps
+
+    @cached_property
+    def _bad(self) -> pd.Series:
+        """Whether the gradient was not finite, at the steps that logged something about it."""
+        names = [name for name in (*GRADIENT_METRICS, SKIPPED) if name in self.steps]
+        logged = self.steps[names].dropna(how="all")
+        bad = logged.reindex(columns=list(GRADIENT_METRICS)).eq(NOT_FINITE).any(axis=1)
+        if SKIPPED in logged:
+            bad |= logged[SKIPPED].between(0, NOT_FINITE, inclusive="neither")
+        return bad
+
+    @cached_property
+    def bad_steps(self) -> pd.Index:
+        """Steps whose gradient was not finite: they enter no statistic."""
+        return self._bad.index[self._bad]
+
+    @cached_property
+    def gradient(self) -> NonFinite | None:
+        """How the steps without a finite gradient lie. Persistent from step s ends the valid range at s - 1."""
+        return NonFinite.of(self._bad)
+
+    @property
+    def since(self) -> int | None:
+        """First step of a gradient that stays not finite to the end of the log."""
+        return self.gradient.since if self.gradient else None
+
+    def nonfinite(self, metric: str) -> NonFinite | None:
+        """The same of one metric's own cells."""
+        return NonFinite.of(self.logged(metric) == NOT_FINITE)
+
+    def counting(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of a table (or series) by step that may enter statistics."""
+        kept = ~table.index.isin(self.bad_steps)
+        return table[kept & (table.index < self.since)] if self.since is not None else table[kept]
+
+    @cached_property
+    def unscored(self) -> pd.Index:
+        """Steps of which the log says that no completion was scored: the reward is null, or its spread where no reward was logged."""
+        logged = self.logged("reward" if self.logs("reward") else "reward_std")
+        return self.counting(logged[logged == NULL]).index
+
+    @cached_property
+    def _values(self) -> dict[str, pd.Series]:
+        return {}
+
+    def values(self, metric: str) -> pd.Series:
+        """Finite values by step that may enter statistics."""
+        if metric not in self._values:
+            logged = self.logged(metric)
+            found = self.counting(logged[np.isfinite(logged)]).astype(float)
+            if metric == SILENT:  # where no completion was scored no group has a signal, whatever was logged (TRL logs 0.0)
+                found = found.mask(found.index.isin(self.unscored), found.clip(lower=1.0))
+            self._values[metric] = found
+        return self._values[metric]
+
+    def ends(self, metric: str, share: float = 0.1) -> tuple[pd.Series, pd.Series]:
+        """Values in the first and in the last window of the target steps. A run that stopped early has none in the last."""
+        n, values = self.window(share), self.values(metric)
+        return values.loc[1:n], values.loc[self.target_steps - n + 1 : self.target_steps]
+
+    def window(self, share: float = 0.1) -> int:
+        """Steps of the first and of the last window."""
+        return window_length(self.target_steps, share)
+
+    def why_none(self, metric: str) -> str:
+        """Why `values` of a metric is empty: not logged, no number, or no step that counts."""
+        if not self.logs(metric):
+            return f"{metric} was not logged"
+        if not np.isfinite(self.logged(metric)).any():
+            return f"no logged value of {metric} is a number: each is null, NaN or Inf"
+        return f"{metric} has no value at a step that counts: the gradient is not finite wherever it was logged"
+
+    def no_share(self, metric: str) -> str:
+        """Why a metric cannot be a share; empty when all of its values lie from 0 to 1."""
+        values = self.values(metric)
+        odd = values[(values < -1e-6) | (values > 1 + 1e-6)]
+        return f"{metric} is {odd.iloc[0]:.4g} at step {odd.index[0]}, and a share lies from 0 to 1: look at its unit" if len(odd) else ""
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """Digest of the sampled series with their steps and states; None when none of them varies: equal constants prove nothing."""
+        kept = self.steps[[name for name in SAMPLED if name in self.steps]].dropna(how="all")
+        if not (kept.nunique() > 1).any():
+            return None
+        digest = hashlib.sha256(" ".join(kept.columns).encode())
+        digest.update(pd.util.hash_pandas_object(kept + 0.0).to_numpy().tobytes())
+        return digest.hexdigest()
+
+    # counts of completions, by step; k of n
+
+    @cached_property
+    def silent(self) -> pd.DataFrame:
+        """Groups of two completions or more without two different known rewards (k) of all such groups (n)."""
+        return silent_groups(self.completions)
+
+    @cached_property
+    def cut(self) -> pd.DataFrame:
+        """Completions that were cut at the length limit (k) of all (n)."""
+        return _counts(self.completions, "truncated", lambda table: table)
+
+    @cached_property
+    def same_text(self) -> pd.DataFrame:
+        """Of steps with two prompts or more: completions with the step's most common text (k) of all (n)."""
+        if "text" not in self.completions:
+            return _NO_COUNTS
+        steps = self.completions.groupby("step")
+        most = self.completions.groupby(["step", "text"], observed=True).size().groupby("step").max()
+        table = pd.DataFrame({"k": most, "n": steps.size()}).fillna(0).astype(int)
+        return table[steps["group"].nunique() > 1]
+
+    @cached_property
+    def rewards(self) -> pd.DataFrame:
+        """One row a step, one column an exact reward value (to nine decimals), rising: how many completions have it."""
+        if "reward" not in self.completions or self.completions["reward"].isna().all():
+            return pd.DataFrame()
+        rounded = self.completions["reward"].round(9) + 0.0  # equal rewards written by different arithmetic are one value; no minus zero
+        return pd.crosstab(self.completions["step"], rounded)
+
+    @cached_property
+    def examples(self) -> dict[float, list[str]]:
+        """The last few distinct texts of each common reward value. Untrusted: escape before showing."""
+        if "text" not in self.completions:
+            return {}
+        totals = self.rewards.sum()
+        rounded = self.completions["reward"].round(9) + 0.0
+        return {
+            float(value): [text[:EXAMPLE_CHARS] for text in self._texts(rounded == value)]
+            for value in totals.index[totals >= NOTABLE * len(self.completions)]
+        }
+
+    def _texts(self, rows: pd.Series) -> list[str]:
+        texts = self.completions.loc[rows, "text"].drop_duplicates(keep="last").tail(EXAMPLES)
+        return ["" if pd.isna(text) else str(text) for text in texts]
+
+
+_NO_COUNTS = pd.DataFrame({"k": [], "n": []}, index=pd.Index([], name="step", dtype=int), dtype=int)
+
+
+def _counts(completions: pd.DataFrame, column: str, condition: Any) -> pd.DataFrame:
+    """By step: rows of a column that meet the condition (k), of all (n)."""
+    if column not in completions:
+        return _NO_COUNTS
+    return condition(completions[column]).astype(int).groupby(completions["step"]).agg(k="sum", n="size")
+
+
+def silent_groups(completions: pd.DataFrame) -> pd.DataFrame:
+    """See Run.silent."""
+    if "group" not in completions or completions.empty:
+        return _NO_COUNTS
+    groups = completions.groupby(["step", "group"])["reward"].agg(["min", "max", "size"])
+    several = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
+    return (~(several["max"] > several["min"])).groupby("step").agg(k="sum", n="size")
+
+
+def usual_distance(steps: Any) -> int:
+    """The most common distance between rising steps; 1 when there are fewer than two."""
+    gaps = pd.Series(np.diff(np.asarray(steps)))
+    return int(gaps.mode().iloc[0]) if len(gaps) else 1
+
+
+def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = ()) -> Run:
+    """Read a run's history, and these columns of its completions. Raises ArtifactError for a broken or foreign file."""
+    rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
+    rows, overlaps, boundaries = merge_attempts(rows)
+    steps, repeated = _wide(rows)
+    made = pd.DataFrame()
+    if completions:
+        made = merge_attempts(read_table(place.completions, COMPLETIONS_SCHEMA, ("attempt", *completions))[0])[0]
+    return Run(
+        name=run.name,
+        condition=run.condition,
+        role=condition.role,
+        target_steps=run.target_steps,
+        steps=steps,
+        completions=made,
+        path=place.history,
+        card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,
+        attempt=metadata.get("octavo.attempt"),
+        resumes=tuple(_resume(steps, boundary, overlaps) for boundary in boundaries),
+        overlaps=overlaps,
+        repeated=repeated,
+    )
+
+
+def _resume(steps: pd.DataFrame, boundary: int, overlaps: Sequence[Overlap]) -> Resume:
+    earlier = steps.index[steps.index < boundary]
+    again = max((lap.last - lap.first + 1 for lap in overlaps if lap.first == boundary), default=0)
+    return Resume(boundary, int(earlier[-1]) if len(earlier) else 0, again)
+
+
+def read_evaluation(path: Path, scores: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
+    """Status and score columns of evaluation.parquet, empty without the file, and the attempt of the adapter that was evaluated."""
+    columns = [column for score in scores for column in gate_columns(score)[:2]]
+    rows, metadata = read_table(path, EVALUATION_SCHEMA, columns)
+    return rows, metadata.get("octavo.attempt")
+
+
+def read_table(path: Path, schema: str, columns: Sequence[str], required: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Columns of a Parquet file with its metadata; text columns are categories. ({}, empty) when the file does not exist. Raises
+    ArtifactError when it is no Parquet file, of another schema, or lacks a column."""
+    if not path.is_file():
+        return pd.DataFrame({column: [] for column in columns}), {}
+    fix = "dvc checkout, or dvc repro"
+    try:
+        arrow = pq.read_schema(path)
+        metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}
+        if metadata.get("octavo.schema") != schema:
+            what = f"schema is {metadata.get('octavo.schema')!r}, expected {schema!r}"
+            raise ArtifactError(path, what, why="another version or another file", fix="dvc repro")
+        if missing := sorted({*columns, *required} - set(arrow.names)):
+            what = f"columns are missing: {', '.join(missing)}"
+            raise ArtifactError(path, what, why=f"{schema} has them", fix="octavo compile && dvc repro")
+        texts = [name for name in columns if not _is_number(arrow.field(name).type)]
+        odd = [name for name in columns if (name in texts) is not _is_text(name) and not pa.types.is_null(arrow.field(name).type)]
+        if odd:
+            what = f"column {odd[0]} is {arrow.field(odd[0]).type}"
+            raise ArtifactError(path, what, why=f"{schema} has other types", fix="octavo compile && dvc repro")
+        table = pq.read_table(path, columns=list(columns), read_dictionary=texts, use_threads=False, partitioning=None)
+        return table.to_pandas(ignore_metadata=True), metadata
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ArtifactError(path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix=fix) from None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+def _is_text(column: str) -> bool:
+    return column in ("attempt", "metric", "state", "text") or column.endswith(".status")
+
+
+def merge_attempts(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...], tuple[int, ...]]:
+    """Rows of the trajectory that counts, what was made twice, and the first steps of the attempts that went on after another one.
+
+    Attempts are in order of their first row. Rows beyond the later attempt's last step go too: that trajectory was given up.
+    """
+    codes, names = pd.factorize(rows["attempt"], use_na_sentinel=False)
+    if len(names) < 2:
+        return rows, (), ()
+    steps = rows["step"].to_numpy()
+    firsts = pd.Series(steps).groupby(codes).min()
+    kept, overlaps = np.ones(len(rows), dtype=bool), []
+    for code in range(len(names) - 1):
+        by = firsts[code + 1 :].idxmin()
+        again = (codes == code) & (steps >= firsts[by])
+        if again.any():
+            overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
+            kept &= ~again
+    begun = pd.Series(steps[kept]).groupby(codes[kept], sort=False).min()
+    return rows[kept], tuple(overlaps), tuple(sorted(int(step) for step in begun.iloc[1:]))
+
+
+def _wide(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The wide frame, and how many rows repeat a metric and a step. Other writers' NaN under `value` and numbers under `null` are told
+    apart by state and value together; an unknown state is read as null."""
+    rows = rows[rows["metric"].notna()]
+    value, state = rows["value"].to_numpy(dtype=float), rows["state"]
+    is_value = (state == "value").to_numpy()
+    cells = np.where(is_value | (state == "nonfinite").to_numpy(), NOT_FINITE, NULL)
+    cells = np.where(is_value & np.isfinite(value), value, cells)
+    metrics, names = pd.factorize(rows["metric"])
+    places, steps = pd.factorize(rows["step"], sort=True)
+    wide = np.full((len(steps), len(names)), np.nan)
+    wide[places, metrics] = cells  # of rows that repeat a metric and a step the last one counts
+    frame = pd.DataFrame(wide, index=pd.Index(np.asarray(steps, dtype=int), name="step"), columns=[str(name) for name in names])
+    return frame.sort_index(axis=1), len(rows) - int((~np.isnan(wide)).sum())

@@ -1,0 +1,190 @@
+"""The three plots: curves over steps, the shared evaluation, and what gates said of completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stages.analyse import picture
+from stages.analyse.frames import usual_distance
+from stages.analyse.picture import SOFT, STATES, TEXT, WIDTH
+from stages.contracts.figure import Mark
+from stages.contracts.finding import Finding
+
+_LINE, _PLOT = 15, 132
+"""Height of a line of text and of the plot of a curve."""
+STAGES = {"preflight": "before", "final": "end"}
+
+
+def curve(
+    title: str, soft: str, lines: pd.DataFrame, colours: Mapping[str, str], marks: Sequence[Mark], last_step: int, *, share: bool
+) -> Any:
+    """`lines`: one row a point, with `condition`, `run` (`mean` for a condition's mean), `included`, `step` and `value`. `colours` by
+    condition."""
+    listed = len(colours) * _LINE > _PLOT  # too many to name them at the ends of their lines
+    top = 29 + (17 * -(-len(colours) // 4) if listed else 0)
+    canvas = picture.figure(top + _PLOT + 21, title, soft)
+    axes = picture.axes(canvas, 42, top, 6 if listed else min(104, 24 + 7 * max(map(len, colours), default=0)), 21)
+    low, high, clipped = _domain(lines["value"], share=share)
+    axes.set(xlim=(1, max(2, last_step)), ylim=(low, high))
+    axes.grid(axis="y")
+    axes.yaxis.set_major_formatter(lambda value, _: picture.number(value))
+    apart = last_step / 9
+    ticks = [tick for tick in axes.get_xticks() if 1 + apart < tick < last_step - 1.6 * apart]
+    axes.set_xticks([1, *ticks, last_step], ["1", *(f"{tick:.0f}" for tick in ticks), f"step {last_step}"], alpha=SOFT)
+    axes.get_xticklabels()[-1].set_ha("right")
+    if lines.empty:
+        axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", alpha=SOFT)
+        return canvas
+    if clipped:
+        canvas.text(1, 1 - 13 / (top + _PLOT + 21), "cut at the edge: see the table", ha="right", alpha=SOFT)
+    of_run = {}
+    for (condition, run, included), points in lines.groupby(["condition", "run", "included"], sort=False):
+        of_run[run] = colours[condition]
+        values, name = points.set_index("step")["value"], f"{condition}: mean" if run == "mean" else run
+        style = {"lw": 1, "alpha": 0.55} if included else {"lw": 1, "alpha": 0.7, "dashes": (3, 3)}
+        style = {"lw": 2.6, "zorder": 3} if run == "mean" else style
+        _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
+    for mark in marks:
+        _mark(axes, mark, of_run.get(mark.run, TEXT))
+    if listed:
+        handles = [axes.plot([], [], color=colour, lw=2.6)[0] for colour in colours.values()]
+        canvas.legend(handles, list(colours), loc="upper left", bbox_to_anchor=(0, 1 - 20 / (top + _PLOT + 21)), ncols=4)
+    else:
+        _name_lines(axes, lines, colours)
+    return canvas
+
+
+def _domain(values: pd.Series, *, share: bool) -> tuple[float, float, bool]:
+    """(low, high, whether values lie outside). A few far outliers must not flatten everything else."""
+    if share or values.empty:
+        return -0.02, 1.02, False
+    low, high = values.min(), values.max()
+    inner_low, inner_high = values.quantile(0.02), values.quantile(0.98)
+    inner = inner_high - inner_low
+    clipped = bool(len(values) >= 50 and inner > 0 and high - low > 6 * inner)
+    if clipped:
+        low, high = inner_low - inner * 0.5, inner_high + inner * 0.5
+    if low == high:
+        return low - max(0.5, abs(low) * 0.1), high + max(0.5, abs(high) * 0.1), clipped
+    pad = (high - low) * 0.05
+    return (-pad / 2 if 0 <= low < (high - low) else low - pad), high + pad, clipped
+
+
+def _broken(axes: Any, values: pd.Series, **style: Any) -> None:
+    """A line that breaks where points are further apart than usual; a point by itself becomes a dot."""
+    gaps = values.index.to_series().diff()
+    breaks = values.index[gaps > max(usual_distance(values.index), 2 * gaps.median())]
+    broken = pd.concat([values.rename(index=float), pd.Series(np.nan, index=breaks - 0.5)]).sort_index()
+    alone = broken.notna() & broken.shift().isna() & broken.shift(-1).isna()
+    axes.plot(broken.index, broken, marker="o", markersize=2, markevery=np.flatnonzero(alone).tolist(), **style)
+
+
+def _mark(axes: Any, mark: Mark, colour: str) -> None:
+    gid = f"run:{mark.says}"
+    if mark.kind == "not_finite":
+        axes.axvspan(mark.first - 0.5, mark.last + 0.5, fill=False, hatch="////", lw=0, alpha=0.45, gid=gid)
+    elif mark.kind == "attempt":
+        axes.axvline(mark.first - 0.5, color=TEXT, alpha=0.6, lw=1, ls=(0, (1, 3)), gid=gid)
+    else:
+        shape = "s" if mark.kind == "stopped" else "v"
+        axes.plot([mark.first], [1.04], shape, transform=axes.get_xaxis_transform(), color=colour, ms=7, clip_on=False, gid=gid)
+
+
+def _name_lines(axes: Any, lines: pd.DataFrame, colours: Mapping[str, str]) -> None:
+    """Conditions at the ends of their lines, in their order there, pushed apart where they would overlap."""
+    means = lines[lines["run"] == "mean"]
+    ends = []
+    for condition in colours:
+        own = means[means["condition"] == condition]
+        own = own if len(own) else lines[lines["condition"] == condition]
+        if len(own):
+            end = own.groupby("run")["value"].apply(lambda values: values.iloc[-3:].mean()).mean()
+            ends.append((float(np.clip(axes.transData.transform((1, end))[1], *axes.bbox.intervaly)), condition))
+    ends.sort()
+    places = [ends[0][0]]
+    for y, _ in ends[1:]:
+        places.append(max(y, places[-1] + _LINE))
+    limit, edge = axes.bbox.y1 + 4, axes.bbox.x1
+    for index in reversed(range(len(places))):
+        places[index] = min(places[index], limit)
+        limit = places[index] - _LINE
+    for (y, condition), place in zip(ends, places, strict=True):
+        axes.plot([edge + 1, edge + 8], [y, place], color=colours[condition], lw=1, transform=None, clip_on=False)
+        axes.plot([edge + 10], [place], "s", color=colours[condition], ms=4, transform=None, clip_on=False)
+        axes.text(edge + 15, place, picture.shorten(condition, WIDTH - edge - 15), transform=None, va="center_baseline")
+
+
+def evaluation(score: str, findings: Sequence[Finding], colours: Mapping[str, str]) -> Any:
+    """One row a condition: its mean, interval and seeds; the untrained model behind all of them."""
+    height, left = 47 + 32 * len(colours), 18 + min(130, 7 * max(map(len, colours), default=0))
+    canvas = picture.figure(height, score, "share that passes")
+    axes = picture.axes(canvas, left, 38, 46, 18)
+    axes.set(xlim=(0, 1), ylim=(len(colours) - 0.5, -0.5))
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"], alpha=SOFT)
+    axes.set_yticks(range(len(colours)), [picture.shorten(name, 130) for name in colours], size=13)
+    axes.grid(axis="x")
+    axes.spines["bottom"].set_visible(False)
+    unit = WIDTH - left - 46
+    rows = {name: row for row, name in enumerate(colours)}
+    for finding in findings:
+        value, interval = finding.value, [finding.low, finding.high]
+        if finding.subject == "untrained" and value is not None:
+            if finding.low is not None:
+                axes.axvspan(*interval, color=TEXT, alpha=0.09, lw=0)
+            axes.axvline(value, color=TEXT, alpha=0.8, lw=1.4, ls=(0, (4, 3)))
+            label = f"untrained {picture.share(value)}"
+            at = np.clip(value, (3.3 * len(label) - left) / unit, 1 + (46 - 3.3 * len(label)) / unit)
+            axes.text(at, 1.02, label, transform=axes.get_xaxis_transform(), ha="center", va="bottom", alpha=SOFT)
+            continue
+        row, colour = rows[finding.subject], colours[finding.subject]
+        if finding.low is not None:
+            axes.plot(interval, [row, row], color=colour, lw=2.6, solid_capstyle="butt")
+        for seed in finding.seeds:
+            if seed.value is not None:
+                gid = f"run:{seed.run}: {picture.number(seed.value)}{'' if seed.included else ' (left out)'}"
+                fill = colour if seed.included else "none"
+                axes.plot([seed.value], [row + 0.25], "o", ms=6, mfc=fill, mec=colour, mew=1.2, clip_on=False, gid=gid)
+        if value is not None:
+            axes.plot([value, value], [row - 0.25, row + 0.1], color=colour, lw=2.6, solid_capstyle="butt", clip_on=False)
+        style = {"alpha": SOFT} if value is None else {"weight": "bold"}
+        text = "none" if value is None else picture.share(value)
+        axes.text(1 + 46 / unit, row, text, transform=axes.get_yaxis_transform(), ha="right", va="center_baseline", **style)
+    return canvas
+
+
+def funnel(condition: str, gates: Sequence[str], table: pd.DataFrame, colour: str) -> Any:
+    """A pair of bars a gate. `table`: columns gate, stage, outcome, completions, of, share_of_all."""
+    height = 46 + 64 * len(gates)
+    canvas = picture.figure(height, f"\u25a0 {condition}", colour=colour)
+    axes = picture.axes(canvas, 58, 46, 1, 0)
+    axes.set(xlim=(0, 1), ylim=(len(gates) * 3, 0))
+    axes.axis("off")
+    counts = {key: group.set_index("outcome") for key, group in table.groupby(["gate", "stage"])}
+    for place, gate in enumerate(gates):
+        axes.text(0, place * 3 + 0.7, picture.shorten(gate, WIDTH - 58), alpha=SOFT)
+        for row, (stage, label) in enumerate(STAGES.items(), place * 3 + 1):
+            axes.text(-0.02, row + 0.45, label, ha="right", va="center_baseline", alpha=SOFT)
+            if (gate, stage) in counts:
+                _bar(axes, row + 0.45, counts[gate, stage])
+            else:
+                axes.text(0.01, row + 0.45, "no completions counted", va="center_baseline", alpha=SOFT)
+    handles = [*(axes.barh([0], [0], color=fill)[0] for fill in STATES.values()), axes.barh([0], [0], fill=False, ec=TEXT, alpha=0.4)[0]]
+    names = ["passed", "failed", "unknown", "not reached"]
+    canvas.legend(handles, names, loc="upper left", bbox_to_anchor=(58 / WIDTH, 1 - 22 / height), ncols=4)
+    return canvas
+
+
+def _bar(axes: Any, y: float, counts: pd.DataFrame) -> None:
+    left, n = 0.0, counts["of"].iloc[0]
+    for part, colour in STATES.items():
+        k, share = counts.at[part, "completions"], counts.at[part, "share_of_all"]
+        if k:
+            axes.barh([y], [share], 0.85, left=left, color=colour)[0].set_gid(f"run:{part}: {k} of {n}")
+            if share > 0.08:
+                axes.text(left + share / 2, y, f"{share:.0%}", ha="center", va="center_baseline", weight="bold", color="white")
+            left += share
+    axes.barh([y], [1], 0.85, fill=False, ec=TEXT, alpha=0.4)

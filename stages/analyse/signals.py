@@ -1,0 +1,119 @@
+"""What detectors share: settings with unit and source, their three answers, and amounts in sentences.
+
+The compiler imports detectors for their settings, so pandas and numpy are imported where a run is looked at, and not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import Field
+
+from stages.contracts.health import Detection, Signal
+from stages.rules import stretch
+
+if TYPE_CHECKING:  # names of what detectors are given, for their annotations
+    from pandas import DataFrame as DataFrame
+    from pandas import Index as Index
+    from pandas import Series as Series
+
+    from stages.analyse.frames import NonFinite as NonFinite
+    from stages.analyse.frames import Resume as Resume
+    from stages.analyse.frames import Run as Run
+else:
+    DataFrame = Index = NonFinite = Resume = Run = Series = Any
+
+OWN = "octavo's own choice"
+EXPECTED = "; expected for a null control"
+
+
+def threshold(default: Any, unit: str, source: str, says: str, **bounds: Any) -> Any:
+    """A setting of a detector, with what the reference page and specs need to know of it."""
+    return Field(default, description=says, json_schema_extra={"unit": unit, "source": source}, **bounds)
+
+
+def looked(detector: str, *signals: Signal, reason: str = "") -> Detection:
+    """The detector looked; `reason` says what it could not see. No signals: there is nothing to report."""
+    return Detection(detector=detector, state="looked", reason=reason, signals=signals)
+
+
+def not_observable(detector: str, reason: str) -> Detection:
+    """What the detector needs was not logged, or has no number at a step that counts."""
+    return Detection(detector=detector, state="not_observable", reason=reason)
+
+
+def not_applicable(detector: str, reason: str) -> Detection:
+    """The rule says nothing about this run."""
+    return Detection(detector=detector, state="not_applicable", reason=reason)
+
+
+def lacks(detector: str, run: Run, metric: str, meaning: str) -> Detection:
+    """The answer for a run without a metric. octavo logs a metric wherever it exists, so its absence has a meaning; an import leaves out
+    what the source did not log or the spec does not map."""
+    if run.logs(metric):
+        return not_observable(detector, run.why_none(metric))
+    if run.imported:
+        return not_observable(detector, f"{metric} was not imported: the source did not log it, or the spec maps no name to it")
+    return not_applicable(detector, f"{metric} was not logged: {meaning}")
+
+
+def expected_of_null(run: Run, severity: Any, says: str) -> dict[str, Any]:
+    """`severity` and `says` of a signal that a null control must have: information there."""
+    return {"severity": "info", "says": says + EXPECTED} if run.null_control else {"severity": severity, "says": says}
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `3 rows`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def at_end(window: int) -> str:
+    """`the last step`, `the last 6 steps`."""
+    return "the last step" if window == 1 else f"the last {window} steps"
+
+
+def end(first: int, last: int, window: int) -> str:
+    """The end of a log of the steps first..last: `the last 10 steps`, or all of a log that is no longer than the window."""
+    return stretch(first, last) if last - first + 1 <= window else at_end(window)
+
+
+class Span(NamedTuple):
+    """A stretch of steps with pooled counts. `onset`: its first step whose own share is above the limit."""
+
+    first: int
+    last: int
+    k: int
+    n: int
+    onset: int
+
+
+def pooled(counts: DataFrame, window: int | None = None) -> tuple[int, int]:
+    """k and n of counts by step, added up over the last `window` steps, or over all."""
+    last = counts if window is None else counts.loc[counts.index[-1] - window + 1 :]
+    return int(last["k"].sum()), int(last["n"].sum())
+
+
+def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
+    """The first window of `window` steps whose pooled share is above the limit; a shorter log is one window. None: there is none."""
+    import numpy as np
+
+    steps = counts.index.to_numpy()
+    begins = steps.searchsorted(steps - window + 1)
+    sums = np.vstack([[0, 0], counts[["k", "n"]].to_numpy().cumsum(axis=0)])
+    k, n = (sums[1:] - sums[begins]).T
+    whole = (steps - window + 1 >= steps[0]) | (steps == steps[-1])
+    places = np.flatnonzero(whole & (n > 0) & (k > limit * n))
+    if not len(places):
+        return None
+    place = places[0]
+    inside = counts.iloc[begins[place] : place + 1]
+    alone = inside.index[inside["k"] > limit * inside["n"]]
+    first = int(inside.index[0])
+    return Span(first, int(steps[place]), int(k[place]), int(n[place]), int(alone[0]) if len(alone) else first)
+
+
+def since_outside(run: Run, inside: Series) -> int:
+    """First step of the rows that are not inside without a break to the end, at the latest that of the last window. `inside`: by step."""
+    back = inside.index[inside][-1:]
+    begin = min(int(back[0]), run.target_steps - run.window()) if len(back) else 0
+    return int(inside.index[inside.index > begin][0])

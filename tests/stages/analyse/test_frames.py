@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from run_from import read_history
+from synthetic import write_completions, write_evaluation, write_history
+
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, read_evaluation, usual_distance
+from stages.analyse.outcomes import rows
+from stages.analyse.signals import first_above
+from stages.contracts.artifact import ArtifactError
+
+
+def cell(step: int, metric: str, value: float | None, state: str = "value", attempt: str = "a1") -> dict[str, Any]:
+    return {"attempt": attempt, "step": step, "tokens": None, "seconds": 0.0, "metric": metric, "value": value, "state": state}
+
+
+def test_four_states_of_a_cell_stay_apart(tmp_path: Path) -> None:
+    rows = [cell(1, "kl", 0.1), cell(2, "kl", None, "null"), cell(3, "kl", None, "nonfinite"), cell(4, "loss", 0.0), cell(5, "kl", 0.2)]
+    write_history(tmp_path / "history.parquet", rows, card_id="c1", attempt="a9")
+    history = read_history(tmp_path / "history.parquet")
+    # step 4 is absent: no cell at all
+    assert history.logged("kl").to_dict() == {1: 0.1, 2: NULL, 3: NOT_FINITE, 5: 0.2}
+    assert history.values("kl").to_dict() == {1: 0.1, 5: 0.2}
+    assert (history.card_id, history.attempt, history.last_step) == ("c1", "a9", 5)
+
+
+def test_nan_under_the_state_value_is_non_finite(tmp_path: Path) -> None:
+    write_history(
+        tmp_path / "history.parquet", [cell(1, "grad_norm", float("nan")), cell(2, "grad_norm", float("inf")), cell(3, "grad_norm", 1.0)]
+    )
+    history = read_history(tmp_path / "history.parquet")
+    assert history.logged("grad_norm").tolist() == [NOT_FINITE, NOT_FINITE, 1.0]
+    assert history.bad_steps.tolist() == [1, 2]
+
+
+def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(tmp_path: Path) -> None:
+    first = [cell(step, "reward", 0.1, attempt="z-first") for step in range(1, 213)]
+    second = [cell(step, "reward", 0.9, attempt="a-second") for step in range(201, 301)]
+    write_history(tmp_path / "history.parquet", [*first, *second])
+    history = read_history(tmp_path / "history.parquet")
+    assert history.overlaps == (Overlap("z-first", "a-second", 201, 212),)
+    assert history.resumes == (Resume(201, 200, 12),)
+    assert history.logged("reward").index.tolist() == list(range(1, 301))
+    assert history.values("reward").loc[200:201].tolist() == [0.1, 0.9]
+    assert history.values("reward").loc[212:212].tolist() == [0.9]
+
+
+def test_rows_beyond_the_later_attempt_belong_to_a_trajectory_given_up(tmp_path: Path) -> None:
+    first = [cell(step, "reward", 0.1) for step in range(1, 13)] + [cell(11, "kl", 5.0)]
+    second = [cell(step, "reward", 0.9, attempt="a2") for step in range(11, 12)]
+    write_history(tmp_path / "history.parquet", [*first, *second])
+    history = read_history(tmp_path / "history.parquet")
+    assert history.last_step == 11
+    assert not history.logs("kl")
+    assert history.overlaps == (Overlap("a1", "a2", 11, 12),)
+
+
+def test_attempts_without_overlap_are_joined_silently(tmp_path: Path) -> None:
+    write_history(
+        tmp_path / "history.parquet", [cell(1, "reward", 0.1), cell(2, "reward", 0.2, attempt="a2"), cell(3, "reward", 0.3, attempt="a2")]
+    )
+    history = read_history(tmp_path / "history.parquet")
+    assert (history.overlaps, history.resumes, history.last_step) == ((), (Resume(2, 1),), 3)
+
+
+def test_skipped_and_non_finite_steps_enter_no_statistic(tmp_path: Path) -> None:
+    rows = [cell(step, "reward", step / 10) for step in range(1, 11)]
+    rows += [cell(step, "skipped", float(step == 4)) for step in range(1, 11)]
+    rows += [cell(step, "grad_norm", None if step == 6 else 1.0, "nonfinite" if step == 6 else "value") for step in range(1, 11)]
+    write_history(tmp_path / "history.parquet", rows)
+    history = read_history(tmp_path / "history.parquet")
+    assert history.bad_steps.tolist() == [4, 6]
+    assert history.values("reward").loc[3:7].tolist() == [0.3, 0.5, 0.7]
+    assert history.since is None
+
+
+def test_persistent_from_a_step_ends_the_valid_range_before_it(tmp_path: Path) -> None:
+    rows = [cell(step, "reward", 0.5) for step in range(1, 11)]
+    rows += [cell(step, "grad_norm", None if step >= 8 else 1.0, "nonfinite" if step >= 8 else "value") for step in range(1, 11)]
+    write_history(tmp_path / "history.parquet", rows)
+    history = read_history(tmp_path / "history.parquet")
+    assert history.since == 8
+    assert len(history.values("reward")) == 7
+
+
+def test_the_valid_range_also_ends_for_steps_between_rare_gradient_rows(tmp_path: Path) -> None:
+    """Gradient norms on odd steps only, NaN from step 5: step 6 has a plausible reward and a broken policy."""
+    rows = [cell(step, "reward", step / 10) for step in range(1, 11)]
+    rows += [cell(step, "grad_norm", None if step >= 5 else 1.0, "nonfinite" if step >= 5 else "value") for step in range(1, 11, 2)]
+    write_history(tmp_path / "history.parquet", rows)
+    assert read_history(tmp_path / "history.parquet").values("reward").tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize("rows", [[], None])
+def test_a_failed_run_has_no_rows_or_no_file(tmp_path: Path, rows: list[dict[str, Any]] | None) -> None:
+    path = tmp_path / "history.parquet"
+    if rows is not None:
+        write_history(path, rows, card_id="c1")
+        write_completions(tmp_path / "completions.parquet", [], ["tests"])
+    run = read_history(path, completions=("step", "reward"))
+    assert (run.steps.empty, run.last_step, run.stride, run.gradient) == (True, 0, 1, None)
+    assert run.card_id == (None if rows is None else "c1")
+    assert run.values("reward").empty and run.completions.empty
+
+
+def test_a_broken_or_foreign_file_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "history.parquet").write_bytes(b"PAR1 cut")
+    with pytest.raises(ArtifactError, match=r"history\.parquet: not a Parquet file"):
+        read_history(tmp_path / "history.parquet")
+    write_evaluation(tmp_path / "e.parquet", 1, attempt="a1")
+    (tmp_path / "history.parquet").write_bytes((tmp_path / "e.parquet").read_bytes())
+    with pytest.raises(ArtifactError, match=r"schema is 'octavo.evaluation/1', expected 'octavo.history/1'"):
+        read_history(tmp_path / "history.parquet")
+    with pytest.raises(ArtifactError, match=r"columns are missing: gate\.canonical\.score, gate\.canonical\.status"):
+        read_evaluation(tmp_path / "e.parquet", ["canonical"])
+
+
+@pytest.mark.parametrize("kind", ["int64", "large_string"])
+def test_text_where_a_number_belongs_is_refused(tmp_path: Path, kind: str) -> None:
+    write_history(tmp_path / "history.parquet", [cell(1, "reward", 0.5)])
+    table = pq.read_table(tmp_path / "history.parquet")
+    pq.write_table(table.set_column(1, "step", table["step"].cast("string").cast(kind)), tmp_path / "history.parquet")
+    if kind == "int64":
+        assert read_history(tmp_path / "history.parquet").last_step == 1
+    else:
+        with pytest.raises(ArtifactError, match="column step is large_string"):
+            read_history(tmp_path / "history.parquet")
+
+
+def _completion(step: int, group: int, reward: float | None, text: str = "x", truncated: bool = False) -> dict[str, Any]:
+    row = {"attempt": "a1", "step": step, "prompt_id": "p", "group": group, "text": text, "reward": reward, "tokens": 3}
+    return {**row, "truncated": truncated}
+
+
+def test_completions_are_summed_up_per_step(tmp_path: Path) -> None:
+    rows = [
+        *(_completion(1, 0, 0.5) for _ in range(4)),  # constant: no signal
+        *(_completion(1, 1, value) for value in (0.0, 1.0, None, None)),  # a signal
+        *(_completion(2, 0, value) for value in (0.5, None, None, None)),  # one known reward compares with nothing
+        *(_completion(2, 1, 0.21, text, truncated=True) for text in ("a", "b", "c", "<script>")),
+        *(_completion(2, 2, None) for _ in range(4)),  # nothing is known: no signal
+    ]
+    write_completions(tmp_path / "completions.parquet", rows, [])
+    write_history(tmp_path / "history.parquet", [])
+    run = read_history(tmp_path / "history.parquet", completions=("step", "group", "reward", "truncated", "text"))
+    assert run.silent.to_dict("index") == {1: {"k": 1, "n": 2}, 2: {"k": 3, "n": 3}}
+    assert run.cut.to_dict("index") == {1: {"k": 0, "n": 8}, 2: {"k": 4, "n": 12}}
+    assert run.rewards.to_dict("index") == {1: {0.0: 1, 0.21: 0, 0.5: 4, 1.0: 1}, 2: {0.0: 0, 0.21: 4, 0.5: 1, 1.0: 0}}
+    assert run.same_text.to_dict("index") == {1: {"k": 8, "n": 8}, 2: {"k": 8, "n": 12}}
+    assert run.examples[0.21] == ["b", "c", "<script>"]
+
+
+@pytest.mark.parametrize(("steps", "distance"), [([1, 2, 3], 1), ([1, 3, 5, 6], 2), ([7], 1), ([], 1), ([1, 2, 4, 6], 2)])
+def test_stride_is_the_most_common_distance(steps: list[int], distance: int) -> None:
+    assert usual_distance(steps) == distance
+
+
+def test_non_finite_classes() -> None:
+    def spread(steps: Any, bad: tuple[int, ...]) -> NonFinite | None:
+        return NonFinite.of(pd.Series([step in bad for step in steps], index=list(steps)))
+
+    assert spread(range(1, 11), ()) is None
+    assert spread(range(1, 11), (2, 9, 10)) == NonFinite(3, 10, 2, 10, None, 2)
+    assert spread(range(1, 11), (8, 9, 10)) == NonFinite(3, 10, 8, 10, 8, 10)
+    assert spread((1, 3, 5, 7), (3, 5, 7)) == NonFinite(3, 4, 3, 7, 3, 7)
+
+
+def test_first_window_above_a_limit() -> None:
+    counts = pd.DataFrame({"k": [10 * (step == 7) for step in range(1, 21)], "n": 10}, index=range(1, 21))
+    assert first_above(counts, 0.15, 5) == (3, 7, 10, 50, 7)
+    assert first_above(counts, 0.2, 5) is None
+    assert first_above(pd.DataFrame({"k": [1], "n": [1]}, index=[1]), 0.5, 10) is not None  # a log shorter than the window is one window
+
+
+@pytest.mark.parametrize("of", ["reward", "reward_std"])
+def test_where_no_completion_was_scored_no_group_has_a_signal_also_when_nothing_else_is_read(tmp_path: Path, of: str) -> None:
+    """Steps 3 and 4 have no reward: TRL logs 0.0 of such a step, and octavo's own runs 1.0."""
+    row = {"attempt": "a", "tokens": None, "seconds": 0.0, "state": "value"}
+    shares = [{**row, "step": step, "metric": "zero_signal_share", "value": value} for step, value in enumerate((0.5, 0.0, 0.0, 1.0), 1)]
+    rewards = [{**row, "step": step, "metric": of, "value": 0.3} for step in (1, 2)]
+    rewards += [{**row, "step": step, "metric": of, "value": None, "state": "null"} for step in (3, 4)]
+    write_history(tmp_path / "history.parquet", shares + rewards)
+    found = read_history(tmp_path / "history.parquet")
+    assert found.values("zero_signal_share").to_dict() == {1: 0.5, 2: 0.0, 3: 1.0, 4: 1.0}
+    assert [row["zero_signal_share"] for _, row in rows(found)] == [0.5, 0.0, 1.0, 1.0]
