@@ -22,9 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "stages" / "analyse")]
 
 from healthy import STEPS, alarms, memory  # noqa: E402
 
-from stages.analyse.correlated import neighbours, wander  # noqa: E402
 from stages.analyse.statistics import Interval, difference, mean, proportion, trend  # noqa: E402
-from stages.analyse.traces import Rows  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
 
 
@@ -72,7 +70,7 @@ def coverage(rounds: int) -> dict[str, Held]:
 
 def _change(run: NDArray[np.float64], n: int) -> Interval:
     """As run_finding makes it."""
-    return trend(Rows.of(run[:n]), Rows.of(run[-n:]), neighbours(run), 0.95, wander(run, n))
+    return trend(run[:n], run[-n:], 0.95)
 
 
 def _share(answers: list[bool | None]) -> Held:

@@ -4,9 +4,10 @@ import re
 import types
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from stages.contracts.observed import Observed
+from stages.analyse.frames import Run
 from stages.contracts.plugin import Answer
 
 GUIDE = Path(__file__).parents[1] / "site/docs/guide"
@@ -33,9 +34,8 @@ def test_the_detector_warns_below_its_threshold_only() -> None:
     detector = shown("add-a-detector.md", "short_answers")
 
     def of(*lengths: float) -> object:
-        cells = [(step, value, "value") for step, value in enumerate(lengths, 1)]
-        series = Observed("a-s1", "a", "treatment", 40, 1, {"completion_tokens": cells} if cells else {})
-        return detector.detect(detector.Settings(), series)
+        steps = pd.DataFrame({"completion_tokens": lengths} if lengths else {}, index=range(1, len(lengths) + 1))
+        return detector.detect(detector.Settings(), Run("a-s1", "a", "treatment", 40, steps))
 
     quiet, loud, blind = of(*[2.0] * 10, *[3.0] * 10), of(*[9.0] * 10, *[2.9] * 10), of()
     assert (quiet.state, quiet.signals) == ("looked", ())

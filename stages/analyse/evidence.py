@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.analyse import outcomes
 from stages.analyse.frames import Run, Window, read_evaluation, read_run, window_of
+from stages.analyse.replay import Replayed, replay
 from stages.analyse.statistics import Interval, trend
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
@@ -75,7 +75,7 @@ class RunEvidence:
     last_step: int
     gates: dict[tuple[str, str], dict[str, int]]
     """By gate and statistic: completions of the window by status, and all of them as `completions`."""
-    rules: outcomes.Replayed
+    rules: Replayed
     evaluated_attempt: str | None
     evaluated: bool
 
@@ -185,7 +185,7 @@ def _load_run(
         logged=len(run.steps) > 0,
         last_step=run.last_step,
         gates={(gate, statistic): _gate_counts(made, gate) for gate in condition.gates for statistic, made in inside.items()},
-        rules=outcomes.replay(run, card, health),
+        rules=replay(run, card, health),
         evaluated_attempt=attempt,
         evaluated=len(statuses) > 0,
     )

@@ -1,84 +1,16 @@
-"""Stop rules and expectations once more, on recorded histories: the evaluator that ran while the run trained must say the same again."""
+"""Findings of stop rules and expectations: what each rule did in each run, and which expectations were met."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from stages.analyse.frames import NULL, SILENT, Run
-from stages.contracts.analysis_card import ConcludeCard
+from stages.analyse.evidence import Evidence, RunEvidence, meaning
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore, SeedValue
-from stages.contracts.health import Health
-from stages.contracts.history import GRADIENT_METRICS, SKIPPED, metric
-from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
-from stages.rules import Answer, Firing, Row, Watch, answer, condition_text, leaves, rule_text, stretch
-
-if TYPE_CHECKING:
-    from stages.analyse.evidence import Evidence, RunEvidence
+from stages.contracts.rule_card import ExpectCard, RuleCard
+from stages.rules import Answer, Firing, condition_text, leaves, rule_text, stretch
 
 _REPLAYED = "the stop rules evaluated on the recorded histor"
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What rules and expectations say of a run."""
-
-    stop: StopCard | None
-    firings: Mapping[str, list[Firing]]
-    """By rule; rules that never fired are left out."""
-    stopped: Firing | None
-    known: frozenset[str]
-    """Metrics that had a number at any step that the rules saw."""
-    answers: Mapping[str, Answer]
-    """By expectation."""
-
-
-def rows(run: Run, metrics: Collection[str] | None = None) -> Iterator[tuple[int, Row]]:
-    """(step, cells) of all logged steps, rising, as the recorder gave them to the rules while the run trained. A step at which only other
-    metrics were logged has no cells: windows move on over it."""
-    frame = run.steps if metrics is None else run.steps[[name for name in run.steps.columns if name in metrics]]
-    unscored = set(run.unscored) if SILENT in frame.columns else set()
-    names = [str(name) for name in frame.columns]
-    for step, cells in zip(frame.index.tolist(), frame.to_numpy().tolist(), strict=True):
-        row: dict[str, Any] = {
-            name: cell if isfinite(cell) else None if cell == NULL else {"nonfinite": "nan"}
-            for name, cell in zip(names, cells, strict=True)
-            if cell == cell  # NaN: not logged
-        }
-        if step in unscored and isinstance(row.get(SILENT), float):
-            row[SILENT] = 1.0
-        yield step, row
-
-
-def replay(run: Run, card: ConcludeCard, health: Health | None) -> Replayed:
-    """Evaluate the rules and expectations of a run's condition. Rows beyond the target are no part of the run."""
-    stop = next((own.stop for own in card.stops if own.condition == run.condition), None)
-    expectations = [expected for expected in card.expectations if run.condition in expected.conditions]
-    rules = (*stop.rules, *stop.green_lights) if stop else ()
-    asked = {leaf.metric for rule in rules for leaf in leaves(rule.when)} | {expected.metric for expected in expectations}
-    if not asked:
-        return Replayed(None, {}, None, frozenset(), {})
-    seen = [row for row in rows(run, {*asked, *GRADIENT_METRICS, SKIPPED}) if row[0] <= run.target_steps]
-    # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
-    done = max(run.last_step + run.stride - 1 if run.last_step else 0, (health.steps_done or 0) if health else 0)
-    answers = {
-        expected.id: answer(expected, seen, target_steps=run.target_steps, done=done, share=card.windows.final) for expected in expectations
-    }
-    if health and health.stopped:
-        why = f"stopped by {health.stopped.rule} at step {health.stopped.step}"
-        late = {name: Answer(one.state, None, one.window, why) for name, one in answers.items() if one.state == "not_reached"}
-        answers |= late
-    if stop is None:
-        return Replayed(None, {}, None, frozenset(), answers)
-    watch = Watch(stop)
-    for step, row in seen:
-        watch.see(step, row)
-    firings: dict[str, list[Firing]] = {}
-    for firing in watch.firings:
-        firings.setdefault(firing.rule, []).append(firing)
-    return Replayed(stop, firings, watch.stopped, frozenset(watch.known), answers)
 
 
 def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
@@ -115,15 +47,15 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
 
 
 def _expected_value(card: ExpectCard, evidence: Evidence, run: RunEvidence, one: Answer) -> Finding:
-    known = metric(card.metric)
-    says = f"{known.says if known else card.metric}; mean over the tenth of the run that ends at {card.place}; run {run.ref.name}"
+    about = meaning(card.metric)
+    says = f"{about.says}; mean over the tenth of the run that ends at {card.place}; run {run.ref.name}"
     return Finding(
         id=f"{run.ref.name}/{card.metric}/{card.statistic}",
         says=says,
         subject=run.ref.name,
         metric=card.metric,
         statistic=card.statistic,
-        unit=known.unit if known else "",
+        unit=about.unit,
         value=one.value,
         reason=one.why if one.value is None else "",
         method="mean over the logged steps of one run",
@@ -175,8 +107,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled,
             return Ruled.model_validate({**about, "state": "unknown", "why": why}), []
         return Ruled.model_validate({**about, "state": "quiet", "why": _ended(run, rule)}), []
     first, held = firings[0], [firing for firing in firings if firing.held_back]
-    known = metric(first.metric)
-    unit = (known.unit if known else "") + (" per step" if first.quantity.startswith("slope") else "")
+    unit = meaning(first.metric).unit + (" per step" if first.quantity.startswith("slope") else "")
     value_says = f"What {rule.id} measured when it first held: {first.quantity}"
     findings = [
         _finding(evidence, run, first, "first-step", f"First step at which {rule.id} held ({text})", float(first.step), "steps"),

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from stages.contracts.wilson import wilson
 
 POWER = 0.8
 NO_SPREAD = "no spread between seeds: the interval would have no width"
 """Method of a mean or difference of equal seeds. Student's t is not defined at a sample deviation of 0."""
 _MOST_SEEDS = 10_000
+_BATCHES = 5
+"""Most batches of a window: few long ones see drifts that many short ones miss."""
 _ROUNDING = 10 * float(np.finfo(float).eps)
 """A standard error this small beside the values is rounding, not spread (R's t.test refuses such data as essentially constant)."""
 
@@ -72,12 +75,12 @@ def difference(treated: Sequence[float], against: Sequence[float], level: float,
     return _around(gap, *_welch([treated, against]), n, level, "Welch t interval over seeds", largest)
 
 
-def batches(values: Any) -> list[float]:
-    """Means of about sqrt(n) consecutive stretches, at least two; [] of fewer than four rows (Conway 1963)."""
+def batches(values: Any, most: int | None = None) -> list[float]:
+    """Means of about sqrt(n) consecutive stretches, at least two and at most `most`; [] of fewer than four rows (Conway 1963)."""
     n = len(values)
     if n < 4:
         return []
-    rows, parts = np.asarray(values, dtype=float), max(2, math.isqrt(n))
+    rows, parts = np.asarray(values, dtype=float), max(2, min(math.isqrt(n), most or n))
     return [float(rows[start:end].mean()) for start, end in pairwise(n * part // parts for part in range(parts + 1))]
 
 
@@ -93,7 +96,7 @@ def batch_means(values: Any) -> Level | None:
 def trend(before: Any, after: Any, level: float) -> Interval:
     """Mean of the last window minus mean of the first, rows of one run: Welch's t interval over batch means."""
     change, n = float(np.mean(after) - np.mean(before)), min(len(before), len(after))
-    groups = [batches(after), batches(before)]
+    groups = [batches(after, _BATCHES), batches(before, _BATCHES)]
     if not all(groups):
         return Interval(change, None, None, n, "one run; a window of fewer than four logged steps has no error of its own")
     error, freedom = _welch(groups)
@@ -106,15 +109,6 @@ def trend(before: Any, after: Any, level: float) -> Interval:
 def proportion(k: int, n: int, level: float) -> Interval:
     """k of n with Wilson's interval."""
     return Interval(k / n, *wilson(k, n, level), n, "Wilson interval over completions")
-
-
-def wilson(k: float, n: float, level: float) -> tuple[float, float]:
-    """Wilson's interval of k of n, both ends in 0..1; of nothing all of 0..1. Counts that are worth fewer need not be whole."""
-    if not n:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre, half = (k + z**2 / 2) / (n + z**2), z / (n + z**2) * math.sqrt(k * (n - k) / n + z**2 / 4)
-    return 0.0 if k == 0 else centre - half, 1.0 if k == n else centre + half
 
 
 def of_completions(interval: Interval, plus: Sequence[Share], minus: Sequence[Share], level: float) -> Interval:

@@ -70,8 +70,6 @@ class Finding(Frozen):
     """Of changes and differences: the smallest true one that these data would have shown (80% power), same unit."""
     with_all: float | None = None
     """The same number with excluded runs counted in; null when nothing was excluded."""
-    without_gate: dict[str, float] = Field({}, exclude_if=_empty)
-    """By health gate that alone keeps a run out: the same number without that gate."""
 
 
 class Verdict(Frozen):

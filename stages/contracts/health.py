@@ -47,8 +47,6 @@ class GateResult(Frozen):
     passed: bool | None
     """null: could not be decided; the run is then not included."""
     says: str
-    alone: bool = Field(False, exclude_if=lambda value: not value)
-    """Not written any more."""
 
 
 class Exclusion(Frozen):

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import multimode
 from typing import Any
 
 from stages.contracts.import_card import ColumnCard, Gap, Held, ReadCard
-from stages.contracts.series import stride
 from stages.train.imports.cells import LARGEST, NoNumber, number, scaled, whole
 from stages.train.imports.epochs import Spread, spread
 from stages.train.imports.log import WANDB_STEP, Column, Log, Unreadable
@@ -78,7 +78,7 @@ def mapped(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     order = {name: place for place, name in enumerate(names)}
     rows.sort(key=lambda row: (order[row["attempt"]], row["step"]))
     distinct = tuple(sorted(set(steps.values())))
-    usual = stride(distinct)
+    usual = min(multimode(later - earlier for earlier, later in pairwise(distinct)), default=1)
     gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > max(usual, within))
     notes = [
         *log.notes,

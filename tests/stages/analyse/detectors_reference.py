@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.language.health_profiles import PROFILES
-from stages.analyse.statistics import wilson
 from stages.contracts.plugin import DETECTORS, kinds, load
+from stages.contracts.wilson import wilson
 
 PAGE = Path(__file__).parents[3] / "site" / "docs" / "reference" / "detectors.md"
 HEAD = """# Detectors

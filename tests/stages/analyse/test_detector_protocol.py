@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from run_from import run_from
 
 from compiler.language.health_profiles import PROFILES, detectors
-from stages.analyse.statistics import wilson
 from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
 from stages.contracts.plugin import DETECTORS, kinds, load
+from stages.contracts.wilson import wilson
 
 KINDS = kinds(DETECTORS)
 EMPTY = run_from({})

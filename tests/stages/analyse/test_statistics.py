@@ -19,9 +19,9 @@ from stages.analyse.statistics import (
     proportion,
     seeds_needed,
     trend,
-    wilson,
 )
 from stages.contracts.analysis_card import Windows
+from stages.contracts.wilson import wilson
 
 
 @pytest.mark.parametrize(
