@@ -37,7 +37,7 @@ HELD: dict[int, tuple[str, ...]] = {
     ),
     16: (f"{_CONCLUDE}::test_case_15_and_16_changes_are_absolute",),
     17: ("stages/analyse/test_screen.py::test_case_17_a_duplicate_seed_drops_n_loudly",),
-    18: ("stages/analyse/test_tables.py::test_case_18_a_later_attempt_wins_and_the_overlap_is_noted",),
+    18: ("stages/analyse/test_frames.py::test_case_18_a_later_attempt_wins_and_the_overlap_is_noted",),
     19: ("stages/train/test_run.py::test_a_manifest_refuses_what_would_make_a_mixture",),
     20: (f"{_CASES}::test_cases_11_12_20_steps_done", "e2e/test_command_runs.py::test_case_20_exit_code_0_is_no_success"),
     21: (
