@@ -110,7 +110,7 @@ WHOLE_KIND: dict[int, tuple[str, ...]] = {
     1: (_BROKEN,),
     2: (_BROKEN,),
     3: ("stages/train/imports/test_json_text.py::test_what_python_writes_is_read_as_python_reads_it",),
-    4: ("stages/analyse/test_arrays.py::test_a_history_as_arrays_is_the_history_as_rows",),
+    4: ("stages/analyse/test_frames.py::test_four_states_of_a_cell_stay_apart",),
     5: (_SPREAD, f"{_LOGS}::test_case_5_without_rewards_no_number_says_that_groups_differ"),
     6: (_SPREAD, f"{_LOGS}::test_case_6_of_a_spread_that_may_be_the_batch_s_it_is_said"),
     7: (f"{_MAPPING}::test_case_7_a_sum_of_any_parts_is_honest_and_of_one_name_for_several_it_is_flagged",),

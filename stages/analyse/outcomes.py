@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
+from stages.contracts.expressions import comparisons
+from stages.contracts.expressions import text as condition_text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore, SeedValue
 from stages.contracts.rule_card import ExpectCard, RuleCard
-from stages.rules import Answer, Firing, condition_text, leaves, rule_text, stretch
+from stages.rules import Answer, Firing, rule_text, stretch
 
 _REPLAYED = "the stop rules evaluated on the recorded histor"
 
@@ -101,7 +103,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled,
     about = {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id, "says": text}
     firings = replayed.firings.get(rule.id, [])
     if not firings:
-        missing = sorted({leaf.metric for leaf in leaves(rule.when)} - replayed.known)
+        missing = sorted({leaf.metric for leaf in comparisons(rule.when)} - replayed.known)
         if missing:
             why = f"{', '.join(missing)}: no number was logged" if run.logged else "nothing was logged"
             return Ruled.model_validate({**about, "state": "unknown", "why": why}), []

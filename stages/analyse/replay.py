@@ -9,10 +9,11 @@ from typing import Any
 
 from stages.analyse.frames import NULL, SILENT, Run
 from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.expressions import comparisons
 from stages.contracts.health import Health
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
 from stages.contracts.rule_card import StopCard
-from stages.rules import Answer, Firing, Row, Watch, answer, leaves
+from stages.rules import Answer, Firing, Row, Watch, answer
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def replay(run: Run, card: ConcludeCard, health: Health | None) -> Replayed:
     stop = next((own.stop for own in card.stops if own.condition == run.condition), None)
     expectations = [expected for expected in card.expectations if run.condition in expected.conditions]
     rules = (*stop.rules, *stop.green_lights) if stop else ()
-    asked = {leaf.metric for rule in rules for leaf in leaves(rule.when)} | {expected.metric for expected in expectations}
+    asked = {leaf.metric for rule in rules for leaf in comparisons(rule.when)} | {expected.metric for expected in expectations}
     if not asked:
         return Replayed(None, {}, None, frozenset(), {})
     seen = [row for row in rows(run, {*asked, *GRADIENT_METRICS, SKIPPED}) if row[0] <= run.target_steps]
