@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.analyse.frames import Run, Window, read_evaluation, read_run, window_of
+from stages.analyse.frames import Run, Window, window_of
 from stages.analyse.replay import Replayed, replay
 from stages.analyse.statistics import Interval, trend
+from stages.analyse.tables import read_evaluation, read_run
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.attempt import Attempt, read_attempts, tries

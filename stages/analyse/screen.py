@@ -17,8 +17,9 @@ import numpy as np
 
 from stages.analyse import health_gates, summaries
 from stages.analyse.detectors import duplicates
-from stages.analyse.frames import Run, read_run, window_of
+from stages.analyse.frames import Run, window_of
 from stages.analyse.signals import not_applicable, not_observable
+from stages.analyse.tables import read_run
 from stages.contracts.analysis_card import RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, read, write
 from stages.contracts.attempt import Outcome
