@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
-from stages.contracts.model_card import AdapterCard
+from stages.contracts.model import Adapter
 from stages.contracts.ppo import PpoSettings
 from stages.train.environment import prepare
 
@@ -35,7 +35,7 @@ SHAPES: dict[str, dict[str, int]] = {
 TINY = {"hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 VOCABULARY = {"7b": 102_400, "1.5b": 151_936}
 ROWS = [{"id": f"row-{number}", "prompt": "".join(chr(97 + (number * 7 + k) % 26) for k in range(200))} for number in range(64)]
-ADAPTER = AdapterCard(r=16, lora_alpha=32, target_modules=("q_proj", "k_proj", "v_proj", "o_proj"))
+ADAPTER = Adapter(r=16, lora_alpha=32, target_modules=("q_proj", "k_proj", "v_proj", "o_proj"))
 PARTS = {"1.5b": ("1.5b", False), "7b": ("7b", False), "7b-nf4": ("7b", True)}
 SIDES = {"plain": 2, "compiled": 4, "static": 4}
 """Side -> steps, the first of them not counted."""

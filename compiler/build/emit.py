@@ -13,7 +13,7 @@ from compiler.language.experiment import Experiment
 from stages.contracts.artifact import dump
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
-from stages.contracts.retries import Retries
+from stages.contracts.retries import NONE, Retries
 from stages.contracts.retry import Retry
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@-]*")
@@ -42,9 +42,8 @@ def cards(of: Experiment, runs: Iterable[Run], made: Cards) -> Files:
     texts = {name: dump(card) for name, card in made.train.items()}
     files = {f"{root}/{run.name}/{CARD}": seeded(texts[run.setup.name], run.seed) for run in runs if run.setup.name in texts}
     files |= {f"{root}/{path}": dump(card) for path, card in made.single.items()}
-    policy = of.spec.retries.policy() if of.spec.retries else Retries()
     if made.train and (of.spec.retries or os.path.exists(folder.retries)):  # a policy that was taken out of the spec must not go on
-        files[folder.retries.as_posix()] = dump(policy)
+        files[folder.retries.as_posix()] = dump(Retries(**dict(of.spec.retries)) if of.spec.retries else NONE)
     if made.model.card is not None:
         files[ModelFolder(MODELS / made.model.card.name).card.as_posix()] = dump(made.model.card)
     return files

@@ -17,15 +17,14 @@ from compiler.document.validate import key_place
 from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
 from compiler.language.experiment import Experiment
 from compiler.language.rewards import RewardUse
-from compiler.language.spec import Adapter
 from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_data import TrainData
 from compiler.language.spec_imports import Import, ImportedSpec
 from compiler.problems import listed, nearest
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard
 from stages.contracts.layout import RUNS, RunFolder
+from stages.contracts.model import Adapter, TrainData
 from stages.contracts.names import PATH
 from stages.contracts.train_settings import TrainSettings
 

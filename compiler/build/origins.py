@@ -6,12 +6,15 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from compiler.document.node import Document, Node
 from compiler.language.expand import Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import OWN_KEYS, GateUse
 from compiler.language.rewards import RewardUse
 from stages.contracts.artifact import digest
+from stages.contracts.model import PromptData
 from stages.contracts.origin import Origin
 from stages.contracts.origin import Origins as OriginsFile
 from stages.contracts.reward_card import GateCard
@@ -33,7 +36,7 @@ def _at(file: str, line: int, column: int, layer: str) -> Origin:
 
 def leaves(pointer: str, plain: Any, node: Node | None) -> Origins:
     """Each leaf below a value, lists counting as leaves, with the place of the node that lies at the same keys."""
-    if not (isinstance(plain, dict) and plain):
+    if not (isinstance(plain, dict) and (plain or not pointer)):
         return {pointer: origin(node)}
     found: Origins = {}
     for key, value in plain.items():
@@ -69,13 +72,16 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
 _WRITTEN_AS = {"score": "constant", "distribution": "random"}
 
 
-def of_data(pointer: str, written: Node | None) -> Origins:
-    """Of where a data card's rows lie: a file with its digest, or a split of a hub dataset with its commit."""
-    if written is None or written.get("hub") is None:
-        path = origin(written.get("path") if written else None)
-        return {f"{pointer}/path": path, f"{pointer}/sha256": path}
-    found = {f"{pointer}/hub/{key}": origin(written.get(key)) for key in ("split", "config", "id")}
-    return found | dict.fromkeys((f"{pointer}/path", f"{pointer}/hub/revision"), origin(written.get("hub")))
+def of_section(pointer: str, section: BaseModel | None, node: Node | None) -> Origins:
+    """Of a section that a card embeds as the spec writes it: the keys are the same."""
+    return {} if section is None else leaves(pointer, section.model_dump(mode="json", by_alias=True), node)
+
+
+def of_data(pointer: str, data: PromptData | None, node: Node | None) -> Origins:
+    """Of a reference to data: the keys of the spec, and the pin that follows from the path or from the hub's name."""
+    found = of_section(pointer, data, node)
+    pins = {f"{pointer}/sha256": f"{pointer}/path", f"{pointer}/revision": f"{pointer}/hub"}
+    return found | {pin: found[key] for pin, key in pins.items() if key in found}
 
 
 def of_setup(
@@ -86,14 +92,11 @@ def of_setup(
     found: Origins = {}
     found["/condition"] = origin(Node(None, setup.node.key or setup.node.place, layer=setup.node.layer))
     found["/null_control"] = origin(setup.node.get("role"))
-    found |= {"/model/base": origin(base.get("base")), "/model/quantization": origin(base.get("quantization"))}
-    found |= {"/model/path": found["/model/base"], "/model/revision": found["/model/base"]}
+    found |= leaves("/model", {key: value for key, value in train["model"].items() if key not in ("path", "revision", "hub")}, base)
+    found |= {f"/model/{key}": found["/model/base"] for key in ("path", "revision", "hub") if key in train["model"]}
     found |= leaves("/model/adapter", train["model"]["adapter"], setup.adapter_node)
-    if train["model"].get("apply_chat_template"):
-        found["/model/apply_chat_template"] = origin(base.get("apply_chat_template"))
-    found |= {f"/data/{key}": origin(setup.data_node.get(key)) for key in ("prompt", "rows")}
-    found |= of_data("/data", setup.data_node)
-    if train["data"].get("answer") is not None:
+    found |= of_data("/data", setup.data, setup.data_node)
+    if "answer" in train["data"]:
         found["/data/answer"] = origin(setup.data_node.get("answer"))
     found |= leaves("/train", train["train"], setup.train_node)
     found |= reward

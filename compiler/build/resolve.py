@@ -19,12 +19,11 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import DECISIONS
 from compiler.language.rewards import RewardUse
-from compiler.language.spec_data import PromptData, TrainData
 from stages.contracts.algorithms import SFT, STAGES, AnyTrainCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version
-from stages.contracts.evaluate_card import EvaluateCard
-from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
+from stages.contracts.evaluation import EvaluateCard, Sampling
+from stages.contracts.model import Adapter, DatasetRef, Model, ModelRef, PromptData, TrainData
 from stages.contracts.origin import Origin
 from stages.contracts.page_card import PageCard
 from stages.contracts.plugin import GATES
@@ -55,7 +54,7 @@ class Cards:
         evaluate = self.single.get("analysis/evaluate.card.json")
         data = [card.data for card in self.train.values()]
         data += [evaluate.data] if isinstance(evaluate, EvaluateCard) else []
-        yield from (("datasets", one.path, one.hub.revision) for one in data if one.hub)
+        yield from (("datasets", one.hub, one.revision) for one in data if one.hub and one.revision)
 
 
 def resolve(of: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:
@@ -102,14 +101,11 @@ class Resolver:
         )
 
     def preflight(self) -> PreflightCard:
-        settings = self.spec.preflight
         return PreflightCard(
             experiment=self.of.name,
             model=self._model(None),
             conditions=tuple(self._preflight_condition(setup) for setup in self.expansion.setups if setup.train.algorithm != SFT),
-            completions=settings.completions,
-            zero_signal_below=settings.zero_signal_share.below,
-            truncated_below=settings.truncated.below,
+            **dict(self.spec.preflight),
             device=self.device,
             versions=self._versions(("torch", "transformers")),
             code=self._code(
@@ -135,6 +131,7 @@ class Resolver:
     def evaluate(self) -> EvaluateCard:
         evaluation, data = self.spec.evaluation, self.spec.data.evaluation
         assert evaluation is not None and data is not None  # a rule asks for the data of an evaluation
+        sampling = {key: getattr(evaluation, key) for key in Sampling.model_fields}
         return EvaluateCard(
             experiment=self.of.name,
             runs=tuple(run.name for run in self.analysis.runs),
@@ -142,10 +139,7 @@ class Resolver:
             data=self._data(data),
             scores=tuple(_score(use.card) for use in self.expansion.scores),
             combined=self.expansion.combined,
-            samples=evaluation.samples,
-            temperature=evaluation.temperature,
-            top_p=evaluation.top_p,
-            max_completion_length=evaluation.max_completion_length or max(map(_longest, self.expansion.setups)),
+            **{**sampling, "max_completion_length": evaluation.max_completion_length or max(map(_longest, self.expansion.setups))},
             device=self.device,
             versions=self._versions(("torch", "transformers", "peft")),
             code=self._code("stages.train.evaluate", GATES, (use.card.kind for use in self.expansion.scores)),
@@ -168,31 +162,23 @@ class Resolver:
             self.reward_origins[key] = places.of_reward(reward)
         return places.of_condition(reward) | self.reward_origins[key]
 
-    def _model(self, setup: Setup | None) -> ModelCard:
+    def _model(self, setup: Setup | None) -> ModelRef:
         """The base model with a condition's adapter; stages that train nothing get the adapter's defaults, which they ignore."""
-        adapter = AdapterCard.model_validate(setup.adapter.model_dump()) if setup else AdapterCard()
-        return ModelCard(
-            base=self.spec.model.base,
-            path=self.model.path,
-            revision=self.model.revision,
-            hub=self.model.hub,
-            quantization=self.spec.model.quantization,
-            adapter=adapter,
-            apply_chat_template=self.spec.model.apply_chat_template,
-        )
+        written = {key: getattr(self.spec.model, key) for key in Model.model_fields}
+        pinned = {"path": self.model.path, "revision": self.model.revision, "hub": self.model.hub}
+        return ModelRef(**{**written, **pinned, "adapter": setup.adapter if setup else Adapter()})
 
     def _versions(self, names: tuple[str, ...]) -> dict[str, str]:
         """Pinned versions of libraries that a stage's result depends on."""
         more = () if self.spec.model.quantization == "none" else ("bitsandbytes",)
         return self.inputs.versions((*names, *more))
 
-    def _data(self, data: PromptData, answer: str | None = None) -> DataCard:
+    def _data(self, data: PromptData, answer: str | None = None) -> DatasetRef:
+        written = {**{key: getattr(data, key) for key in PromptData.model_fields}, "answer": answer}
         if data.hub is not None:
             commit = self.inputs.commit(Reference("datasets", data.hub))
-            rows = HubSplit(revision=commit, split=data.split or "train", config=data.config, id=data.id)
-            return DataCard(path=data.hub, hub=rows, prompt=data.prompt, answer=answer, rows=data.rows)
-        assert data.path is not None  # the model of a spec asks for one of the two
-        return DataCard(path=data.path, sha256=self.inputs.data(data.path).sha256, prompt=data.prompt, answer=answer, rows=data.rows)
+            return DatasetRef(**{**written, "revision": commit, "split": data.split or "train"})
+        return DatasetRef(**written, sha256=self.inputs.data(data.path).sha256)
 
     def _examples(self, setup: Setup) -> tuple[ExampleCard, ...]:
         """Examples go to preflight, which decides whether a condition trains; on a train card each new example would retrain."""

@@ -16,11 +16,9 @@ from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
 from stages.contracts.algorithms import SFT
 from stages.contracts.analysis_card import (
-    ClaimCard,
     ConcludeCard,
     ConditionCard,
     ConditionProfile,
-    Contrast,
     DrawCard,
     HealthGate,
     RunRef,
@@ -29,7 +27,7 @@ from stages.contracts.analysis_card import (
 )
 from stages.contracts.artifact import Artifact
 from stages.contracts.intention import Action, ChangeWords, Contingency
-from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.page_card import ClaimText, PageCard
 from stages.contracts.plugin import DETECTORS
 from stages.contracts.rule_card import ConditionStop
 
@@ -121,20 +119,7 @@ class AnalysisCards:
             runs=self.runs,
             evaluation=self.scores,
             metrics=tuple(dict.fromkeys([*self.curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
-            claims=tuple(
-                ClaimCard(
-                    id=claim.id,
-                    metric=claim.metric,
-                    statistic=claim.statistic,
-                    contrast=Contrast(condition=claim.contrast.condition, against=claim.contrast.against) if claim.contrast else None,
-                    condition=claim.condition,
-                    direction="above" if claim.above is not None else "below",
-                    margin=float(claim.above if claim.above is not None else claim.below or 0.0),
-                    seeds=claim.needs.seeds,
-                    included_only=claim.needs.health == "included",
-                )
-                for claim in self.spec.claims
-            ),
+            claims=tuple(claim.rule for claim in self.spec.claims),
             windows=Windows(),
             asked=asked(self.questions),
             expectations=expect_cards(self.of, self.spec.expect),
@@ -169,7 +154,7 @@ class AnalysisCards:
             health_profile=self._profile_words(),
             conditions=self.conditions,
             runs=self.runs,
-            claims=tuple(ClaimWords(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
+            claims=tuple(ClaimText(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
             evaluation=self.scores,
             curves=self.curves(),
             parent=self.spec.parent,

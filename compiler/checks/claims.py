@@ -12,9 +12,9 @@ from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.spec_imports import OutsideSpec
-from compiler.language.spec_judged import Claim
 from compiler.problems import listed, problem, unknown
 from stages.contracts.algorithms import SFT
+from stages.contracts.claim import Claim
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.history import EVALUATION_MEASURES, POLICY_LOSSES, REWARD_UNITS, SAMPLED, metric
 

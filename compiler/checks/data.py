@@ -13,9 +13,9 @@ from compiler.document.validate import place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
-from compiler.language.spec_data import PromptData
 from compiler.problems import Fault, nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.model import PromptData
 from stages.contracts.plugin import columns
 from stages.contracts.sampled import SampledSettings
 

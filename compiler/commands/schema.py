@@ -21,10 +21,10 @@ from compiler.commands.schema_words import worded
 from compiler.language.algorithms import SECTIONS
 from compiler.language.experiment import NOT_IN_A_PROFILE
 from compiler.language.gates import settings_of
-from compiler.language.spec import Adapter, Spec
-from compiler.language.spec_data import TrainData
+from compiler.language.spec import Spec
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
+from stages.contracts.model import Adapter, TrainData
 from stages.contracts.plugin import GATES, kinds
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

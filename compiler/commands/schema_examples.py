@@ -43,7 +43,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "Claim.above": [0.05],
     "Health.detectors": [{"collapse": {"patience": 30}, "entropy_change": {"lowest": 0.1}}],
     "Claim.needs": [{"seeds": 3, "health": "included"}],
-    "Preflight.zero_signal_share": [{"below": 0.6}],
+    "PreflightSettings.zero_signal_share": [{"below": 0.6}],
     "EarlyStop.when": ["zero_signal_share == 1.0"],
     "EarlyStop.for": ["15 steps", "5%"],
     "RedFlag.when": ["zero_signal_share > 0.30", "reward < 0.15 and slope(reward, 20%) <= 0"],

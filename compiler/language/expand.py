@@ -24,12 +24,12 @@ from compiler.language.rewards import (
     scores,
     unrewarded,
 )
-from compiler.language.spec import Adapter, Condition
-from compiler.language.spec_data import TrainData
+from compiler.language.spec import Condition
 from compiler.problems import problem
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.evaluate_card import CombinedCard
+from stages.contracts.evaluation import CombinedCard
+from stages.contracts.model import Adapter, TrainData
 from stages.contracts.train_settings import TrainSettings
 
 M = TypeVar("M")

@@ -15,7 +15,7 @@ from compiler.language.spec_judged import CombinedScore
 from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.evaluate_card import CombinedCard
+from stages.contracts.evaluation import CombinedCard
 from stages.contracts.expressions import Expression
 from stages.contracts.reward_card import ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
 

@@ -6,65 +6,42 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from compiler.language.spec_data import Data
-from compiler.language.spec_judged import Claim, Evaluation, Health, Preflight
-from compiler.language.spec_part import Part
-from compiler.language.spec_retries import Retries
+from compiler.language.spec_judged import Evaluation, Health
 from compiler.language.spec_rewards import Reward, RewardUse
 from compiler.language.spec_rules import Expectation, Stop
+from stages.contracts.artifact import Section
+from stages.contracts.claim import Claim
 from stages.contracts.intention import Action, Contingency
+from stages.contracts.model import EvaluationData, Model, TrainData
 from stages.contracts.names import Slug
+from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 from stages.contracts.question import Question
+from stages.contracts.retries import RetryPolicy
 
 MAX_PROFILES = 100
 
 
-class Adapter(Part):
-    """LoRA adapter; names are those of PEFT's LoraConfig."""
-
-    kind: Literal["lora", "full"] = Field(
-        "lora", description="lora: a LoRA adapter. full: all weights of the model, with `algorithm: sft` only; the other keys mean nothing."
-    )
-    r: int = Field(16, ge=1, le=4096, description="Rank.")
-    lora_alpha: int = Field(32, ge=1, description="Scale of the update: lora_alpha / r.")
-    lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
-    target_modules: str | tuple[str, ...] = Field("all-linear", description="Modules that get an adapter: `all-linear` or a list of names.")
-
-
-class Model(Part):
-    """The base model, the same for every condition, and its adapter."""
-
-    base: str = Field(
-        min_length=1,
-        description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. A folder in the project. Or `owner/name`, "
-        "a model of the Hugging Face hub, pinned in specs/revisions.lock.yaml.",
-    )
-    apply_chat_template: bool = Field(
-        False,
-        description="Put each prompt into the tokenizer's chat template, as the one message of a user; in training and evaluation alike.",
-    )
-    quantization: Literal["none", "nf4", "int8"] = Field(
-        "none",
-        description="Of the base model's linear layers, by bitsandbytes: nf4 (4 bits, as in QLoRA), int8 (LLM.int8), or none: as they are. "
-        "The same in preflight, training and evaluation.",
-    )
-    adapter: Adapter = Field(default_factory=Adapter, description="What training changes.")
-
-
-class ConditionModel(Part):
+class ConditionModel(Section):
     """What a condition may change of the model: the adapter. The base is shared, or runs could not be compared."""
 
     adapter: dict[str, Any] = Field({}, description="Keys of `model.adapter` that differ.")
 
 
-class ConditionData(Part):
+class Data(Section):
+    """Prompt sets."""
+
+    train: TrainData = Field(description="Prompts to train on.")
+    evaluation: EvaluationData | None = Field(None, description="Held-out prompts, the same for every run and the untrained model.")
+
+
+class ConditionData(Section):
     """What a condition may change of the data: the training prompts. The evaluation is shared."""
 
     train: dict[str, Any] = Field({}, description="Keys of `data.train` that differ.")
 
 
-class Condition(Part):
+class Condition(Section):
     """A named set of settings that is compared with others."""
 
     reward: RewardUse | None = Field(
@@ -81,7 +58,7 @@ class Condition(Part):
     model: ConditionModel = Field(default_factory=ConditionModel, description="Adapter settings that differ in this condition.")
 
 
-class Resources(Part):
+class Resources(Section):
     """What a run needs."""
 
     gpus: int = Field(
@@ -99,7 +76,7 @@ class Resources(Part):
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 
 
-class PageUse(Part):
+class PageUse(Section):
     """What is published of the experiment, beside its page."""
 
     runs: bool = Field(
@@ -109,7 +86,7 @@ class PageUse(Part):
     )
 
 
-class Spec(Part):
+class Spec(Section):
     """One experiment: `specs/<experiment>.yaml`."""
 
     title: str = Field(min_length=1, max_length=300, description="Title of the page.")
@@ -134,7 +111,9 @@ class Spec(Part):
     conditions: dict[Slug, Condition] = Field(
         max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
     )
-    preflight: Preflight = Field(default_factory=Preflight, description="Checks on the untrained model, before any training.")
+    preflight: PreflightSettings = Field(
+        default_factory=PreflightSettings, description="Checks on the untrained model, before any training."
+    )
     health: Health = Field(default_factory=Health, description="When a run counts.")
     evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
     claims: tuple[Claim, ...] = Field(
@@ -147,7 +126,7 @@ class Spec(Part):
     )
     actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
     contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
-    retries: Retries | None = Field(
+    retries: RetryPolicy | None = Field(
         None,
         description="What the next attempt of a failed run may change, by the class of the failure; not given: nothing is tried by itself.",
     )
@@ -158,7 +137,7 @@ class Spec(Part):
     )
 
 
-class ModelFile(Part):
+class ModelFile(Section):
     """A base model that the repository makes itself: `specs/_models/<name>.yaml`."""
 
     corpus: CorpusSettings = Field(description="Generated pairs to learn from.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from compiler.language.spec_imports import MetricUse, OutsideSpec
-from compiler.language.spec_part import Part
+from stages.contracts.artifact import Section
 from stages.contracts.names import ProjectPath
 
 REFUSED = {
@@ -27,7 +27,7 @@ REFUSED = {
 """Keys that have no place beside `train: {algorithm: command}`, and why."""
 
 
-class CommandHistory(Part):
+class CommandHistory(Section):
     """The history that the program writes into its folder, and how it is read. Keys are those of `runs.import`."""
 
     format: Literal["trainer_state", "wandb_file", "tensorboard", "jsonl", "csv", "text"] = Field(description="What the log is.")
@@ -41,7 +41,7 @@ class CommandHistory(Part):
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the program does not log; the page says so.")
 
 
-class CommandTrain(Part):
+class CommandTrain(Section):
     """A program that trains one run."""
 
     algorithm: Literal["command"] = Field(description="The author's own program.")

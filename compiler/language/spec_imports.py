@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from compiler.language.spec import Condition, Model, Spec
-from compiler.language.spec_data import Data, TrainData
-from compiler.language.spec_part import Part
+from compiler.language.spec import Condition, Data, Spec
+from stages.contracts.artifact import Section
 from stages.contracts.import_card import LogFormat
+from stages.contracts.model import Model, TrainData
 from stages.contracts.names import ProjectPath, Slug
 
 REFUSED = {
@@ -31,7 +31,7 @@ REFUSED = {
 """Keys that have no place beside `runs: {import: ...}`, and why."""
 
 
-class ColumnUse(Part):
+class ColumnUse(Section):
     """The log's column of a metric, when its name alone does not say enough."""
 
     column: str = Field(min_length=1, max_length=300, description="Name of the column in the log.")
@@ -41,7 +41,7 @@ class ColumnUse(Part):
     optional: bool = Field(False, description="Some logs lack the column; their runs then have no value of the metric.")
 
 
-class SummaryUse(Part):
+class SummaryUse(Section):
     """What a run's summary holds of a metric: exactly one of `last`, `mean` and `final`."""
 
     last: str | None = Field(None, description="Key of the last logged value.")
@@ -67,7 +67,7 @@ MetricUse = Annotated[
 ]
 
 
-class Import(Part):
+class Import(Section):
     """Where the histories of the runs are, and how they are read."""
 
     format: LogFormat = Field(
@@ -115,7 +115,7 @@ class Import(Part):
     )
 
 
-class Runs(Part):
+class Runs(Section):
     """Where the runs come from, when octavo does not train them."""
 
     import_: Import = Field(alias="import", description="Histories of runs that exist already.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from compiler.language.spec_part import Part
+from stages.contracts.artifact import Section
 from stages.contracts.names import Slug, fault
 
 Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
@@ -47,7 +47,7 @@ def _one(entry: Any, what: str, why: str, fix: str) -> Any:
 NamedGate = Annotated[dict[Slug, Gate], BeforeValidator(_one_gate)]
 
 
-class Penalty(Part):
+class Penalty(Section):
     """What becomes of the reward when a condition holds: exactly one of `set` and `factor`."""
 
     when: str = Field(
@@ -67,7 +67,7 @@ class Penalty(Part):
 NamedPenalty = Annotated[dict[Slug, Penalty], BeforeValidator(_one_penalty)]
 
 
-class Phase(Part):
+class Phase(Section):
     """Weights of all gates from a share of training on, up to the next phase; before the first one the gates' own weights hold."""
 
     begins: float = Field(
@@ -82,7 +82,7 @@ Row = Annotated[
 ]
 
 
-class Example(Part):
+class Example(Section):
     """A completion whose reward you know."""
 
     completion: str = Field(description="What a model might write.")
@@ -93,7 +93,7 @@ class Example(Part):
     tokens: int | None = Field(None, ge=0, description="Its length in tokens, for gates that count them.")
 
 
-class Unknown(Part):
+class Unknown(Section):
     """What happens when a gate does not know, for example because its verifier crashed."""
 
     limit: float = Field(
@@ -105,7 +105,7 @@ class Unknown(Part):
     )
 
 
-class Scale(Part):
+class Scale(Section):
     """Another range for a reward, such as that of `2 - words/16`: its 0 becomes `low`, its 1 becomes `high`."""
 
     low: float = Field(ge=-1000, le=1000, json_schema_extra={"unit": "reward"}, description="What the lowest reward becomes.")
@@ -123,7 +123,7 @@ class Scale(Part):
         return self
 
 
-class Reward(Part):
+class Reward(Section):
     """A reward: gates in order."""
 
     combine: Literal["first_decides", "weighted"] = Field(
@@ -146,20 +146,20 @@ class Reward(Part):
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 
 
-class Inverted(Part):
+class Inverted(Section):
     """1 - another reward; unknown stays unknown."""
 
     invert: Slug = Field(description="Name of the reward that is inverted.")
 
 
-class RandomReward(Part):
+class RandomReward(Section):
     """A reward that knows nothing of the completion."""
 
     random: Literal["bernoulli", "uniform"] = Field(description="bernoulli: 1 with probability p, else 0. uniform: a number in [0, 1).")
     p: float = Field(0.5, ge=0, le=1, json_schema_extra={"unit": "share"}, description="Probability of a 1, for bernoulli.")
 
 
-class ConstantReward(Part):
+class ConstantReward(Section):
     """The same reward for every completion."""
 
     constant: float = Field(ge=0, le=1, description="The reward.")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from compiler.document.units import LengthText
-from compiler.language.spec_part import Part
+from stages.contracts.artifact import Section
 from stages.contracts.names import Slug, fault
 
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
 _FOR = "The condition holds on so many logged steps in a row; not given: once, for the mean over the last tenth of the run."
 
 
-class EarlyStop(Part):
+class EarlyStop(Section):
     """Stops a run that has nothing more to learn from. Null controls are never stopped."""
 
     when: str = Field(min_length=1, description=_WHEN)
     lasting: LengthText | None = Field(None, alias="for", description=_FOR)
 
 
-class RedFlag(Part):
+class RedFlag(Section):
     """Stops a run that does not work, unless a green light is on."""
 
     when: str = Field(min_length=1, description=_WHEN)
@@ -28,21 +28,21 @@ class RedFlag(Part):
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
 
 
-class GreenLight(Part):
+class GreenLight(Section):
     """Keeps a run going: no red flag stops it at a step at which this holds."""
 
     when: str = Field(min_length=1, description=_WHEN)
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
 
 
-class Stop(Part):
+class Stop(Section):
     """When a run is stopped before its end. Applied live, and again in the analysis."""
 
     red_flags: tuple[RedFlag, ...] = Field((), max_length=50, description="Conditions that stop a run, in order.")
     green_lights: tuple[GreenLight, ...] = Field((), max_length=50, description="Conditions that hold red flags back.")
 
 
-class Expectation(Part):
+class Expectation(Section):
     """What a metric should have come to at a place of the run, written before the data. It is scored and never changes training."""
 
     id: Slug | None = Field(None, description="Name of the expectation; not given: made of the metric and the place.")

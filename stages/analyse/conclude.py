@@ -40,8 +40,9 @@ from stages.analyse.counts import count_findings, question_findings
 from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
 from stages.analyse.findings import condition_finding, contrast_finding, run_finding, untrained_finding
 from stages.analyse.verdicts import decide, finding_id, refusal
-from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
+from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, Findings
 from stages.contracts.history import of_completions
 from stages.contracts.layout import ExperimentFolder
@@ -120,7 +121,7 @@ def _contrasts(evidence: Evidence) -> Iterator[Finding]:
         yield from _claimed(claim, evidence)
 
 
-def _claimed(claim: ClaimCard, evidence: Evidence) -> Iterator[Finding]:
+def _claimed(claim: ClaimRule, evidence: Evidence) -> Iterator[Finding]:
     everyone = not claim.included_only
     if claim.contrast is None:
         yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, everyone=everyone)

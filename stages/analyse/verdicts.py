@@ -12,19 +12,20 @@ from collections.abc import Container, Iterable, Sequence
 from stages.analyse.evidence import Evidence, meaning
 from stages.analyse.findings import WITH_EXCLUDED, Group
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
-from stages.contracts.analysis_card import ClaimCard, ConditionCard
+from stages.contracts.analysis_card import ConditionCard
+from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, Verdict
 from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
 from stages.rules import beside, bound_text
 
 
-def finding_id(claim: ClaimCard) -> str:
+def finding_id(claim: ClaimRule) -> str:
     """Id of the finding that decides a claim."""
     subject = f"{claim.contrast.condition}-vs-{claim.contrast.against}" if claim.contrast else claim.condition
     return f"{subject}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
 
 
-def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard], imported: Container[str] = ()) -> str:
+def refusal(claim: ClaimRule, conditions: Iterable[ConditionCard], imported: Container[str] = ()) -> str:
     """Why the claim rests on what is no progress, or compares what cannot be compared; empty when it may be decided. A change may be held
     against a null control's: that is noise. `imported`: conditions whose runs were, so that nobody knows what their loss is."""
     cards = {condition.name: condition for condition in conditions}
@@ -43,15 +44,15 @@ def refusal(claim: ClaimCard, conditions: Iterable[ConditionCard], imported: Con
     )
 
 
-def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None) -> Verdict:
+def decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> Verdict:
     """The verdict on one claim. `finding` is None when the comparison was refused."""
     level = evidence.card.level
     refused = refusal(claim, evidence.card.conditions, evidence.imported)
     if refused or finding is None:
         return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
     groups = _groups(claim, evidence)
-    short = [f"{found.condition} has {len(found.values)} of the {claim.seeds} seeds needed{_losses(found)}" for found in groups]
-    short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.seeds]
+    short = [f"{found.condition} has {len(found.values)} of the {claim.needs.seeds} seeds needed{_losses(found)}" for found in groups]
+    short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.needs.seeds]
     if short:
         return _verdict(claim, "void", f"Void: {'; '.join(short)}.", finding.id if finding.value is not None else None)
     if finding.value is not None and finding.equal_seeds and finding.low is None:
@@ -72,7 +73,7 @@ def decide(claim: ClaimCard, evidence: Evidence, finding: Finding | None) -> Ver
     return _inconclusive(claim, finding, [found.values for found in groups], numbers, level)
 
 
-def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
+def _inconclusive(claim: ClaimRule, finding: Finding, values: Sequence[Sequence[float]], numbers: str, level: float) -> Verdict:
     why = f"{numbers}: the interval contains {bound_text(claim.margin)}."
     if finding.equal_seeds:
         return _verdict(claim, "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", finding.id)
@@ -86,11 +87,11 @@ def _inconclusive(claim: ClaimCard, finding: Finding, values: Sequence[Sequence[
     return _verdict(claim, "inconclusive", why, finding.id, smallest, needed)
 
 
-def _groups(claim: ClaimCard, evidence: Evidence) -> list[Group]:
+def _groups(claim: ClaimRule, evidence: Evidence) -> list[Group]:
     return [Group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in _sides(claim)]
 
 
-def _sides(claim: ClaimCard) -> list[str]:
+def _sides(claim: ClaimRule) -> list[str]:
     return [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
 
 
@@ -112,13 +113,13 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _subject(claim: ClaimCard) -> str:
+def _subject(claim: ClaimRule) -> str:
     who = f"{claim.contrast.condition} minus {claim.contrast.against}" if claim.contrast else claim.condition
     return f"{claim.metric} ({claim.statistic}) of {who}"
 
 
 def _verdict(
-    claim: ClaimCard, verdict: str, why: str, finding: str | None, smallest: float | None = None, needed: int | None = None
+    claim: ClaimRule, verdict: str, why: str, finding: str | None, smallest: float | None = None, needed: int | None = None
 ) -> Verdict:
     return Verdict(
         claim=claim.id,

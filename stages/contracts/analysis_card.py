@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Section, later
+from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
 from stages.contracts.question import Asked
 from stages.contracts.rule_card import ConditionStop, ExpectCard
 
-
-def _empty(value: object) -> bool:
-    """Cards of experiments that do not use a later field stay as they were before it."""
-    return not value
-
-
 Role = Literal["treatment", "control", "null_control"]
 
 
-class ConditionCard(Frozen):
+class ConditionCard(Section):
     """A condition as analysis sees it. `reward` is the composed reward's name; conditions with equal names share a reward."""
 
     name: str
@@ -28,7 +21,7 @@ class ConditionCard(Frozen):
     reward: str
     gates: tuple[str, ...]
     """Gates of its reward, in order: the funnel."""
-    supervised: bool = Field(False, exclude_if=_empty)
+    supervised: bool = later(False)
     """Trained on gold answers: nothing was sampled, and nothing rewarded."""
 
 
@@ -54,7 +47,7 @@ class ConditionProfile(Frozen):
     detectors: tuple[DetectorCard, ...]
 
 
-class HealthGate(Frozen):
+class HealthGate(Section):
     """`nonfinite: not persistent`, `steps: complete`, or a bound on a metric's mean over the final window."""
 
     name: str
@@ -71,7 +64,7 @@ class Windows(Frozen):
     final: float = 0.1
 
 
-class ScreenCard(Artifact):
+class ScreenCard(Section, Artifact):
     """`analysis/screen.card.json`."""
 
     SCHEMA: ClassVar[str] = "octavo.screen_card/1"
@@ -82,37 +75,14 @@ class ScreenCard(Artifact):
     conditions: tuple[ConditionCard, ...]
     runs: tuple[RunRef, ...]
     detectors: tuple[DetectorCard, ...]
-    others: tuple[ConditionProfile, ...] = Field((), exclude_if=_empty)
+    others: tuple[ConditionProfile, ...] = ()
     """Conditions that another algorithm trains have a profile of their own."""
     gates: tuple[HealthGate, ...]
     windows: Windows
     code: dict[str, Version]
 
 
-class Contrast(Frozen):
-    condition: str
-    against: str
-
-
-class ClaimCard(Frozen):
-    """A claim's rule. Its sentence lives on the page card, so that wording never recomputes anything."""
-
-    id: str
-    metric: str
-    statistic: Literal["final", "change"]
-    """final: mean over the final window, or the end evaluation. change: final minus initial, or end minus untrained."""
-    contrast: Contrast | None = None
-    condition: str | None = None
-    """Exactly one of contrast and condition is set."""
-    direction: Literal["above", "below"]
-    margin: float
-    seeds: int
-    """Seeds needed in each condition."""
-    included_only: bool = True
-    """Only runs that pass the health gates count."""
-
-
-class ConcludeCard(Artifact):
+class ConcludeCard(Section, Artifact):
     """`analysis/conclude.card.json`."""
 
     SCHEMA: ClassVar[str] = "octavo.conclude_card/1"
@@ -124,18 +94,18 @@ class ConcludeCard(Artifact):
     """Names of the shared evaluation's scores."""
     metrics: tuple[str, ...]
     """History metrics that get findings for each run and condition, besides those the claims name."""
-    claims: tuple[ClaimCard, ...]
+    claims: tuple[ClaimRule, ...]
     windows: Windows
     level: float = 0.95
-    asked: tuple[Asked, ...] = Field((), exclude_if=_empty)
+    asked: tuple[Asked, ...] = ()
     """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
-    expectations: tuple[ExpectCard, ...] = Field((), exclude_if=_empty)
-    stops: tuple[ConditionStop, ...] = Field((), exclude_if=_empty)
+    expectations: tuple[ExpectCard, ...] = ()
+    stops: tuple[ConditionStop, ...] = ()
     """Stop rules by condition; conditions without rules have no entry."""
     code: dict[str, Version]
 
 
-class DrawCard(Artifact):
+class DrawCard(Section, Artifact):
     """`analysis/draw.card.json`. Colours follow the order of conditions."""
 
     SCHEMA: ClassVar[str] = "octavo.draw_card/1"

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stages.contracts.digests import digest as digest
 from stages.contracts.digests import file_digest as file_digest
@@ -30,6 +30,27 @@ class Frozen(BaseModel):
     """Immutable value with closed keys; the parent of every model that is part of a contract."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+def later(default: Any, **more: Any) -> Any:
+    """A field that is left out of a dump while it has its default. A key that is added to the language is such a field, unless its
+    default is absent anyway: then no card that does not use it changes."""
+    return Field(default, exclude_if=lambda value: value == default, **more)
+
+
+class Section(Frozen):
+    """A section of a spec that cards embed as the spec writes it. Keys that are absent (null, or empty) by default are left out of a
+    dump while nothing is given."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        for field in cls.model_fields.values():
+            if not field.is_required() and field.default in (None, "", (), {}) and field.exclude_if is None:
+                field.exclude_if = _is_absent
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or value in ("", (), {})
 
 
 class Artifact(Frozen):

@@ -21,7 +21,7 @@ class GroupedSettings(SampledSettings):
     num_iterations: int = Field(1, ge=1, description="Optimizer passes over each generation batch (mu in the GRPO paper).")
     beta: float = Field(0.0, ge=0, description="Weight of the KL penalty to the reference model.")
     generation: GenerationSettings | None = Field(
-        None, exclude_if=lambda value: value is None, description="What samples the completions; a good one for the device when left out."
+        None, description="What samples the completions; a good one for the device when left out."
     )
 
     @property

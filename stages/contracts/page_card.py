@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from stages.contracts.analysis_card import ConditionCard, RunRef
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.code import Judgement, Version
 from stages.contracts.intention import Action, ChangeWords, Contingency
 from stages.contracts.question import Question
 
 
-class ClaimWords(Frozen):
+class ClaimText(Frozen):
     id: str
     says: str
 
 
-def _empty(value: object) -> bool:
-    """Cards of experiments without a parent stay as they were before there were parents."""
-    return not value
-
-
-class PageCard(Artifact):
+class PageCard(Section, Artifact):
     SCHEMA: ClassVar[str] = "octavo.page_card/1"
 
     experiment: str
@@ -40,25 +33,25 @@ class PageCard(Artifact):
     health_profile: str
     conditions: tuple[ConditionCard, ...]
     runs: tuple[RunRef, ...]
-    claims: tuple[ClaimWords, ...]
+    claims: tuple[ClaimText, ...]
     evaluation: tuple[str, ...]
     curves: tuple[str, ...]
-    parent: str | None = Field(None, exclude_if=_empty)
+    parent: str | None = None
     """Experiment that this one changes."""
-    changes: tuple[ChangeWords, ...] = Field((), exclude_if=_empty)
+    changes: tuple[ChangeWords, ...] = ()
     """The whole difference to the parent."""
-    unavailable: tuple[str, ...] = Field((), exclude_if=_empty)
+    unavailable: tuple[str, ...] = ()
     """Of imported runs: metrics that the source does not have, as the author says."""
-    hypothesis: str = Field("", exclude_if=_empty)
+    hypothesis: str = ""
     """What the changes were expected to do."""
-    questions: tuple[Question, ...] = Field((), exclude_if=_empty)
+    questions: tuple[Question, ...] = ()
     """What the page is asked, in the spec's order."""
-    actions: tuple[Action, ...] = Field((), exclude_if=_empty)
-    contingency: tuple[Contingency, ...] = Field((), exclude_if=_empty)
-    run_pages: bool = Field(False, exclude_if=_empty)
+    actions: tuple[Action, ...] = ()
+    contingency: tuple[Contingency, ...] = ()
+    run_pages: bool = later(False)
     """Whether every run has a page of its own."""
-    places: str = Field("", exclude_if=_empty)
+    places: str = ""
     """Digest of where the spec writes each value (stages/contracts/origin.py), without lines: pages show it."""
-    judged: tuple[Judgement, ...] = Field((), exclude_if=_empty)
+    judged: tuple[Judgement, ...] = ()
     """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""
     code: dict[str, Version]

@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Section
 from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.sampled import SampledSettings
 
 
-class KlSettings(Frozen):
+class KlSettings(Section):
     """The penalty on the KL to the reference model, taken off the reward of each token."""
 
     controller: Literal["adaptive", "fixed"] = Field(
@@ -50,7 +50,7 @@ class PpoSettings(SampledSettings):
     )
 
     generation: OwnGenerationSettings | None = Field(
-        None, exclude_if=lambda value: value is None, description="What samples the completions; a good one for the device when left out."
+        None, description="What samples the completions; a good one for the device when left out."
     )
 
     @property

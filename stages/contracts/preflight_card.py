@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
-from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.reward_card import RewardCard
 
 
-def _unset(value: Any) -> bool:
-    return value is None
+class Below(Section):
+    """An upper bound."""
+
+    below: float = Field(ge=0, le=1, json_schema_extra={"unit": "share"}, description="The share must lie below this.")
 
 
-class PreflightCondition(Frozen):
+class PreflightSettings(Section):
+    """Each condition's reward on completions of the untrained model, before any training. Null controls are never refused."""
+
+    completions: int = Field(256, ge=2, le=1_000_000, description="Completions per condition.")
+    zero_signal_share: Below = Field(Below(below=0.6), description="Refuse a condition when a larger share of groups has no reward spread.")
+    truncated: Below = Field(Below(below=0.3), description="Refuse a condition when a larger share of completions is cut.")
+
+
+class PreflightCondition(Section):
     name: str
     null_control: bool
     reward: RewardCard
-    data: DataCard
+    data: DatasetRef
     num_generations: int
     max_completion_length: int
     temperature: float
     top_p: float
-    completions_per_step: int | None = Field(None, exclude_if=_unset)
-    """Completions that training samples and scores at a time, on all devices together; null in cards from before it was written."""
+    completions_per_step: int | None = None
+    """Completions that training samples and scores at a time, on all devices together."""
 
 
-class PreflightCard(Artifact):
-    """`runs/<experiment>/preflight/preflight.card.json`."""
+class PreflightCard(PreflightSettings, Artifact):
+    """`runs/<experiment>/preflight/preflight.card.json`. `completions` are rounded down to whole groups."""
 
     SCHEMA: ClassVar[str] = "octavo.preflight_card/1"
 
     experiment: str
-    model: ModelCard
+    model: ModelRef
     conditions: tuple[PreflightCondition, ...]
-    completions: int
-    """Completions per condition, rounded down to whole groups."""
-    zero_signal_below: float
-    truncated_below: float
     seed: int = 0
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]

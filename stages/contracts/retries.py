@@ -1,25 +1,60 @@
-"""`runs/<experiment>/retries.json`: what an attempt may change after the one before it failed. Read by train, and no dependency of it:
-a policy decides how a result is reached, not what it is, so editing it retrains nothing."""
+"""`retries` of a spec, and `runs/<experiment>/retries.json`: what an attempt may change after the one before it failed. Read by train, and
+no dependency of it: a policy decides how a result is reached, not what it is, so editing it retrains nothing."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from stages.contracts.artifact import Artifact
+from pydantic import Field
+
+from stages.contracts.artifact import Artifact, Section
 
 
-class Retries(Artifact):
-    """The policy of an experiment. Without a file nothing is tried again by itself."""
+class HalveMicrobatch(Section):
+    """After a lack of memory."""
+
+    microbatch: Literal["halve"] = Field(
+        description="Half of `per_device_train_batch_size` (PPO: `mini_batch_size`), twice `gradient_accumulation_steps`: the same step."
+    )
+
+
+class FiniteCheckpoint(Section):
+    """After gradients, weights or logits that are not finite."""
+
+    resume: Literal["last_finite_checkpoint"] = Field(
+        description="Go on from the newest checkpoint whose adapter and optimizer are finite; from the start when there is none."
+    )
+
+
+class RestartVerifier(Section):
+    """After too many unknown rewards."""
+
+    restart_verifier: Literal[True] = Field(description="Go on from the newest checkpoint with new verifier processes.")
+
+
+class LastCheckpoint(Section):
+    """After the process was killed, or stopped by a signal."""
+
+    resume: Literal["last_checkpoint"] = Field(
+        description="The next `dvc repro` goes on from the newest complete checkpoint, and records it."
+    )
+
+
+class RetryPolicy(Section):
+    """What the next attempt of a failed run may change, by the class of the failure. Every change is recorded."""
+
+    attempts: int = Field(3, ge=1, le=100, description="Most attempts of a run in one `dvc repro`.")
+    out_of_memory: HalveMicrobatch | None = Field(None, description="The device or the machine had no memory left.")
+    nonfinite: FiniteCheckpoint | None = Field(None, description="Gradients, weights or logits were not finite for too long.")
+    verifier: RestartVerifier | None = Field(None, description="More rewards of a step were unknown than `unknown.limit` allows.")
+    preempted: LastCheckpoint | None = Field(None, description="The machine went away: killed, or ended by SIGTERM.")
+
+
+class Retries(RetryPolicy, Artifact):
+    """The policy of an experiment."""
 
     SCHEMA: ClassVar[str] = "octavo.retries/1"
 
-    attempts: int = 1
-    """Most attempts of a run in one call of its stage, such as one `dvc repro`."""
-    halve_microbatch: bool = False
-    """After out_of_memory: half the completions per device and micro-step, twice the micro-steps."""
-    last_finite_checkpoint: bool = False
-    """After nonfinite: go on from the newest checkpoint whose adapter and optimizer are finite."""
-    restart_verifier: bool = False
-    """After verifier: begin with new verifier processes."""
-    last_checkpoint: bool = False
-    """After an attempt that was killed or stopped by a signal: the next call goes on from the newest checkpoint, and says so."""
+
+NONE = Retries(attempts=1)
+"""Nothing is tried again by itself."""

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Section, later
 
 
-class Guards(Frozen):
+class Guards(Section):
     """What is done about non-finite gradients and logits during training."""
 
     skip_nonfinite_gradients: bool = Field(True, description="Skip an optimizer step whose gradient is not finite; it is counted.")
     stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after so many skipped steps in a row.")
-    remove_invalid_logits: bool = Field(
+    remove_invalid_logits: bool = later(
         False,
-        exclude_if=lambda value: not value,
         description="Replace logits that are not finite before sampling, which else ends with an error; `invalid_logits` counts them.",
     )
 
 
-class TrainSettings(Frozen):
+class TrainSettings(Section):
     """Keys that every algorithm has. `algorithm` is narrowed to its own name by each."""
 
     algorithm: str

@@ -138,9 +138,9 @@ def _run(graph: _Graph, spec: str, run: RunFiles) -> None:
 
 def _inputs(graph: _Graph, card: str, train: AnyTrainCard) -> None:
     data, model = train.data, train.model
-    rows = Node(id=f"data:{data.path}", kind="data", label=data.path, path=data.path, sha256=data.sha256)
+    rows = Node(id=f"data:{data.name}", kind="data", label=data.name, path=data.path, sha256=data.sha256)
     if data.hub:
-        rows = Node(id=f"data:{data.path}@{data.hub.revision}", kind="data", label=data.path, detail={"pin": data.pin})
+        rows = Node(id=f"data:{data.name}@{data.revision}", kind="data", label=data.name, detail={"pin": data.pin})
     graph.edge(graph.node(rows), card)
     graph.edge(
         graph.node(

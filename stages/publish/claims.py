@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stages.contracts.analysis_card import ClaimCard
+from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.metric_words import words
 from stages.contracts.origin import Origin
@@ -125,7 +125,7 @@ def _digits(verdict: Verdict, finding: Finding) -> int | None:
     return numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high)
 
 
-def _sides(experiment: ExperimentFiles, rule: ClaimCard | None) -> tuple[SeedValue, ...]:
+def _sides(experiment: ExperimentFiles, rule: ClaimRule | None) -> tuple[SeedValue, ...]:
     if rule is None:
         return ()
     sides = [rule.contrast.condition, rule.contrast.against] if rule.contrast else [rule.condition or ""]
@@ -133,13 +133,13 @@ def _sides(experiment: ExperimentFiles, rule: ClaimCard | None) -> tuple[SeedVal
     return tuple(seed for finding in findings if finding for seed in finding.seeds)
 
 
-def rule_words(rule: ClaimCard) -> str:
+def rule_words(rule: ClaimRule) -> str:
     """The rule as it was written before the data, in words."""
     subject = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
     health = "healthy runs only" if rule.included_only else "all runs"
     return (
         f"{words(rule.metric)} (`{rule.metric}`), {rule.statistic}, {subject}, {rule.direction} {numbers.signed_setting(rule.margin)}, "
-        f"{numbers.plural(rule.seeds, 'seed')} a condition, {health}"
+        f"{numbers.plural(rule.needs.seeds, 'seed')} a condition, {health}"
     )
 
 

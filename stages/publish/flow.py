@@ -70,7 +70,7 @@ def _inputs(experiment: ExperimentFiles) -> tuple[Box, ...]:
     for run in experiment.runs:
         if run.card:
             data, model = run.card.data, run.card.model
-            found[f"data {data.path}"] = Line(data.path, note=data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}")
+            found[f"data {data.name}"] = Line(data.name, note=data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}")
             found[f"model {model.base}"] = Line(model.base, note=f"revision {model.revision[:12]}")
         if run.import_card:
             source = run.import_card.source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contracts.artifact import load_json
-from stages.contracts.model_card import DataCard
+from stages.contracts.model import DatasetRef
 from stages.publish import judged
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import listed, percent
@@ -16,12 +16,12 @@ def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     for run in experiment.runs:
         if run.card:
             data, model = run.card.data, run.card.model
-            found |= {("training data", data.path): data.pin, ("base model", model.base): f"revision {model.revision}"}
+            found |= {("training data", data.name): data.pin, ("base model", model.base): f"revision {model.revision}"}
         if run.import_card:
             found["imported log", run.import_card.source.path] = f"sha256 {run.import_card.source.sha256}"
     if experiment.folder.evaluate_card.exists():
-        data = DataCard.model_validate(load_json(experiment.folder.evaluate_card)["data"])
-        found["evaluation data", data.path] = data.pin
+        data = DatasetRef.model_validate(load_json(experiment.folder.evaluate_card)["data"])
+        found["evaluation data", data.name] = data.pin
     return [(what, name, pin) for (what, name), pin in found.items()]
 
 

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ScreenCard
+from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, load_json, read
 from stages.contracts.attempt import first_data, read_attempts
+from stages.contracts.claim import ClaimRule
 from stages.contracts.dated import Changed, Written
+from stages.contracts.evaluation import Sampling
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin, Origins
 from stages.publish.committed import RuleDate, against_data, card_after, card_before, entry_start, rule_dates, stood_before
@@ -25,7 +27,6 @@ _OWN = "the rule was written or edited"
 _GATES = "the health gates that decide which runs count were edited"
 _READ = "the steps or columns that its runs are read by were edited"
 _MEASURE = "the shared evaluation that it rests on was edited"
-_SAMPLED = ("samples", "temperature", "top_p", "max_completion_length")
 READ = "octavo first read its logs on"
 """In place of the first data, of runs that existed before octavo saw them."""
 
@@ -63,7 +64,7 @@ def changed_since(
     return Changed(rules=found, expectations=scored, withdrawn=withdrawn, dropped=dropped, added=added)
 
 
-def _sides(rule: ClaimCard) -> set[str]:
+def _sides(rule: ClaimRule) -> set[str]:
     return {rule.contrast.condition, rule.contrast.against} if rule.contrast else {rule.condition or ""}
 
 
@@ -71,7 +72,7 @@ def _first(began: Mapping[str, str | None], runs: Iterable[str]) -> str | None:
     return min((at for run in runs if (at := began.get(run))), default=None)
 
 
-def _read_of(rule: ClaimCard | None, conclude: ConcludeCard) -> list[str]:
+def _read_of(rule: ClaimRule | None, conclude: ConcludeCard) -> list[str]:
     """Runs of a claim."""
     return [run.name for run in conclude.runs if rule is not None and run.condition in _sides(rule)]
 
@@ -119,7 +120,7 @@ class _Git:
             self._after[card, data] = card_after(card, data)
         return self._after[card, data]
 
-    def rule(self, claim: str, rule: ClaimCard | None, data: str | None, what: str, read_by: str | None) -> Written:
+    def rule(self, claim: str, rule: ClaimRule | None, data: str | None, what: str, read_by: str | None) -> Written:
         written, late = against_data(self._claims.get(claim), data, what)
         if rule is None or data is None:
             return Written(written=written, late=_OWN if late else "")
@@ -192,7 +193,7 @@ class _Git:
 def _measure(card: Mapping[str, Any], score: str) -> tuple[Any, ...]:
     combined = [one for one in card.get("combined", ()) if one["name"] == score]
     scores = [one for one in card["scores"] if combined or one["name"] == score]  # a combined one may rest on any
-    return [card[key] for key in _SAMPLED], scores, combined
+    return [card.get(key) for key in Sampling.model_fields], scores, combined
 
 
 def _by_name(screen: Mapping[str, Any]) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def _data(runs: tuple[RunFiles, ...]) -> Iterator[str]:
     for run in runs:
         if run.card:
             data = run.card.data
-            found[("hub", f"{data.path}   {data.pin}") if data.hub else _file(data.path, data.sha256)] = None
+            found[("hub", f"{data.name}   {data.pin}") if data.hub else _file(data.name, data.sha256)] = None
             found[("model", f"{run.card.model.base}   revision {run.card.model.revision}")] = None
     yield from _table("data and model", list(found))
 

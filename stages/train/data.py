@@ -8,12 +8,12 @@ from typing import Any
 
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import DataCard
+from stages.contracts.model import DatasetRef
 
 Row = dict[str, Any]
 
 
-def read_rows(data: DataCard, pointer: str) -> list[Row]:
+def read_rows(data: DatasetRef, pointer: str) -> list[Row]:
     """Rows of a data card, checked against its hash. `pointer` is the card's place in the stage's card, for messages.
 
     Raises StageError S201 when the file is missing or differs from what was compiled, S202 when a row is broken, S275 and S276 for
@@ -22,8 +22,8 @@ def read_rows(data: DataCard, pointer: str) -> list[Row]:
     if data.hub is not None:
         from stages.train.hub import dataset_rows
 
-        return dataset_rows(data, data.hub, pointer)
-    path = Path(data.path)
+        return dataset_rows(data, pointer)
+    path = Path(data.name)
     if not path.exists():
         raise StageError(
             "S201", f"{path} is missing", why="the card trains or evaluates on this file", fix=f"git checkout {path}", pointer=pointer

@@ -15,7 +15,7 @@ from typing import Any
 
 from stages.contracts.artifact import digest, dump, file_digest, read
 from stages.contracts.attempt import Outcome
-from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.expressions import Expression
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
 from stages.contracts.plugin import Answer, Judgement

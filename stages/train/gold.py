@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.model import DatasetRef, ModelRef
 from stages.train.attempts import Stopped
 from stages.train.data import Row
 from stages.train.model import prompt_texts
 
 
-def gold_pairs(model: ModelCard, data: DataCard, tokenizer: Any, rows: Sequence[Row], max_length: int) -> list[dict[str, list[int]]]:
+def gold_pairs(model: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequence[Row], max_length: int) -> list[dict[str, list[int]]]:
     """Token ids of each row, and a mask that is 1 on the answer and the end of text behind it. The prompt has the tokens that it has
     when the model is sampled. Raises Stopped (data) for a row without an answer, or with a pair longer than `max_length`: a cut answer
     would teach never to end."""

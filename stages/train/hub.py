@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import DataCard, HubSplit, ModelCard
+from stages.contracts.model import DatasetRef, ModelRef
 
 
-def require_model(card: ModelCard) -> None:
+def require_model(card: ModelRef) -> None:
     """Raise StageError S275 when the machine is offline and the cache does not hold the pinned commit of a model."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.constants import is_offline_mode
@@ -22,12 +22,12 @@ def require_model(card: ModelCard) -> None:
         raise _missing(card.path, card.revision, "model", "/model/base")
 
 
-def not_had(card: ModelCard, error: Exception) -> StageError:
+def not_had(card: ModelRef, error: Exception) -> StageError:
     """S275: the hub model could not be fetched, or transformers cannot read it."""
     return _missing(card.path, card.revision, "model", "/model/base", _one_line(error))
 
 
-def dataset_rows(data: DataCard, split: HubSplit, pointer: str) -> list[dict[str, Any]]:
+def dataset_rows(data: DatasetRef, pointer: str) -> list[dict[str, Any]]:
     """Rows of a split, in the dataset's order, as JSON values, each with its text `id` and the prompt's text.
 
     Raises StageError S275 when the dataset cannot be had, S276 when it has no such split, configuration or column, or a row that
@@ -35,18 +35,18 @@ def dataset_rows(data: DataCard, split: HubSplit, pointer: str) -> list[dict[str
     """
     import datasets
 
-    folder = _dataset(data.path, split.revision, pointer)
+    folder = _dataset(data.name, data.revision or "", pointer)
     datasets.disable_progress_bars()
     try:
-        stream = datasets.load_dataset(str(folder), name=split.config, split=split.split, streaming="[" not in split.split)
+        stream = datasets.load_dataset(str(folder), name=data.config, split=data.split, streaming="[" not in (data.split or ""))
     except Exception as error:  # each reader of a format raises its own kind for what it cannot read
-        inside = f" of `{split.config}`" if split.config else ""
-        raise _unfit(data, f"has no split `{split.split}`{inside}: {_one_line(error)}", pointer) from None
+        inside = f" of `{data.config}`" if data.config else ""
+        raise _unfit(data, f"has no split `{data.split}`{inside}: {_one_line(error)}", pointer) from None
     rows: list[dict[str, Any]] = []
     seen: set[str] = set()
     try:
         for number, row in enumerate(stream, start=1):
-            rows.append(_row(data, split, dict(row), number, seen, pointer))
+            rows.append(_row(data, dict(row), number, seen, pointer))
             if data.rows is not None and number == data.rows:
                 break
     except StageError:
@@ -54,21 +54,21 @@ def dataset_rows(data: DataCard, split: HubSplit, pointer: str) -> list[dict[str
     except Exception as error:
         raise _unfit(data, f"cannot be read to its end: {_one_line(error)}", pointer) from None
     if not rows or (data.rows is not None and len(rows) < data.rows):
-        raise _unfit(data, f"has {len(rows)} rows in `{split.split}`, fewer than {data.rows or 1}", pointer)
+        raise _unfit(data, f"has {len(rows)} rows in `{data.split}`, fewer than {data.rows or 1}", pointer)
     return rows
 
 
-def _row(data: DataCard, split: HubSplit, row: dict[str, Any], number: int, seen: set[str], pointer: str) -> dict[str, Any]:
+def _row(data: DatasetRef, row: dict[str, Any], number: int, seen: set[str], pointer: str) -> dict[str, Any]:
     if not isinstance(row.get(data.prompt), str):
         texts = ", ".join(f"`{key}`" for key, value in row.items() if isinstance(value, str)) or "none"
         raise _unfit(
-            data, f"has no text `{data.prompt}` in row {number} of `{split.split}`; columns with text: {texts}", f"{pointer}/prompt"
+            data, f"has no text `{data.prompt}` in row {number} of `{data.split}`; columns with text: {texts}", f"{pointer}/prompt"
         )
-    if split.id is not None and row.get(split.id) is None:
-        raise _unfit(data, f"has no `{split.id}` in row {number} of `{split.split}`; columns: {', '.join(row)}", f"{pointer}/hub/id")
-    name = str(row[split.id]) if split.id is not None else f"{split.split}-{number}"
+    if data.id is not None and row.get(data.id) is None:
+        raise _unfit(data, f"has no `{data.id}` in row {number} of `{data.split}`; columns: {', '.join(row)}", f"{pointer}/id")
+    name = str(row[data.id]) if data.id is not None else f"{data.split}-{number}"
     if name in seen:
-        raise _unfit(data, f"repeats the id {name[:80]!r} in row {number} of `{split.split}`", f"{pointer}/hub/id")
+        raise _unfit(data, f"repeats the id {name[:80]!r} in row {number} of `{data.split}`", f"{pointer}/id")
     seen.add(name)
     plain: dict[str, Any] = json.loads(json.dumps(row, default=str))  # as a row of a file: gates and their sandboxes take JSON only
     return {**plain, "id": name}
@@ -94,12 +94,12 @@ def _missing(name: str, revision: str, kind: str, pointer: str, reason: str = "o
     )
 
 
-def _unfit(data: DataCard, what: str, pointer: str) -> StageError:
+def _unfit(data: DatasetRef, what: str, pointer: str) -> StageError:
     return StageError(
         "S276",
-        f"the dataset {data.path} {what}",
+        f"the dataset {data.name} {what}",
         why="rows of a hub dataset are read when a stage runs, and each needs its prompt and a unique id",
-        fix=f"look at its columns and splits on the hub, and set `split`, `config`, `prompt`, `id` and `rows` of `{data.path}` in the spec",
+        fix=f"look at its columns and splits on the hub, and set `split`, `config`, `prompt`, `id` and `rows` of `{data.name}` in the spec",
         pointer=pointer,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import AdapterCard, ModelCard
+from stages.contracts.model import Adapter, ModelRef
 from stages.train.hub import not_had, require_model
 from stages.train.quantized import plain, quantization
 
@@ -22,7 +22,7 @@ class Sampled:
     truncated: bool
 
 
-def load_base(card: ModelCard, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
+def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
     """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model, S275 when a hub model cannot be had."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -69,7 +69,7 @@ def load_weights(folder: Path, device: Literal["cpu", "cuda"]) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
 
 
-def prompt_texts(card: ModelCard, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
+def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
     """Prompts as the model sees them: as they are, or each as the one message of a user in the chat template.
 
     The text begins without the token that the tokenizer puts first by itself, so that it stands there once. Raises StageError S277
@@ -97,7 +97,7 @@ def prompt_texts(card: ModelCard, tokenizer: Any, prompts: Sequence[str]) -> lis
     return texts
 
 
-def _untemplated(card: ModelCard, what: str, why: str) -> StageError:
+def _untemplated(card: ModelRef, what: str, why: str) -> StageError:
     return StageError(
         "S277",
         f"the tokenizer of {card.base} {what}" if "template" in what else f"the chat template of {card.base} {what}",
@@ -107,7 +107,7 @@ def _untemplated(card: ModelCard, what: str, why: str) -> StageError:
     )
 
 
-def lora(card: AdapterCard) -> Any:
+def lora(card: Adapter) -> Any:
     """PEFT's LoraConfig of a card."""
     from peft import LoraConfig
 

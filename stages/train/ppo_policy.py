@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from stages.contracts.model_card import AdapterCard
+from stages.contracts.model import Adapter
 from stages.train.model import lora
 from stages.train.rollouts import Rollouts
 
@@ -54,7 +54,7 @@ class Policy(nn.Module):  # type: ignore[misc]
     """The engine that samples; none: transformers does."""
     _states: Tensor
 
-    def __init__(self, model: Any, adapter: AdapterCard, checkpointing: bool) -> None:
+    def __init__(self, model: Any, adapter: Adapter, checkpointing: bool) -> None:
         from peft import get_peft_model
 
         super().__init__()

@@ -7,10 +7,10 @@ import warnings
 from typing import Any, Literal
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import ModelCard
+from stages.contracts.model import ModelRef
 
 
-def quantization(card: ModelCard, device: Literal["cpu", "cuda"]) -> dict[str, Any]:
+def quantization(card: ModelRef, device: Literal["cpu", "cuda"]) -> dict[str, Any]:
     """Arguments of from_pretrained; none for weights as they are. NF4 computes in bfloat16 on a GPU, in float32 on a CPU.
 
     Raises StageError S278 when bitsandbytes is not installed.
@@ -46,7 +46,7 @@ def plain(model: Any) -> Any:
     return model
 
 
-def for_training(card: ModelCard, model: Any, gradient_checkpointing: bool) -> Any:
+def for_training(card: ModelRef, model: Any, gradient_checkpointing: bool) -> Any:
     """The model with what PEFT asks for under an adapter: frozen, its other layers in float32. As it is without quantisation."""
     if card.quantization == "none":
         return model

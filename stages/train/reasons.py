@@ -39,15 +39,15 @@ def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[s
     reasons = []
     silent, cut = counts["zero_signal_groups"] / max(1, counts["groups"]), counts["truncated"] / counts["completions"]
     unknown = counts["unknown"] / counts["completions"]
-    if counts["groups"] and silent >= card.zero_signal_below:
+    if counts["groups"] and silent >= card.zero_signal_share.below:
         reasons.append(
             f"{counts['zero_signal_groups']} of {counts['groups']} groups carry no signal ({silent:.0%}, declared below "
-            f"{card.zero_signal_below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
+            f"{card.zero_signal_share.below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
         )
-    if cut >= card.truncated_below:
+    if cut >= card.truncated.below:
         reasons.append(
             f"{counts['truncated']} of {counts['completions']} completions are cut at {condition.max_completion_length} tokens "
-            f"({cut:.0%}, declared below {card.truncated_below:.0%}): raise max_completion_length."
+            f"({cut:.0%}, declared below {card.truncated.below:.0%}): raise max_completion_length."
         )
     if unknown > condition.reward.unknown_limit:
         reasons.append(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from stages.contracts.artifact import Artifact, Frozen
-from stages.contracts.model_card import DataCard
+from stages.contracts.model import DatasetRef
 from stages.contracts.reward_card import RewardCard
 
 
@@ -19,7 +19,7 @@ class ScoredCard(Frozen):
     experiment: str
     condition: str
     seed: int
-    data: DataCard
+    data: DatasetRef
     reward: RewardCard
     train: dict[str, Any]
 

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, Changed
-from stages.contracts.retries import Retries
+from stages.contracts.retries import NONE, Retries
 from stages.contracts.stage import TRIED, replace
 
-_RULES = {"out_of_memory": "halve_microbatch", "nonfinite": "last_finite_checkpoint", "verifier": "restart_verifier"}
+_RETRIED = ("out_of_memory", "nonfinite", "verifier")
+"""Failures after which the same call tries again, when the policy has a rule for them."""
 
 
 def read_policy(path: Path) -> Retries:
     """The experiment's policy; without a file nothing is tried again by itself. Raises ArtifactError for a broken one."""
-    return read(Retries, path) if path.exists() else Retries()
+    return read(Retries, path) if path.exists() else NONE
 
 
 def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Changed | None:
@@ -30,13 +31,13 @@ def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Ch
         return None
     last, failure, kept = attempts[-1], _failure(attempts[-1]), _microbatch(attempts[-1])
     update: dict[str, object] = {}
-    if failure == "out_of_memory" and policy.halve_microbatch and (halved := _half(kept or size)):
+    if failure == "out_of_memory" and policy.out_of_memory and (halved := _half(kept or size)):
         update = {"microbatch": halved}
-    elif failure == "nonfinite" and policy.last_finite_checkpoint:
+    elif failure == "nonfinite" and policy.nonfinite:
         update = {"resume": "last_finite_checkpoint"}
-    elif failure == "verifier" and policy.restart_verifier:
+    elif failure == "verifier" and policy.verifier:
         update = {"restart_verifier": True}
-    elif failure == "preempted" and policy.last_checkpoint:
+    elif failure == "preempted" and policy.preempted:
         update = {"resume": "last_checkpoint"}
     if not update and not kept:
         return None
@@ -56,13 +57,12 @@ def refusal(attempts: Sequence[Attempt], policy: Retries, size: int | None, trie
     about it."""
     last = attempts[-1]
     failure, end = _failure(last), last.ended.last_step if last.ended else 0
-    rule = _RULES.get(failure)
-    if last.state == "finished" or rule is None or not getattr(policy, rule):
+    if last.state == "finished" or failure not in _RETRIED or not getattr(policy, failure):
         return ""
     if tried >= policy.attempts:
         return f"{tried} attempts in a row failed, and `retries.attempts` is {policy.attempts}"
     batch = _microbatch(last) or size
-    if rule == "halve_microbatch" and _half(batch) is None:
+    if failure == "out_of_memory" and _half(batch) is None:
         return f"a micro-batch of {batch} cannot be halved"
     if len(attempts) > 1 and _signature(attempts[-2]) == _signature(last):
         return f"two attempts failed alike ({failure} after step {end}), changed in the same way"

@@ -27,12 +27,12 @@ def test_the_policy_changes_no_card_and_no_pipeline(work, spec):
     assert json.loads(with_it[POLICY]) == {
         "schema": "octavo.retries/1",
         "attempts": 6,
-        "halve_microbatch": True,
-        "last_finite_checkpoint": True,
-        "restart_verifier": True,
-        "last_checkpoint": True,
+        "out_of_memory": {"microbatch": "halve"},
+        "nonfinite": {"resume": "last_finite_checkpoint"},
+        "verifier": {"restart_verifier": True},
+        "preempted": {"resume": "last_checkpoint"},
     }
-    assert json.loads(other[POLICY])["attempts"] == 2 and not json.loads(other[POLICY])["restart_verifier"]
+    assert json.loads(other[POLICY])["attempts"] == 2 and "verifier" not in json.loads(other[POLICY])
     assert "retries.json" not in with_it["runs/example/dvc.yaml"]
 
 

@@ -157,7 +157,7 @@ def test_hover_shows_defaults_and_units():
     assert definitions["Resources"]["properties"]["gpu_memory"]["markdownDescription"] == (
         "Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.\n\nUnit: bytes, written `512MB` or `30GB`"
     )
-    assert definitions["PreflightOverride"]["properties"]["truncated"]["markdownDescription"].endswith("Default: `{below: 0.3}`")
+    assert definitions["PreflightSettingsOverride"]["properties"]["truncated"]["markdownDescription"].endswith("Default: `{below: 0.3}`")
     timeout = next(form for form in definitions["Gate"]["oneOf"] if form["title"] == "python_tests")["properties"]["timeout"]
     assert "Unit: seconds, written `60s`, `500ms` or `2m`" in timeout["markdownDescription"]
 

@@ -40,5 +40,5 @@ def test_a_place_that_cannot_be_written(path):
     with pytest.raises(Rejected) as caught:
         write({path: "x"}, {})
     (problem,) = caught.value.diagnostics
-    assert problem.code == "E401" and path in problem.what
+    assert problem.code == "E401" and problem.what.startswith("cannot write ") and path.strip("/").partition("/")[0] in problem.what
     assert Path("file").read_text() == "x" and not list(Path().rglob("*.octavo-new"))

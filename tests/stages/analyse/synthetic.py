@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from stages.contracts import analysis_card as cards
 from stages.contracts.artifact import write, write_text
 from stages.contracts.attempt import Ended, Outcome, Started
+from stages.contracts.claim import ClaimRule, Contrast
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_SCHEMA, gate_columns
@@ -79,12 +80,18 @@ def runs() -> list[Run]:
     return made
 
 
-def claims() -> tuple[cards.ClaimCard, ...]:
+def claim_rule(*, direction: str, margin: float, seeds: int = 3, included_only: bool = True, **fields: Any) -> ClaimRule:
+    """A claim's rule with its bound by direction."""
+    needs = {"seeds": seeds, "health": "included" if included_only else "any"}
+    return ClaimRule(**{direction: margin, "needs": needs, **fields})
+
+
+def claims() -> tuple[ClaimRule, ...]:
     """One claim a verdict. Margins are made for PASSED."""
 
-    def contrast(id_: str, left: str, metric: str, direction: str, margin: float, seeds: int = 3) -> cards.ClaimCard:
-        pair = cards.Contrast(condition=left, against="zero")
-        return cards.ClaimCard(id=id_, metric=metric, statistic="final", contrast=pair, direction=direction, margin=margin, seeds=seeds)  # type: ignore[arg-type]
+    def contrast(id_: str, left: str, metric: str, direction: str, margin: float, seeds: int = 3) -> ClaimRule:
+        pair = Contrast(condition=left, against="zero")
+        return claim_rule(id=id_, metric=metric, contrast=pair, direction=direction, margin=margin, seeds=seeds)
 
     share = "evaluation.tests.pass_share"
     return (

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from synthetic import GATES, Run, complete, runs, write_cards, write_run
+from synthetic import GATES, Run, claim_rule, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
-from stages.contracts.analysis_card import ClaimCard, Contrast
 from stages.contracts.artifact import file_digest, read
+from stages.contracts.claim import ClaimRule, Contrast
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.layout import ExperimentFolder
 
@@ -87,7 +87,7 @@ def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch:
     pair = Contrast(condition="shaped", against="zero")
     metric = "evaluation.tests.pass_share"
     claims = [
-        ClaimCard(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
+        claim_rule(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
         for number, margin in enumerate((0.2, 0.45))
     ]
     write_cards(folder, made, claims=tuple(claims))
@@ -120,9 +120,9 @@ def test_equal_values_that_are_no_shares_decide_nothing(tmp_path: Path, monkeypa
     folder = complete(tmp_path, made=made)
     pair, rule = Contrast(condition="shaped", against="zero"), {"statistic": "final", "seeds": 3}
     claims = (
-        ClaimCard(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0, **rule),
-        ClaimCard(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
-        ClaimCard(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
+        claim_rule(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0, **rule),
+        claim_rule(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
+        claim_rule(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
     )
     write_cards(folder, made, claims=claims)
     screen(folder.root)
@@ -295,9 +295,9 @@ def test_case_44_arms_with_different_rewards_are_never_ranked_by_reward(folder: 
     assert not [id_ for id_ in found if "-vs-" in id_ and "/reward/" in id_]
 
 
-def _claim(**changes: Any) -> ClaimCard:
+def _claim(**changes: Any) -> ClaimRule:
     fields: dict[str, Any] = {"id": "c", "metric": SHARE, "statistic": "final", "condition": "shaped", "direction": "above", "margin": 0.5}
-    return ClaimCard(**{**fields, "seeds": 3, **changes})
+    return claim_rule(**{**fields, "seeds": 3, **changes})
 
 
 def _verdict(folder: ExperimentFolder, made: list[Run] | None = None, **changes: Any) -> Verdict:

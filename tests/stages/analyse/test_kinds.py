@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from healthy import healthy
 from run_from import Cell, CompletionsSummary, RewardCount, Share, read_history, remade, run_from
-from synthetic import CONDITIONS, write_history
+from synthetic import CONDITIONS, claim_rule, write_history
 
 from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, spikes, zero_signal
 from stages.analyse.frames import Run
 from stages.analyse.statistics import difference, mean
 from stages.analyse.verdicts import refusal
-from stages.contracts.analysis_card import ClaimCard, Contrast
+from stages.contracts.claim import Contrast
 from stages.contracts.history import METRICS
 from stages.contracts.plugin import DETECTORS, kinds, load
 
@@ -233,7 +233,7 @@ def test_case_43_a_single_seed_never_has_an_interval(value: float) -> None:
 @pytest.mark.parametrize("against", ["zero", "random", "inverted"])
 def test_case_44_no_two_rewards_are_ranked_by_any_measure_of_reward(metric: str, statistic: str, against: str) -> None:
     pair = Contrast(condition="shaped", against=against)
-    claim = ClaimCard(id="x", metric=metric, statistic=statistic, contrast=pair, direction="above", margin=0.0, seeds=3)  # type: ignore[arg-type]
+    claim = claim_rule(id="x", metric=metric, statistic=statistic, contrast=pair, direction="above", margin=0.0, seeds=3)  # type: ignore[arg-type]
     refused = refusal(claim, CONDITIONS)
     if statistic == "change" and against == "zero":
         assert refused == ""  # a null control's change is the noise that another one is held against

@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
-from synthetic import CONDITIONS, Run, complete, write_cards
+from synthetic import CONDITIONS, Run, claim_rule, complete, write_cards
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
 from stages.analyse.verdicts import refusal
-from stages.contracts.analysis_card import ClaimCard, Contrast
 from stages.contracts.artifact import read
+from stages.contracts.claim import ClaimRule, Contrast
 from stages.contracts.finding import Findings
 from stages.rules import beside, bound_text
 
 METRIC = "completion_tokens"
 
 
-def _claim(id_: str, direction: str, margin: float, **changes: Any) -> ClaimCard:
+def _claim(id_: str, direction: str, margin: float, **changes: Any) -> ClaimRule:
     fields: dict[str, Any] = {"metric": METRIC, "statistic": "final", "condition": "shaped", "seeds": 2}
-    return ClaimCard(**{"id": id_, "direction": direction, "margin": margin, **fields, **changes})
+    return claim_rule(**{"id": id_, "direction": direction, "margin": margin, **fields, **changes})
 
 
-def _concluded(root: Path, sides: dict[str, list[float]], claims: list[ClaimCard], out: frozenset[str] = frozenset()) -> Findings:
+def _concluded(root: Path, sides: dict[str, list[float]], claims: list[ClaimRule], out: frozenset[str] = frozenset()) -> Findings:
     """Runs whose every step has the given length; those in `out` fail the gate on truncated completions."""
     made = []
     for name, values in sides.items():
@@ -189,7 +189,7 @@ def test_changes_that_differ_by_rounding_alone_are_equal(tmp_path: Path, monkeyp
 def test_no_verdict_rests_on_a_loss_that_is_no_progress() -> None:
     """A policy's loss; not the loss of gold answers, not an imported one, not a value loss."""
 
-    def claim(metric: str, **changes: Any) -> ClaimCard:
+    def claim(metric: str, **changes: Any) -> ClaimRule:
         return _claim("c", "below", 0.0, metric=metric, **changes)
 
     assert refusal(claim("loss"), CONDITIONS).startswith("loss of shaped is no progress (on-policy: minus the covariance")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.contracts.analysis_card import ClaimCard, ConcludeCard, ConditionCard, Contrast, RunRef, Windows
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
 from stages.contracts.artifact import file_digest, write, write_text
 from stages.contracts.attempt import Ended, Outcome, Started
+from stages.contracts.claim import ClaimRule, Contrast
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.figure import Figure
@@ -20,11 +21,12 @@ from stages.contracts.grpo import GrpoSettings
 from stages.contracts.health import Detection, GateResult, Health, Signal
 from stages.contracts.history import gate_columns
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.origin import Origin, Origins
-from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.page_card import ClaimText, PageCard
 from stages.contracts.preflight_card import (
     Atom,
+    Below,
     GateShares,
     Preflight,
     PreflightCard,
@@ -98,7 +100,7 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
             health_profile="grpo-default",
             conditions=CONDITIONS,
             runs=refs,
-            claims=tuple(ClaimWords(id=claim.id, says=says) for claim, says in zip(claims, _SAYS, strict=True)),
+            claims=tuple(ClaimText(id=claim.id, says=says) for claim, says in zip(claims, _SAYS, strict=True)),
             evaluation=("format", "tests"),
             curves=("reward",),
             code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
@@ -138,16 +140,14 @@ _SAYS = (
 )
 
 
-def _claims() -> tuple[ClaimCard, ...]:
-    def claim(id_: str, metric: str, condition: str, against: str, direction: str, margin: float) -> ClaimCard:
-        return ClaimCard(
+def _claims() -> tuple[ClaimRule, ...]:
+    def claim(id_: str, metric: str, condition: str, against: str, direction: str, margin: float) -> ClaimRule:
+        return ClaimRule(
             id=id_,
             metric=metric,
             statistic="final",
             contrast=Contrast(condition=condition, against=against),
-            direction=direction,
-            margin=margin,
-            seeds=3,
+            **{direction: margin},
         )  # type: ignore[arg-type]
 
     return (
@@ -448,8 +448,8 @@ def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard)
         condition=ref.condition,
         seed=ref.seed,
         null_control=ref.condition == "zero",
-        model=ModelCard(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=AdapterCard()),
-        data=DataCard(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
+        model=ModelRef(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=Adapter()),
+        data=DatasetRef(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
         reward=RewardCard(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
         train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
         device="cpu",
@@ -496,8 +496,8 @@ def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:
         model=card.model,
         conditions=(shaped,),
         completions=256,
-        zero_signal_below=0.6,
-        truncated_below=0.3,
+        zero_signal_share=Below(below=0.6),
+        truncated=Below(below=0.3),
         device="cpu",
         versions={},
         code={"some.stage": "0" * 16},
@@ -568,7 +568,7 @@ def dress(folder: ExperimentFolder, conclude: ConcludeCard) -> None:
     claims = {claim.id: Origin(file=SPEC, line=10 + n, column=5, layer="experiment") for n, claim in enumerate(conclude.claims)}
     places = {c.name: Origin(file=SPEC, line=30 + n, column=3, layer="condition") for n, c in enumerate(conclude.conditions)}
     write(folder.origins, Origins(spec=SPEC, cards={}, claims=claims, conditions=places))
-    words = tuple(ClaimWords(id=claim.id, says=f"The claim {claim.id} holds.") for claim in conclude.claims)
+    words = tuple(ClaimText(id=claim.id, says=f"The claim {claim.id} holds.") for claim in conclude.claims)
     card = PageCard(
         experiment=folder.name,
         title="What a synthetic experiment looks like",

@@ -148,9 +148,9 @@ def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> Non
     assert "supported" in {verdict.verdict for verdict in load(folder).verdicts.values()}
     first = next(iter(load(folder).verdicts.values()))
     text = card.read_text()
-    margin = f'"margin": {next(c.margin for c in load(folder).conclude.claims if c.id == first.claim)}'  # type: ignore[union-attr]
+    margin = f'"above": {next(c.margin for c in load(folder).conclude.claims if c.id == first.claim)}'  # type: ignore[union-attr]
     assert margin in text
-    card.write_text(text.replace(margin, '"margin": 0.0123', 1))
+    card.write_text(text.replace(margin, '"above": 0.0123', 1))
     git("commit", "-aqm", "margin", at="2026-12-25T10:00:00Z")
     assert load(folder).changed.rules[first.claim].late
     assert load(folder).verdicts[first.claim].verdict == "void"

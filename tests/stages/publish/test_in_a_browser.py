@@ -18,7 +18,7 @@ from stages.contracts.figure import Figure, Mark
 from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import ClaimWords, PageCard
+from stages.contracts.page_card import ClaimText, PageCard
 from stages.contracts.stage import ROOT, card_id
 from stages.publish.page import page
 from stages.publish.site import site
@@ -82,7 +82,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def _words(folder: ExperimentFolder, **more: Any) -> None:
     card = read(PageCard, folder.page_card)
-    claims = tuple(ClaimWords(id=claim.id, says=EVIL) for claim in card.claims)
+    claims = tuple(ClaimText(id=claim.id, says=EVIL) for claim in card.claims)
     texts = {"title": EVIL[:299].replace("\n", " "), "question": EVIL, "owner": EVIL[:99], "tags": (EVIL[:50],), "claims": claims}
     write(folder.page_card, card.model_copy(update={**texts, **more}))
 

@@ -9,6 +9,7 @@ from test_committed import committed_experiment, git
 from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
 from stages.contracts.attempt import Attempt, first_data
+from stages.contracts.claim import Needs
 from stages.contracts.dated import Changed
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
@@ -81,7 +82,9 @@ def test_a_claim_about_all_runs_does_not_rest_on_gates(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
     card = load(root).folder.conclude_card
     concluded = read(ConcludeCard, card)
-    write(card, concluded.model_copy(update={"claims": tuple(c.model_copy(update={"included_only": False}) for c in concluded.claims)}))
+    write(
+        card, concluded.model_copy(update={"claims": tuple(c.model_copy(update={"needs": Needs(health="any")}) for c in concluded.claims)})
+    )
     commit(screened(root, CUT), BEFORE)
     results()
     screened(root, LONG)
@@ -330,7 +333,7 @@ def test_a_line_that_was_deleted_after_the_data_is_an_edit(project: Path) -> Non
     assert not any(rule.late for rule in changed(root).rules.values())
     Path(SPEC).write_text("\n".join(line for line in lines if line != "    seeds: 3"))
     then = read(ConcludeCard, found.folder.conclude_card)
-    looser = tuple(one.model_copy(update={"seeds": 1}) if one.id == claim else one for one in then.claims)
+    looser = tuple(one.model_copy(update={"needs": Needs(seeds=1)}) if one.id == claim else one for one in then.claims)
     write(found.folder.conclude_card, then.model_copy(update={"claims": looser}))
     assert {claim: rule.late for claim, rule in changed(root).rules.items() if rule.late} == {claim: "the rule was written or edited"}
 

@@ -15,7 +15,7 @@ from stages.contracts.artifact import file_digest, write
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import ExperimentFolder, RunFolder
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Permission
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
@@ -59,8 +59,8 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
         condition="short",
         seed=1,
         null_control=False,
-        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4)),
-        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
+        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter(r=4)),
+        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
         reward=None if gold else RewardCard(name="short", gates=(gate,)),
         train=settings,
         device=device,

@@ -2,13 +2,13 @@ import pytest
 
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import DataCard
+from stages.contracts.model import DatasetRef
 from stages.train.data import read_rows
 
 
 def card(path, text, **fields):
     path.write_text(text)
-    return DataCard(path=str(path), sha256=file_digest(path), **fields)
+    return DatasetRef(path=str(path), sha256=file_digest(path), **fields)
 
 
 def test_rows_are_read_in_order_up_to_the_limit(tmp_path):

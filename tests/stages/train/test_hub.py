@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.contracts.model_card import AdapterCard, DataCard, HubSplit, ModelCard
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 
 ROOT = Path(__file__).parents[3]
 ONE, TWO = "1" * 40, "2" * 40
@@ -41,21 +41,21 @@ for seed, folder in enumerate(folders):
 LOAD = """
 import json, sys
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.model import DatasetRef, ModelRef
 from stages.train.data import read_rows
 from stages.train.model import load_base, prompt_texts, sample
 for text in sys.argv[1:]:
     card = json.loads(text)
     try:
         if "adapter" in card:
-            card = ModelCard.model_validate(card)
+            card = ModelRef.model_validate(card)
             model, tokenizer = load_base(card, "cpu")
             prompts = prompt_texts(card, tokenizer, ["what"])
             made = sample(model, tokenizer, prompts, per_prompt=1, max_tokens=2, temperature=1.0, top_p=1.0, seed=0)
             weight = float(model.get_input_embeddings().weight[5, 0])
             print(json.dumps({"prompts": prompts, "ids": tokenizer(prompts)["input_ids"], "weight": weight, "tokens": made[0][0].tokens}))
         else:
-            print(json.dumps(read_rows(DataCard.model_validate(card), "/data")))
+            print(json.dumps(read_rows(DatasetRef.model_validate(card), "/data")))
     except StageError as error:
         print(json.dumps({"code": error.code, "what": error.what, "fix": error.fix, "pointer": error.pointer}))
 """
@@ -110,11 +110,11 @@ def home(tmp_path_factory) -> Path:
 
 
 def model(name: str, commit: str, **more) -> str:
-    return ModelCard(base=name, path=name, revision=commit, hub=True, adapter=AdapterCard(), **more).model_dump_json()
+    return ModelRef(base=name, path=name, revision=commit, hub=True, adapter=Adapter(), **more).model_dump_json()
 
 
 def rows_of(name: str, commit: str, prompt: str = "question", rows: int | None = None, **split) -> str:
-    return DataCard(path=name, hub=HubSplit(revision=commit, **{"split": "train", **split}), prompt=prompt, rows=rows).model_dump_json()
+    return DatasetRef(hub=name, revision=commit, prompt=prompt, rows=rows, **{"split": "train", **split}).model_dump_json()
 
 
 def test_the_pinned_commit_is_loaded_and_not_the_newest(home):

@@ -11,7 +11,7 @@ from compiler.build.resolve_analysis import PPO_CURVES
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Changed, Outcome, read_attempts
 from stages.contracts.generation import OwnGenerationSettings
-from stages.contracts.model_card import AdapterCard, ModelCard
+from stages.contracts.model import Adapter, ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.train.model import load_base
@@ -51,7 +51,7 @@ def capitals(prompts, completions, ids, *, id, trainer_state):
 
 def trainer(base, reward=capitals, seed=3, compiled=False, **changes):
     chosen = settings(**changes)
-    card = ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard(r=4))
+    card = ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter(r=4))
     model, tokenizer = load_base(card, "cpu", bf16=chosen.bf16)
     torch.manual_seed(seed)
     policy = Policy(model, card.adapter, checkpointing=chosen.gradient_checkpointing)

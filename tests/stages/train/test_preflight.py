@@ -1,6 +1,6 @@
 import pytest
 
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.train.model import Sampled
@@ -15,11 +15,11 @@ FORMAT = GateCard(name="format", kind="format", settings={"pattern": "[0-9]+"}, 
 def card(**bounds):
     return PreflightCard(
         experiment="e",
-        model=ModelCard(base="b", path="p", revision="r", adapter=AdapterCard()),
+        model=ModelRef(base="b", path="p", revision="r", adapter=Adapter()),
         conditions=(),
         completions=8,
-        zero_signal_below=bounds.get("zero_signal", 0.6),
-        truncated_below=bounds.get("truncated", 0.3),
+        zero_signal_share={"below": bounds.get("zero_signal", 0.6)},
+        truncated={"below": bounds.get("truncated", 0.3)},
         device="cpu",
         versions={},
         code={"some.stage": "c"},
@@ -27,7 +27,7 @@ def card(**bounds):
 
 
 def condition(reward, null_control=False):
-    data = DataCard(path="d", sha256="0")
+    data = DatasetRef(path="d", sha256="0")
     sampling = {"num_generations": 2, "max_completion_length": 24, "temperature": 1.0, "top_p": 1.0}
     return PreflightCondition(name="c", null_control=null_control, reward=reward, data=data, **sampling)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model_card import AdapterCard, ModelCard
+from stages.contracts.model import Adapter, ModelRef
 from stages.train.quantized import quantization
 
 ROOT = Path(__file__).parents[3]
@@ -28,10 +28,10 @@ torch.manual_seed(0)
 sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, intermediate_size=128)
 whole = Qwen2ForCausalLM(Qwen2Config(vocab_size=320, **sizes)); whole.save_pretrained(folder)
 from peft import get_peft_model
-from stages.contracts.model_card import AdapterCard, ModelCard
+from stages.contracts.model import Adapter, ModelRef
 from stages.train.model import load_base, lora, sample
 from stages.train.quantized import for_training
-card = ModelCard(base="b", path=folder, revision="r", quantization=bits, adapter=AdapterCard())
+card = ModelRef(base="b", path=folder, revision="r", quantization=bits, adapter=Adapter())
 model, tokenizer = load_base(card, "cpu")
 kinds = {type(module).__name__ for module in model.modules() if "Linear" in type(module).__name__}
 ids = torch.tensor([[1, 2, 3, 4]])
@@ -49,8 +49,8 @@ print(json.dumps({"kinds": sorted(kinds), "away": away, "made": len(made[0]), "f
 """
 
 
-def card(bits: str) -> ModelCard:
-    return ModelCard(base="owner/model", path="models/m", revision="r", quantization=bits, adapter=AdapterCard())
+def card(bits: str) -> ModelRef:
+    return ModelRef(base="owner/model", path="models/m", revision="r", quantization=bits, adapter=Adapter())
 
 
 def test_weights_as_they_are_ask_nothing():

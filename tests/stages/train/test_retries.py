@@ -7,11 +7,19 @@ import torch
 from safetensors.torch import save_file
 
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
-from stages.contracts.retries import Retries
+from stages.contracts.retries import NONE, Retries
 from stages.train.resume import newest, newest_finite, with_batch_size
 from stages.train.retries import change, refusal, stuck, words
 
-ALL = Retries(attempts=6, halve_microbatch=True, last_finite_checkpoint=True, restart_verifier=True, last_checkpoint=True)
+ALL = Retries.model_validate(
+    {
+        "attempts": 6,
+        "out_of_memory": {"microbatch": "halve"},
+        "nonfinite": {"resume": "last_finite_checkpoint"},
+        "verifier": {"restart_verifier": True},
+        "preempted": {"resume": "last_checkpoint"},
+    }
+)
 FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
 
 
@@ -37,7 +45,7 @@ def attempt(number, failure, step=10, changed=None, killed=False):
 )  # fmt: skip
 def test_each_class_changes_its_own(failure, expected):
     assert change([attempt(1, failure)], ALL, 16) == expected
-    assert change([attempt(1, failure)], Retries(), 16) is None, "without a policy nothing changes"
+    assert change([attempt(1, failure)], NONE, 16) is None, "without a policy nothing changes"
 
 
 def test_a_killed_attempt_is_a_preemption():
@@ -64,7 +72,7 @@ def test_begins_by_itself_until_the_policy_ends_it():
     assert refusal([failed], ALL, 16, 6) == "6 attempts in a row failed, and `retries.attempts` is 6"
     for failure in ("bug", "disk", "data", "refused", "reward", "interrupted", None):
         assert refusal([attempt(1, failure)], ALL, 16, 1) == "", failure
-    assert refusal([failed], Retries(), 16, 1) == ""
+    assert refusal([failed], NONE, 16, 1) == ""
 
 
 def test_two_that_fail_alike_end_it():

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen2C
 from stages.contracts.diagnostic import StageError
 from stages.contracts.generation import GenerationSettings
 from stages.contracts.grpo import GrpoSettings
-from stages.contracts.model_card import ModelCard
+from stages.contracts.model import ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.train import rollouts
@@ -202,7 +202,7 @@ def test_a_copy_that_takes_too_much_memory_is_given_up(monkeypatch, capsys):
 
 
 def card(device, quantization="none", **generation):
-    model = ModelCard.model_construct(quantization=quantization)
+    model = ModelRef.model_construct(quantization=quantization)
     settings = GrpoSettings(
         max_steps=1, learning_rate=1.0, max_completion_length=1, generation=GenerationSettings(**generation) if generation else None
     )

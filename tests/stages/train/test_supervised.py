@@ -18,9 +18,9 @@ from stages.contracts.artifact import file_digest, read, write
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.evaluate_card import EvaluateCard
+from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.layout import RunFolder
-from stages.contracts.model_card import AdapterCard, DataCard, ModelCard
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.reward_card import GateCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
@@ -30,10 +30,10 @@ from stages.train.gold import gold_pairs
 
 PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
 ROWS = [{"id": f"row-{number}", "prompt": f"{number} is\n", "gold": "odd" if number % 2 else "even"} for number in range(10)]
-LORA, FULL = AdapterCard(r=4), AdapterCard(kind="full")
+LORA, FULL = Adapter(r=4), Adapter(kind="full")
 
 
-def folder_of(folder: Path, base: Path, adapter: AdapterCard = LORA, rows: list[dict[str, str]] = ROWS, **settings: object) -> RunFolder:
+def folder_of(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict[str, str]] = ROWS, **settings: object) -> RunFolder:
     """`runs/small/short-s1` of a project, trained on gold answers; there is no permission, because nothing is asked before."""
     run = RunFolder(folder / "runs/small/short-s1")
     run.root.mkdir(parents=True)
@@ -43,8 +43,8 @@ def folder_of(folder: Path, base: Path, adapter: AdapterCard = LORA, rows: list[
         condition="short",
         seed=1,
         null_control=False,
-        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=adapter),
-        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold"),
+        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=adapter),
+        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold"),
         train=SftSettings.model_validate(PLAIN | settings),
         device="cpu",
         versions={},
@@ -75,7 +75,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("adapter", [LORA, FULL], ids=["lora", "full"])
-def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: AdapterCard) -> None:
+def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Adapter) -> None:
     """An undisturbed run, and one that is killed after step 6 and goes on from its checkpoint, in another
     round of its ten rows: the same numbers and weights."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -113,14 +113,14 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     _evaluated(whole, base, run, adapter)
 
 
-def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: AdapterCard) -> None:
+def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> None:
     """The shared evaluation loads what was trained: other samples than the untrained model's, of the same seed."""
     gate = GateCard(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
     card = EvaluateCard(
         experiment="small",
         runs=(run.name,),
-        model=ModelCard(base="tiny", path=str(base), revision="0", adapter=AdapterCard()),
-        data=DataCard(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
+        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter()),
+        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
         scores=(gate,),
         samples=8,
         temperature=1.0,
@@ -153,8 +153,8 @@ def test_a_row_without_a_gold_answer_is_recorded(tmp_path: Path, base: Path) -> 
 
 
 def pairs(base: Path, rows: list[dict[str, str]], max_length: int = 24) -> list[dict[str, list[int]]]:
-    model = ModelCard(base="tiny", path=str(base), revision="0", adapter=LORA)
-    return gold_pairs(model, DataCard(path="x", answer="gold"), AutoTokenizer.from_pretrained(base), rows, max_length)
+    model = ModelRef(base="tiny", path=str(base), revision="0", adapter=LORA)
+    return gold_pairs(model, DatasetRef(path="x", answer="gold"), AutoTokenizer.from_pretrained(base), rows, max_length)
 
 
 def test_the_loss_is_on_the_answer_and_its_end(base: Path) -> None:
@@ -192,10 +192,10 @@ def test_an_answer_is_read_as_the_model_would_write_it() -> None:
                 rest = rest[size:]
             return {"input_ids": [*ids, 9] if self.closes and add_special_tokens else ids}
 
-    model = ModelCard(base="tiny", path="x", revision="0", adapter=LORA)
+    model = ModelRef(base="tiny", path="x", revision="0", adapter=LORA)
     for closes in (False, True):
         rows = [{"id": "1", "prompt": "ab", "answer": "c"}, {"id": "2", "prompt": "ab", "answer": "a"}]
-        first, second = gold_pairs(model, DataCard(path="x"), Merging(closes), rows, 9)
+        first, second = gold_pairs(model, DatasetRef(path="x"), Merging(closes), rows, 9)
         assert first == {"input_ids": [1, 2, 3, 9], "completion_mask": [0, 0, 1, 1]}, closes
         assert second == {"input_ids": [1, 2, 1, 9], "completion_mask": [0, 0, 1, 1]}, closes
 
@@ -203,6 +203,6 @@ def test_an_answer_is_read_as_the_model_would_write_it() -> None:
 def test_a_chat_template_frames_the_prompt_alone(base: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}: {% endif %}"
-    model = ModelCard(base="tiny", path=str(base), revision="0", adapter=LORA, apply_chat_template=True)
-    (pair,) = gold_pairs(model, DataCard(path="x", answer="gold"), tokenizer, ROWS[:1], 24)
+    model = ModelRef(base="tiny", path=str(base), revision="0", adapter=LORA, apply_chat_template=True)
+    (pair,) = gold_pairs(model, DatasetRef(path="x", answer="gold"), tokenizer, ROWS[:1], 24)
     assert tokenizer.decode(pair["input_ids"][:-1]) == "<0 is\n>: even" and sum(pair["completion_mask"]) == 5

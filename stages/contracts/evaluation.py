@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 from stages.contracts.expressions import Expression
-from stages.contracts.model_card import DataCard, ModelCard
+from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.reward_card import GateCard
 
 
@@ -20,21 +20,27 @@ class CombinedCard(Frozen):
     when: Expression
 
 
-class EvaluateCard(Artifact):
+class Sampling(Section):
+    """How the completions of the shared evaluation are sampled."""
+
+    samples: int = Field(1, ge=1, le=1000, description="Completions per prompt.")
+    temperature: float = Field(1.0, gt=0, le=10, description="Sampling temperature.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling mass.")
+    max_completion_length: int | None = Field(None, ge=1, description="Longest completion, in tokens; not given: that of `train`.")
+
+
+class EvaluateCard(Sampling, Artifact):
     """`runs/<experiment>/analysis/evaluate.card.json`. Each gate scores every completion by itself, not as a composed reward."""
 
     SCHEMA: ClassVar[str] = "octavo.evaluate_card/1"
 
     experiment: str
     runs: tuple[str, ...]
-    model: ModelCard
-    data: DataCard
+    model: ModelRef
+    data: DatasetRef
     scores: tuple[GateCard, ...]
-    combined: tuple[CombinedCard, ...] = Field((), exclude_if=lambda combined: not combined)
-    """Scores made of `scores`; left out when there are none, so that older cards keep their bytes."""
-    samples: int
-    temperature: float
-    top_p: float
+    combined: tuple[CombinedCard, ...] = ()
+    """Scores made of `scores`."""
     max_completion_length: int
     seed: int = 0
     device: Literal["cpu", "cuda"]

@@ -1,0 +1,78 @@
+"""Claims: sentences with their rules, written before the data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from stages.contracts.artifact import Section
+from stages.contracts.names import Slug, exactly_one
+
+
+class Contrast(Section):
+    """`condition` minus `against`."""
+
+    condition: Slug = Field(description="Condition whose change is claimed.")
+    against: Slug = Field(description="Condition it is compared with.")
+
+
+class Needs(Section):
+    """What a claim needs to be decided; with less it is void."""
+
+    seeds: int = Field(3, ge=1, description="Seeds in each condition.")
+    health: Literal["included", "any"] = Field("included", description="included: only runs that pass the health gates count.")
+
+
+class ClaimRule(Section):
+    """The rule of a claim, as the analysis has it: without its sentence, so that wording never recomputes anything."""
+
+    id: Slug = Field(description="Name of the claim; findings and pages refer to it.")
+    metric: str = Field(
+        description="`evaluation.<score>.pass_share`, a history metric such as `zero_signal_share`, `gate.<gate>.<measure>` or "
+        "`penalty.<penalty>.share`."
+    )
+    contrast: Contrast | None = Field(None, description="Two conditions; this or `condition`.")
+    condition: Slug | None = Field(None, description="One condition; this or `contrast`.")
+    statistic: Literal["final", "change"] = Field(
+        "final", description="final: the last tenth of steps, or the end evaluation. change: final minus initial or untrained."
+    )
+    above: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies above this."
+    )
+    below: float | None = Field(
+        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies below this."
+    )
+    needs: Needs = Field(default_factory=Needs, description="What the claim needs to be decided.")
+
+    _one_bound = exactly_one("above", "below", says="a claim has", why="the margin and its direction decide the verdict", fix="above: 0.05")
+    _one_subject = exactly_one(
+        "contrast",
+        "condition",
+        says="a claim has",
+        why="the verdict is about a difference or about one condition",
+        fix="contrast: {condition: shaped, against: zero}",
+    )
+
+    @property
+    def direction(self) -> Literal["above", "below"]:
+        return "above" if self.above is not None else "below"
+
+    @property
+    def margin(self) -> float:
+        return self.above if self.above is not None else self.below or 0.0
+
+    @property
+    def included_only(self) -> bool:
+        """Only runs that pass the health gates count."""
+        return self.needs.health == "included"
+
+
+class Claim(ClaimRule):
+    """A sentence with its rule, written before the data."""
+
+    says: str = Field(min_length=1, max_length=2000, description="The sentence.")
+
+    @property
+    def rule(self) -> ClaimRule:
+        return ClaimRule(**{key: getattr(self, key) for key in ClaimRule.model_fields})
