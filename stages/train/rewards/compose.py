@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from stages.contracts.plugin import GATES, Answer, Judgement, load
 from stages.contracts.reward_card import GateCard, RewardCard
-from stages.train.rewards.combine import first_decides, sound, weighted
-from stages.train.rewards.combine.gate import Gate, ready, told
+from stages.train.rewards.combine import sound, weighted
+from stages.train.rewards.combine.gate import Gate, ready
 from stages.train.rewards.combine.penalties import penalised
 
 TOLERANCE = 1e-9
@@ -52,22 +52,64 @@ class Composed:
     def score(self, answers: Sequence[Answer], progress: float = 0.0) -> Scored:
         """Score each answer. `progress`: share of training already done, 0..1, for the curriculum. Never raises for an answer."""
         card = self.card
-        if card.combine == "weighted":
-            weights = weighted.phase_weights(self.gates, card.curriculum, progress)
-            found = weighted.combined(self.gates, weights, answers)
-        else:
-            found = first_decides.combined(self.gates, answers)
-        rewards: list[float | None] = []
+        scored = self._weighted(answers, progress) if card.combine == "weighted" else self._first_decides(answers)
         held: dict[str, list[bool | None]] = {penalty.name: [] for penalty in card.penalties}
+        rewards: list[float | None] = []
         for index, answer in enumerate(answers):
-            reward = found.rewards[index]
+            reward = scored.rewards[index]
             if card.penalties:
-                said = weighted.with_upstream(self.gates, {name: judged[index] for name, judged in found.judgements.items()})
-                reward, which = penalised(reward, card.penalties, answer, said)
-                for penalty, one in zip(card.penalties, which, strict=True):
-                    held[penalty.name].append(one)
+                of_answer = weighted.with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
+                reward, which = penalised(reward, card.penalties, answer, of_answer)
+                for penalty, holds in zip(card.penalties, which, strict=True):
+                    held[penalty.name].append(holds)
             rewards.append(self._turned(reward))
-        return Scored(rewards, found.judgements, found.seconds, held)
+        return Scored(rewards, scored.judgements, scored.seconds, held)
+
+    def _first_decides(self, answers: Sequence[Answer]) -> Scored:
+        """Each answer goes through the gates in order until one decides. A gate that does not know ends the way with None."""
+        scored = Scored([None] * len(answers), {}, {})
+        waiting = list(range(len(answers)))
+        for gate in self.gates:
+            self._judge(gate, waiting, answers, scored)
+            onward = []
+            for index in waiting:
+                judgement = scored.judgements[gate.card.name][index]
+                assert judgement is not None
+                if judgement.status == "unknown":
+                    continue
+                declared = gate.card.on_pass if judgement.status == "pass" else gate.card.on_fail
+                last = gate is self.gates[-1]
+                if declared is not None or last:
+                    scored.rewards[index] = judgement.score if declared is None else declared
+                else:
+                    onward.append(index)
+            waiting = onward
+        return scored
+
+    def _weighted(self, answers: Sequence[Answer], progress: float) -> Scored:
+        """Every gate judges that is reached: one whose `needs` did not pass is not."""
+        scored = Scored([None] * len(answers), {}, {})
+        for gate in self.gates:
+            before = scored.judgements[gate.card.needs] if gate.card.needs else None
+            reached = [index for index in range(len(answers)) if before is None or _passed(before[index])]
+            self._judge(gate, reached, answers, scored)
+        weights = weighted.phase_weights(self.card.gates, self.card.curriculum, progress)
+        rests_on = weighted.needed(self.card.gates, weights)
+        for index in range(len(answers)):
+            of_answer = {name: column[index] for name, column in scored.judgements.items()}
+            scored.rewards[index] = weighted.weighted_sum(of_answer, weights, rests_on)
+        return scored
+
+    def _judge(self, gate: Gate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
+        """Let a gate judge the answers that reach it, and write down what it says and how long it takes."""
+        began = time.perf_counter()
+        informed = gate.informed(answers, self.gates[: self.gates.index(gate)], scored.judgements)
+        judgements = gate.judge([informed[index] for index in reached]) if reached else []
+        column: list[Judgement | None] = [None] * len(answers)
+        for index, judgement in zip(reached, judgements, strict=True):
+            column[index] = judgement
+        scored.judgements[gate.card.name] = column
+        scored.seconds[gate.card.name] = time.perf_counter() - began
 
     def _turned(self, reward: float | None) -> float | None:
         if reward is None:
@@ -78,6 +120,10 @@ class Composed:
             reward = 1.0 - reward
         scale = self.card.scale
         return reward if scale is None else scale.low + reward * (scale.high - scale.low)
+
+
+def _passed(judgement: Judgement | None) -> bool:
+    return judgement is not None and judgement.status == "pass"
 
 
 def compose(reward: RewardCard) -> Composed:
@@ -94,7 +140,7 @@ def score_each(gates: Sequence[GateCard], answers: Sequence[Answer]) -> tuple[di
     for card in gates:
         gate = ready(card)
         began = time.perf_counter()
-        judgements[card.name] = gate.judge(told(gate, before, judgements, answers))
+        judgements[card.name] = gate.judge(gate.informed(answers, before, judgements))
         before.append(gate)
         seconds[card.name] = time.perf_counter() - began
     return judgements, seconds

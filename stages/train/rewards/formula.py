@@ -1,130 +1,82 @@
-"""Arithmetic that a spec may hold: numbers, named counts, + - * /, brackets, min and max. Parsed into data; nothing is ever evaluated.
-
-formula   = term {("+" | "-") term}
-term      = factor {("*" | "/") factor}
-factor    = "-" factor | number | name | ("min" | "max") "(" formula {"," formula} ")" | "(" formula ")"
-"""
+"""Arithmetic that a spec may hold: numbers, named counts, + - * /, brackets, min and max. Parsed by `ast`, and never run as Python."""
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MOST_CHARS = 200
-_TOKEN = re.compile(r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]+)|(?P<sign>[-+*/(),]))", re.ASCII)
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_STRANGE = re.compile(r"[^A-Za-z0-9_.\s+\-*/(),]|,\s*\)", re.ASCII)
 _FUNCTIONS = {"min": min, "max": max}
+_SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A node of the tree: `operation` is `number`, `name`, `negate`, one of + - * /, `min` or `max`."""
+    """A formula that holds nothing but arithmetic."""
 
-    operation: str
-    parts: tuple[Formula, ...] = ()
-    number: float = 0.0
-    name: str = ""
+    tree: ast.expr
 
     def value(self, names: Mapping[str, float]) -> float:
         """The number for these counts, in floating point. Raises ZeroDivisionError; may be infinite or NaN where floats overflow."""
-        if self.operation == "number":
-            return self.number
-        if self.operation == "name":
-            return float(names[self.name])
-        found = [part.value(names) for part in self.parts]
-        match self.operation:
-            case "negate":
-                return -found[0]
-            case "+":
-                return found[0] + found[1]
-            case "-":
-                return found[0] - found[1]
-            case "*":
-                return found[0] * found[1]
-            case "/":
-                return found[0] / found[1]
-            case _:
-                return _FUNCTIONS[self.operation](found)
+        return _value(self.tree, names)
 
 
 def parsed(text: str, names: Sequence[str]) -> Formula:
-    """The formula's tree. Raises ValueError, with the column, for anything outside the grammar or a name that is not allowed."""
+    """Raises ValueError, with the column, for anything but arithmetic, or a name that is not allowed."""
     if len(text) > MOST_CHARS:
         raise ValueError(f"the formula has {len(text)} characters, more than {MOST_CHARS}")
-    reader = _Reader(_tokens(text), names)
-    found = reader.formula()
-    reader.end()
-    return found
+    if strange := _STRANGE.search(text):
+        raise _refusal(strange.start(), strange[0])
+    source = re.sub(r"\s", " ", text.lstrip())
+    shift = len(text) - len(text.lstrip())
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"column {(error.offset or 1) + shift}: {error.msg}") from None
+    for node in _parts(tree):
+        start = node.col_offset + shift
+        part = ast.get_source_segment(source, node) or ""
+        match node:
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()) | ast.UnaryOp(op=ast.USub()):
+                pass
+            case ast.Call(func=ast.Name(id="min" | "max"), args=[_, *_], keywords=[]):
+                pass
+            case ast.Constant() if _NUMBER.fullmatch(part):
+                pass
+            case ast.Name(id=name) if name not in names:
+                raise ValueError(f"column {start + 1}: {name!r} is no name here; known: {', '.join([*names, *_FUNCTIONS])}")
+            case ast.Name():
+                pass
+            case _:
+                raise _refusal(start, part)
+    return Formula(tree)
 
 
-def _tokens(text: str) -> list[tuple[str, str, int]]:
-    """(kind, text, column from 1) of each token, then the end."""
-    tokens, place, end = [], 0, len(text.rstrip())
-    while place < end:
-        found = _TOKEN.match(text, place)
-        if found is None or found.lastgroup is None:
-            place += len(text[place:]) - len(text[place:].lstrip())
-            raise ValueError(f"column {place + 1}: {text[place]!r} is no part of a formula")
-        tokens.append((found.lastgroup, found[found.lastgroup], found.start(found.lastgroup) + 1))
-        place = found.end()
-    return [*tokens, ("end", "the end", end + 1)]
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """The expression and all within it; of a call its arguments alone."""
+    inner = node.args if isinstance(node, ast.Call) else [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+    return [node, *(part for each in inner for part in _parts(each))]
 
 
-class _Reader:
-    def __init__(self, tokens: list[tuple[str, str, int]], names: Sequence[str]) -> None:
-        self.tokens, self.names, self.place = tokens, names, 0
+def _refusal(start: int, part: str) -> ValueError:
+    return ValueError(f"column {start + 1}: {part!r} is no part of a formula")
 
-    def formula(self) -> Formula:
-        left = self.term()
-        while self.sees("+", "-"):
-            left = Formula(self.take()[1], (left, self.term()))
-        return left
 
-    def term(self) -> Formula:
-        left = self.factor()
-        while self.sees("*", "/"):
-            left = Formula(self.take()[1], (left, self.factor()))
-        return left
-
-    def factor(self) -> Formula:
-        kind, text, column = self.take()
-        if kind == "number":
-            return Formula("number", number=float(text))
-        if text in _FUNCTIONS:
-            self.expect("(")
-            parts = [self.formula()]
-            while self.sees(","):
-                self.take()
-                parts.append(self.formula())
-            self.expect(")")
-            return Formula(text, tuple(parts))
-        if kind == "name":
-            if text not in self.names:
-                raise ValueError(f"column {column}: {text!r} is no name here; known: {', '.join([*self.names, *_FUNCTIONS])}")
-            return Formula("name", name=text)
-        if text == "-":
-            return Formula("negate", (self.factor(),))
-        if text == "(":
-            inner = self.formula()
-            self.expect(")")
-            return inner
-        raise ValueError(f"column {column}: a number, a name or a bracket is missing before {text}")
-
-    def sees(self, *signs: str) -> bool:
-        kind, text, _ = self.tokens[self.place]
-        return kind == "sign" and text in signs
-
-    def take(self) -> tuple[str, str, int]:
-        token = self.tokens[self.place]
-        self.place = min(self.place + 1, len(self.tokens) - 1)
-        return token
-
-    def expect(self, sign: str) -> None:
-        _, text, column = self.take()
-        if text != sign:
-            raise ValueError(f"column {column}: {sign!r} is missing before {text}")
-
-    def end(self) -> None:
-        kind, text, column = self.tokens[self.place]
-        if kind != "end":
-            raise ValueError(f"column {column}: {text!r} does not belong here")
+def _value(node: ast.expr, names: Mapping[str, float]) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return float(names[name])
+        case ast.UnaryOp(operand=operand):
+            return -_value(operand, names)
+        case ast.BinOp(left=left, op=sign, right=right):
+            return float(_SIGNS[type(sign)](_value(left, names), _value(right, names)))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return _FUNCTIONS[name](_value(argument, names) for argument in arguments)
+    raise ValueError(f"{ast.dump(node)} is no arithmetic")

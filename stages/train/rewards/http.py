@@ -6,12 +6,8 @@ Request: {"completions": [{"text": "...", "truncated": false, "row": {"<column>"
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import math
-import socket
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,13 +17,13 @@ from pydantic import Field, field_validator
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
+from stages.train.verifiers.web import post
 
 ATTEMPTS = 2
 """A request that is refused with 429 or 5xx, or finds nobody, is made once more; one that timed out is not."""
 PAUSE_SECONDS = 0.5
 ANSWER_BYTES = 2**20
 COLUMNS = ("columns",)
-WAITS = True
 
 
 class Settings(Frozen):
@@ -121,45 +117,18 @@ def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
 
 
 def _posted(settings: Settings, content: bytes) -> bytes:
-    """The answer's body. Raises _Trouble. A timer cuts the connection, so a service that sends a byte now and then gains nothing."""
-    parts = urlsplit(settings.url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=settings.timeout)
-    late = threading.Event()
-    until = time.monotonic() + settings.timeout
+    """The answer's body. Raises _Trouble."""
     try:
-        connection.connect()
-        timer = threading.Timer(max(0.0, until - time.monotonic()), _cut, (connection.sock, late))
-        timer.daemon = True
-        timer.start()
-        try:
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", target, content, {"Content-Type": "application/json", "Accept": "application/json"})
-            answer = connection.getresponse()
-            said = answer.read(ANSWER_BYTES + 1)
-        finally:
-            timer.cancel()
+        status, said = post(settings.url, content, settings.timeout, ANSWER_BYTES + 1)
     except TimeoutError:
         raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        if late.is_set():
-            raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s") from None
+    except OSError as error:
         raise _Trouble(f"the service cannot be reached: {type(error).__name__}: {error}", again=True) from None
-    finally:
-        connection.close()
-    if late.is_set():
-        raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s")
-    if answer.status != 200:
-        raise _Trouble(f"the service answered with status {answer.status}", again=answer.status == 429 or answer.status >= 500)
+    if status != 200:
+        raise _Trouble(f"the service answered with status {status}", again=status == 429 or status >= 500)
     if len(said) > ANSWER_BYTES:
         raise _Trouble(f"the service answered with more than {ANSWER_BYTES} bytes")
     return said
-
-
-def _cut(connection: socket.socket, late: threading.Event) -> None:
-    late.set()
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _unknown(reason: str) -> Judgement:

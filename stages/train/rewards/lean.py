@@ -13,7 +13,6 @@ from stages.train.verifiers.proofs import CLASSES, judged
 
 MARKS = CLASSES
 COLUMNS = ("statement",)
-WAITS = True
 MIB = 2**20
 
 

@@ -11,7 +11,6 @@ from stages.contracts.plugin import Answer, Judgement
 
 MIB = 2**20
 COLUMNS = ("before",)
-WAITS = True
 
 
 class Settings(Frozen):

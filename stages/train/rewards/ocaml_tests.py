@@ -14,7 +14,6 @@ from stages.contracts.plugin import Answer, Judgement
 
 MIB = 2**20
 COLUMNS = ("tests", "before")
-WAITS = True
 
 
 class Settings(Frozen):

@@ -15,7 +15,6 @@ from stages.contracts.plugin import Answer, Judgement
 MARKS = ("parses",)
 MIB = 2**20
 COLUMNS = ("before",)
-WAITS = True
 
 
 class Settings(Frozen):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 COLUMNS = ("tests",)
-WAITS = True
 
 
 class Credit(Frozen):

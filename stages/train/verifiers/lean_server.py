@@ -11,8 +11,6 @@ import os
 import secrets
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +20,7 @@ from stages.train.verifiers.lean_read import messages, read
 from stages.train.verifiers.lean_setup import SERVER_KEY
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import Checked
+from stages.train.verifiers.web import post
 
 BATCH = 16
 ATTEMPTS = 3
@@ -43,7 +42,6 @@ class Server:
         self.url = url
         self._kept: OrderedDict[Job, Checked] = OrderedDict()
         self._lock = threading.Lock()
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect()).open
 
     def run(self, jobs: Sequence[Job]) -> list[Checked]:
         """One result a job, in order. Never raises."""
@@ -93,22 +91,15 @@ class Server:
             raise _Refused("did not answer as a kimina-lean-server does") from None
 
     def _posted(self, content: dict[str, Any], seconds: float) -> Any:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if key := os.environ.get(SERVER_KEY):
-            headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(f"{self.url}/api/check", json.dumps(content).encode(), headers)
+        key = os.environ.get(SERVER_KEY)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            with self._open(request, timeout=seconds) as answer:
-                return json.loads(answer.read(ANSWER_BYTES))
-        except urllib.error.HTTPError as error:
-            raise _Refused(f"answered with status {error.code}") from None
+            status, said = post(f"{self.url}/api/check", json.dumps(content).encode(), seconds, ANSWER_BYTES, headers)
+            if status != 200:
+                raise _Refused(f"answered with status {status}")
+            return json.loads(said)
         except (OSError, ValueError, RecursionError) as error:
             raise _Refused(f"cannot be reached: {type(error).__name__}") from None
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 def _read(job: Job, body: Body, code: str, result: dict[str, Any]) -> Checked:

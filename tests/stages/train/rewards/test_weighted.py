@@ -1,7 +1,6 @@
 """Weighted rewards: partial credit, needs, penalties in three values, curriculum, cap. Unknown never becomes a number."""
 
 import math
-import threading
 import types
 
 import pytest
@@ -12,7 +11,6 @@ from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
 from stages.train.recorder import Journal
 from stages.train.rewards.combine.gate import Gate
-from stages.train.rewards.combine.weighted import waves
 from stages.train.rewards.compose import Composed, check_examples, compose
 from stages.train.scoring import TrainingReward
 
@@ -323,44 +321,7 @@ def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
         assert (function.pending[done + 1]["gate.low.score"], function.pending[done + 1]["gate.high.score"]) == (0.25, 0.75)
 
 
-def meeting(gates, waits):
-    """A reward over gates that each wait until all of `waits` have begun: they do so at once, or this test fails on a broken barrier."""
-    card = reward(gates)
-    barrier, threads = threading.Barrier(len(waits)), {}
-
-    def gate(one):
-        def judge(settings, answers):
-            threads[one.name] = threading.current_thread()
-            if one.name in waits:
-                barrier.wait(60)
-            return [Judgement("pass", 1.0, one.name)] * len(answers)
-
-        return Gate(one, types.SimpleNamespace(judge=judge, WAITS=one.name in waits), None)
-
-    return Composed(card, tuple(gate(one) for one in card.gates)), threads
-
-
-def test_gates_that_wait_and_do_not_need_each_other_judge_at_once():
-    gates = {"a": (0.25, None), "b": (0.25, None), "c": (0.25, None), "d": (0.25, "a")}
-    whole, threads = meeting(gates, {"a", "c"})
-    scored_ = whole.score([Answer("x", {}, key=str(number)) for number in range(3)])
-    assert scored_.rewards == [1.0, 1.0, 1.0]
-    assert list(scored_.judgements) == list(scored_.seconds) == ["a", "b", "c", "d"]
-    assert [scored_.judgements[name][0].reason for name in gates] == ["a", "b", "c", "d"]
-    here = threading.current_thread()
-    assert threads["b"] is here and threads["d"] is here and here not in (threads["a"], threads["c"])
-
-
-def test_waves_keep_the_order_that_needs_and_verdicts_ask_for():
-    card = reward({"a": (0.2, None), "b": (0.2, "a"), "c": (0.2, None), "d": (0.2, "b"), "e": (0.2, "c")})
-    assert waves([Gate(one, None, None) for one in card.gates]) == [[0, 2], [1, 4], [3]]
-    kinds = [GateCard(name=name, kind=kind, settings={}, weight=0.5) for name, kind in (("grade", "lean_error"), ("verify", "lean"))]
-    assert waves([Gate(one, None, None) for one in kinds]) == [[0, 1]], "it reads an earlier gate only"
-    assert waves([Gate(one, None, None) for one in reversed(kinds)]) == [[0], [1]]
-    assert waves([]) == []
-
-
-def test_a_gate_that_breaks_in_a_thread_is_unknown():
+def test_a_gate_that_breaks_is_unknown():
     card = reward({"a": (0.5, None), "b": (0.5, None)})
 
     def broken(settings, answers):
@@ -369,5 +330,5 @@ def test_a_gate_that_breaks_in_a_thread_is_unknown():
     def fine(settings, answers):
         return [PASS] * len(answers)
 
-    gates = [Gate(one, types.SimpleNamespace(judge=how, WAITS=True), None) for one, how in zip(card.gates, (broken, fine), strict=True)]
+    gates = [Gate(one, types.SimpleNamespace(judge=how), None) for one, how in zip(card.gates, (broken, fine), strict=True)]
     assert Composed(card, tuple(gates)).score([Answer("x", {})]).rewards == [None]
