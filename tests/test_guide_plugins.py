@@ -1,5 +1,6 @@
 """The gate and the detector that the guide shows are whole files that do what the guide says."""
 
+import importlib
 import re
 import types
 from pathlib import Path
@@ -13,16 +14,16 @@ from stages.contracts.plugin import Answer
 GUIDE = Path(__file__).parents[1] / "site/docs/guide"
 
 
-def shown(page: str, name: str) -> types.ModuleType:
+def shown(page: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """The Python file of a page, as a module."""
     (code,) = re.findall(r"^```python\n(.*?)^```", (GUIDE / page).read_text(encoding="utf-8"), re.S | re.M)
-    module = types.ModuleType(name)
-    exec(compile(code, page, "exec"), module.__dict__)
-    return module
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    return importlib.import_module(name)
 
 
-def test_the_gate_judges_endings_and_never_raises() -> None:
-    gate = shown("add-a-gate.md", "ends_with")
+def test_the_gate_judges_endings_and_never_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = shown("add-a-gate.md", "ends_with", tmp_path, monkeypatch)
     settings = gate.Settings(ending=")")
     found = gate.judge(settings, [Answer("(x)", {}), Answer("(x", {}), Answer("", {}), Answer("\x00\u202e)", {"row": None})])
     assert [(one.status, one.score) for one in found] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
@@ -30,8 +31,8 @@ def test_the_gate_judges_endings_and_never_raises() -> None:
         gate.Settings(ending="")
 
 
-def test_the_detector_warns_below_its_threshold_only() -> None:
-    detector = shown("add-a-detector.md", "short_answers")
+def test_the_detector_warns_below_its_threshold_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = shown("add-a-detector.md", "short_answers", tmp_path, monkeypatch)
 
     def of(*lengths: float) -> object:
         steps = pd.DataFrame({"completion_tokens": lengths} if lengths else {}, index=range(1, len(lengths) + 1))

@@ -37,6 +37,7 @@ matplotlib.rcParams.update(
     | {"legend.frameon": False, "legend.borderaxespad": 0, "legend.handlelength": 1.2, "legend.columnspacing": 1.2}
 )
 _STYLE = "<style>.octavo-figure{max-width:34rem;font-family:inherit}.octavo-figure text{fill:currentColor}</style>"
+_GROUP = re.compile(r'<g data-run="[^"]*">(?:(?!</?g\b).|<g\b[^>]*>(?:(?!</?g\b).)*</g>)*</g>', re.DOTALL)
 _ARTISTS = r"figure|axes|patch|line2d|text|matplotlib\.axis|xtick|ytick|legend|FillBetween\w+"
 
 
@@ -81,6 +82,7 @@ def svg(canvas: Any, name: str, alternative: str) -> str:
     body = buffer.getvalue().partition("</defs>")[2].rpartition("</svg>")[0]  # matplotlib's own style would reach the whole page
     body = re.sub(rf' id="(?:{_ARTISTS})_\d+"', "", body)  # the same in every figure
     body = re.sub(r'<g id="run:([^"]*)">', r'<g data-run="\1"><title>\1</title>', body)
+    body = _GROUP.sub(lambda group: group[0].replace("\n", ""), body)  # a line a run: the page of one run leaves the others' out
     body = re.sub(r"font-family: [^;\"]*(?:; )?", "", body)
     body = re.sub(r' (?:d|x|y|transform|width|height)="[^"]*"', lambda places: _TENTHS.sub(_tenth, places[0]), body)
     for index, colour in enumerate(PALETTE, 1):

@@ -5,10 +5,12 @@ The compiler imports detectors for their settings, so pandas and numpy are impor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
 
@@ -27,9 +29,15 @@ OWN = "octavo's own choice"
 EXPECTED = "; expected for a null control"
 
 
-def threshold(default: Any, unit: str, source: str, says: str, **bounds: Any) -> Any:
-    """A setting of a detector, with what the reference page and specs need to know of it."""
-    return Field(default, description=says, json_schema_extra={"unit": unit, "source": source}, **bounds)
+class Thresholds(Frozen):
+    """Settings of a detector. The text below a setting says what it is, on the reference page too."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+def threshold(default: Any, unit: str, source: str = OWN, **bounds: Any) -> Any:
+    """A setting of a detector, with its unit, and with the source of its default."""
+    return Field(default, json_schema_extra={"unit": unit, "source": source}, **bounds)
 
 
 def looked(detector: str, *signals: Signal, reason: str = "") -> Detection:
@@ -57,9 +65,24 @@ def lacks(detector: str, run: Run, metric: str, meaning: str) -> Detection:
     return not_applicable(detector, f"{metric} was not logged: {meaning}")
 
 
-def expected_of_null(run: Run, severity: Any, says: str) -> dict[str, Any]:
-    """`severity` and `says` of a signal that a null control must have: information there."""
-    return {"severity": "info", "says": says + EXPECTED} if run.null_control else {"severity": severity, "says": says}
+def signal(
+    detector: str,
+    run: Run,
+    metric: str,
+    severity: Any,
+    says: str,
+    value: float | None = None,
+    dates: tuple[int | None, int | None, int | None] = (None, None, None),
+    evidence: Mapping[str, Any] | None = None,
+    kind: str = "",
+    null: Literal["", "info", "expected"] = "",
+) -> Signal:
+    """One signal. `dates`: onset, detected, last. `null`: in a null control it is information, and `expected` there."""
+    if run.null_control and null:
+        severity, says = "info", says + (EXPECTED if null == "expected" else "")
+    onset, detected, last = (None if step is None else int(step) for step in dates)
+    shown = {"onset": onset, "detected": detected, "last": last, "evidence": dict(evidence or {})}
+    return Signal(detector=detector, metric=metric, kind=kind, severity=severity, says=says, value=value, **shown)
 
 
 def counted(count: int, noun: str) -> str:

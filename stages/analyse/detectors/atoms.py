@@ -5,8 +5,7 @@ A policy that found a constant, cheap reward (garbage scored as "one type error"
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, DataFrame, Run, end, expected_of_null, first_above, looked, not_observable, pooled, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, DataFrame, Run, Thresholds, end, first_above, looked, not_observable, pooled, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
 
@@ -14,19 +13,13 @@ NAME = "atoms"
 NEEDS_COMPLETIONS = True
 
 
-class Settings(Frozen):
-    share: float = threshold(
-        0.3,
-        "share of completions",
-        f"{OWN}; the exploit that it is made after held 0.40",
-        "A value that holds a larger share of the completions of a window is an atom.",
-        gt=0,
-        lt=1,
-    )
-    window: int = threshold(10, "steps", OWN, "Steps over which completions are pooled.", ge=1)
-    maximum: float = threshold(
-        1.0, "reward", "gates score from 0 to 1", "Highest reward that can be reached; a higher one that was observed takes its place."
-    )
+class Settings(Thresholds):
+    share: float = threshold(0.3, "share of completions", f"{OWN}; the exploit that it is made after held 0.40", gt=0, lt=1)
+    """A value that holds a larger share of the completions of a window is an atom."""
+    window: int = threshold(10, "steps", ge=1)
+    """Steps over which completions are pooled."""
+    maximum: float = threshold(1.0, "reward", "gates score from 0 to 1")
+    """Highest reward that can be reached; a higher one that was observed takes its place."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -57,15 +50,6 @@ def _signals(settings: Settings, run: Run, value: float, counts: DataFrame) -> l
         f"{hit.k} of {hit.n} completions of {stretch(hit.first, hit.last)} earned exactly {value:g}, neither 0 nor the maximum "
         f"({k / n:.0%} of all, {last_k / last_n:.0%} in {end(steps[0], steps[-1], settings.window)})"
     )
-    return [
-        Signal(
-            detector=NAME,
-            metric="reward",
-            **expected_of_null(run, "warning", says),
-            onset=hit.onset,
-            detected=hit.last,
-            last=int(steps[counts["k"] > 0][-1]),
-            value=value,
-            evidence={"k": k, "n": n, "examples": run.examples.get(value, [])},
-        )
-    ]
+    evidence = {"k": k, "n": n, "examples": run.examples.get(value, [])}
+    dates = (hit.onset, hit.last, steps[counts["k"] > 0][-1])
+    return [signal(NAME, run, "reward", "warning", says, value, dates, evidence, null="expected")]

@@ -7,8 +7,7 @@ not go on over rows that are further apart than a third of the patience.
 
 from __future__ import annotations
 
-from stages.analyse.signals import Index, Run, Series, counted, expected_of_null, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import Index, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
 
@@ -16,23 +15,15 @@ NAME = "collapse"
 NEEDS_COMPLETIONS = True
 
 
-class Settings(Frozen):
-    metric: str = threshold(
-        "zero_signal_share", "name", "within-group spread, which is what GRPO compares", "Metric that tells whether a step had a signal."
-    )
-    at_least: float | None = threshold(
-        1.0,
-        "unit of the metric",
-        "all groups constant: the advantage of every completion is zero",
-        "A step has no signal when the metric is at least this; null: not used.",
-    )
-    below: float | None = threshold(
-        None,
-        "unit of the metric",
-        "set by the spec; a prover report used reward_std below 0.05",
-        "A step has no signal when the metric is below this (for imported logs that hold only reward_std); null: not used.",
-    )
-    patience: int = threshold(15, "steps", "early stopping of a prover report (patience 15)", "Shortest streak that counts.", ge=1)
+class Settings(Thresholds):
+    metric: str = threshold("zero_signal_share", "name", "within-group spread, which is what GRPO compares")
+    """Metric that tells whether a step had a signal."""
+    at_least: float | None = threshold(1.0, "unit of the metric", "all groups constant: the advantage of every completion is zero")
+    """A step has no signal when the metric is at least this; null: not used."""
+    below: float | None = threshold(None, "unit of the metric", "set by the spec; a prover report used reward_std below 0.05")
+    """A step has no signal when the metric is below this (for imported logs that hold only reward_std); null: not used."""
+    patience: int = threshold(15, "steps", "early stopping of a prover report (patience 15)", ge=1)
+    """Shortest streak that counts."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -86,14 +77,8 @@ def _signal(settings: Settings, run: Run, steps: Index, logged: Index, wide: Ser
     else:
         says += f"; a signal returned at step {ended}" if ended is not None else "; it lasts to the end of the log"
     says += f"; logged every {stride} steps" if stride > 1 else ""
-    return Signal(
-        detector=NAME,
-        metric=settings.metric,
-        kind="" if rule == "zero_signal_share at least 1" else "declared",
-        **expected_of_null(run, "severe" if ended is None and not gap else "warning", says),
-        onset=onset,
-        detected=detected,
-        last=last,
-        value=float(length),
-        evidence={"rows": len(steps), "stride": stride, "patience": settings.patience, "recovered": ended is not None, "rule": rule},
-    )
+    severity = "severe" if ended is None and not gap else "warning"
+    evidence = {"rows": len(steps), "stride": stride, "patience": settings.patience, "recovered": ended is not None, "rule": rule}
+    dates = (onset, detected, last)
+    kind = "" if rule == "zero_signal_share at least 1" else "declared"
+    return signal(NAME, run, settings.metric, severity, says, float(length), dates, evidence, kind=kind, null="expected")

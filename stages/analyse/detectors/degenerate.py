@@ -8,49 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stages.analyse.signals import OWN, Run, at_end, expected_of_null, looked, not_observable, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Run, Thresholds, at_end, looked, not_observable, signal, threshold
+from stages.contracts.health import Detection
 from stages.rules import above, below
 
 NAME = "degenerate"
 NEEDS_COMPLETIONS = True
 
 
-class Settings(Frozen):
-    maximum: float = threshold(
-        1.0,
-        "reward",
-        "gates score from 0 to 1",
-        "Highest reward that can be reached; a higher one that was observed takes its place.",
-        gt=0,
-    )
-    near: float = threshold(
-        0.95,
-        "share of the maximum",
-        f"{OWN}; the case that it is made after held 0.97",
-        "The mean reward of the last window is at its maximum from this share of it on.",
-        gt=0,
-        le=1,
-    )
-    tokens: float = threshold(
-        5.0,
-        "tokens",
-        f"{OWN}: one word and the end of text",
-        "Completions of fewer tokens on average are at their floor, where the first window's were at least twice as long.",
-        gt=0,
-    )
-    same_text: float = threshold(
-        0.5,
-        "share of completions",
-        OWN,
-        "Diversity is at its floor when the most common text of a step holds a larger share of it, over different prompts.",
-        gt=0,
-        le=1,
-    )
-    entropy: float = threshold(
-        0.05, "ratio to the first window", OWN, "Entropy is at its floor below this share of the run's own first window.", gt=0, lt=1
-    )
+class Settings(Thresholds):
+    maximum: float = threshold(1.0, "reward", "gates score from 0 to 1", gt=0)
+    """Highest reward that can be reached; a higher one that was observed takes its place."""
+    near: float = threshold(0.95, "share of the maximum", f"{OWN}; the case that it is made after held 0.97", gt=0, le=1)
+    """The mean reward of the last window is at its maximum from this share of it on."""
+    tokens: float = threshold(5.0, "tokens", f"{OWN}: one word and the end of text", gt=0)
+    """Completions of fewer tokens on average are at their floor, where the first window's were at least twice as long."""
+    same_text: float = threshold(0.5, "share of completions", gt=0, le=1)
+    """Diversity is at its floor when the most common text of a step holds a larger share of it, over different prompts."""
+    entropy: float = threshold(0.05, "ratio to the first window", gt=0, lt=1)
+    """Entropy is at its floor below this share of the run's own first window."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -70,16 +46,10 @@ def detect(settings: Settings, run: Run) -> Detection:
         return looked(NAME)
     reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(run.window())}"
     examples = run.examples[max(run.examples)] if run.examples else []
+    dates = (max(1, run.target_steps - run.window() + 1), None, run.target_steps)
+    evidence = {"reward": mean, "examples": examples}
     signals = [
-        Signal(
-            detector=NAME,
-            metric=metric,
-            **expected_of_null(run, "warning", f"{reached} while {words}"),
-            onset=max(1, run.target_steps - run.window() + 1),
-            last=run.target_steps,
-            value=value,
-            evidence={"reward": mean, "examples": examples},
-        )
+        signal(NAME, run, metric, "warning", f"{reached} while {words}", value, dates, evidence, null="expected")
         for metric, value, words in _floors(settings, run)
     ]
     return looked(NAME, *signals)

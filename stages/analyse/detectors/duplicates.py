@@ -7,9 +7,9 @@ imported run that repeats one of another condition is a warning: which of the tw
 
 from __future__ import annotations
 
-from stages.analyse.signals import Run, looked, not_applicable, not_observable
+from stages.analyse.signals import Run, looked, not_applicable, not_observable, signal
 from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.contracts.health import Detection
 
 NAME = "duplicates"
 
@@ -30,11 +30,14 @@ def detect(settings: Settings, run: Run) -> Detection:
         if not run.twin_counts:
             says = same + "which is left out: at most one of them is a run of its own"
         severity = "severe" if run.twin_counts else "warning"
-        return looked(NAME, Signal(detector=NAME, metric="reward", severity=severity, says=says, onset=1, evidence={"of": run.twin}))
+        evidence = {"of": run.twin}
+        dates = (1, None, None)
+        return looked(NAME, signal(NAME, run, "reward", severity, says, dates=dates, evidence=evidence))
     if run.elsewhere is not None and run.imported:
         says = f"its series are identical to those of {run.elsewhere}, a run of another condition: one of the two logs is not its own"
         evidence = {"elsewhere": run.elsewhere}
-        return looked(NAME, Signal(detector=NAME, metric="series", severity="warning", says=says, onset=1, evidence=evidence))
+        dates = (1, None, None)
+        return looked(NAME, signal(NAME, run, "series", "warning", says, dates=dates, evidence=evidence))
     if not run.siblings:
         return not_applicable(NAME, "the condition has one seed: there is nothing to be identical to")
     if run.fingerprint is None:

@@ -6,9 +6,8 @@ profile or a spec sets one, with its source.
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, looked, not_applicable, not_observable, since_outside, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import Run, Thresholds, looked, not_applicable, not_observable, signal, since_outside, threshold
+from stages.contracts.health import Detection
 from stages.rules import above, below
 
 NAME = "entropy_change"
@@ -16,15 +15,15 @@ METRIC = "entropy"
 _SPEC = "none: set only by a profile or a spec, which names its own"
 
 
-class Settings(Frozen):
-    fall_below: float = threshold(
-        0.2, "ratio", OWN, "A smaller ratio of last to first window is a warning: little is explored any more.", gt=0, lt=1
-    )
-    rise_above: float = threshold(
-        3.0, "ratio", OWN, "A larger ratio of last to first window is a warning: the policy loses its shape.", gt=1
-    )
-    lowest: float | None = threshold(None, "nats per token", _SPEC, "A lower mean of the last window is a warning; null: not used.", ge=0)
-    highest: float | None = threshold(None, "nats per token", _SPEC, "A higher mean of the last window is a warning; null: not used.", ge=0)
+class Settings(Thresholds):
+    fall_below: float = threshold(0.2, "ratio", gt=0, lt=1)
+    """A smaller ratio of last to first window is a warning: little is explored any more."""
+    rise_above: float = threshold(3.0, "ratio", gt=1)
+    """A larger ratio of last to first window is a warning: the policy loses its shape."""
+    lowest: float | None = threshold(None, "nats per token", _SPEC, ge=0)
+    """A lower mean of the last window is a warning; null: not used."""
+    highest: float | None = threshold(None, "nats per token", _SPEC, ge=0)
+    """A higher mean of the last window is a warning; null: not used."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -51,18 +50,11 @@ def detect(settings: Settings, run: Run) -> Detection:
     says = f"entropy went from {first:.3g} to {last:.3g} nats per token (mean over {over}" + (
         f", ratio {ratio:.2g})" if ratio is not None else ")"
     )
-    signal = Signal(
-        detector=NAME,
-        metric=METRIC,
-        kind="outside" if band or ratio is None else "fallen" if ratio < 1 else "risen",
-        severity="info" if run.null_control else "warning",
-        says=says + band,
-        onset=since_outside(run, inside),
-        last=int(values.index[-1]),
-        value=ratio,
-        evidence={"first": first, "last": last} | ({"outside": band.removeprefix(", ")} if band else {}),
-    )
-    return looked(NAME, signal)
+    says = says + band
+    evidence = {"first": first, "last": last} | ({"outside": band.removeprefix(", ")} if band else {})
+    dates = (since_outside(run, inside), None, values.index[-1])
+    kind = "outside" if band or ratio is None else "fallen" if ratio < 1 else "risen"
+    return looked(NAME, signal(NAME, run, METRIC, "warning", says, ratio, dates, evidence, kind=kind, null="info"))
 
 
 def _outside(settings: Settings, last: float) -> str:

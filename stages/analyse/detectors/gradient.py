@@ -10,23 +10,17 @@ itself is looked at: a second factor (lora_B) of zeros alone means that the mode
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Index, Run, Series, counted, expected_of_null, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, Index, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 
 NAME = "gradient"
 
 
-class Settings(Frozen):
-    share: float = threshold(
-        0.5,
-        "share of steps",
-        f"{OWN}; one such step may be a masked batch",
-        "A larger share of zero gradients among the steps whose rewards differ within groups is severe.",
-        gt=0,
-        lt=1,
-    )
-    steps: int = threshold(3, "steps", OWN, "So many steps with differing rewards are needed to tell.", ge=1)
+class Settings(Thresholds):
+    share: float = threshold(0.5, "share of steps", f"{OWN}; one such step may be a masked batch", gt=0, lt=1)
+    """A larger share of zero gradients among the steps whose rewards differ within groups is severe."""
+    steps: int = threshold(3, "steps", ge=1)
+    """So many steps with differing rewards are needed to tell."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -85,17 +79,9 @@ def _dead(settings: Settings, run: Run, dead: Index, taught: Series) -> Signal:
         says += ", unless rewards were scaled by the batch: then a logged frac_reward_zero_std of 0 does not see that groups are constant"
     shares = (taught == 0.0).expanding(settings.steps).mean()
     knowable = shares.index[shares > settings.share]
-    return Signal(
-        detector=NAME,
-        metric="grad_norm",
-        severity="severe",
-        says=says,
-        onset=int(dead[0]),
-        detected=int(knowable[0] if len(knowable) else taught.index[-1]),
-        last=int(dead[-1]),
-        value=len(dead) / len(taught),
-        evidence={"k": len(dead), "n": len(taught)},
-    )
+    evidence = {"k": len(dead), "n": len(taught)}
+    dates = (dead[0], knowable[0] if len(knowable) else taught.index[-1], dead[-1])
+    return signal(NAME, run, "grad_norm", "severe", says, len(dead) / len(taught), dates, evidence)
 
 
 def _lost(settings: Settings, run: Run, lost: Index, dead: int, taught: Series) -> Signal:
@@ -104,18 +90,10 @@ def _lost(settings: Settings, run: Run, lost: Index, dead: int, taught: Series) 
     says = f"the gradient is exactly 0 in all {len(lost)} steps from {lost[0]} to {lost[-1]} whose rewards differ within groups, "
     says += f"and is not in {len(taught) - dead} others: the trained weights lost their connection with the loss"
     says += " (this is not collapse)" if to_the_end else " for a while (this is not collapse)"
-    return Signal(
-        detector=NAME,
-        metric="grad_norm",
-        kind="lost",
-        severity="severe" if to_the_end else "warning",
-        says=says,
-        onset=int(lost[0]),
-        detected=next(int(step) for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= run.window()),
-        last=int(lost[-1]),
-        value=dead / len(taught),
-        evidence={"k": dead, "n": len(taught), "streak": len(lost)},
-    )
+    severity = "severe" if to_the_end else "warning"
+    evidence = {"k": dead, "n": len(taught), "streak": len(lost)}
+    dates = (lost[0], next(int(step) for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= run.window()), lost[-1])
+    return signal(NAME, run, "grad_norm", severity, says, dead / len(taught), dates, evidence, kind="lost")
 
 
 def _still(settings: Settings, run: Run, norms: Series) -> Signal:
@@ -125,19 +103,12 @@ def _still(settings: Settings, run: Run, norms: Series) -> Signal:
         says += (
             "; without a logged spread of rewards within groups it is open whether no group had a signal or no trained weight is connected"
         )
-    return Signal(
-        detector=NAME,
-        metric="gradient",
-        **expected_of_null(run, "warning", says),
-        onset=int(norms.index[0]),
-        detected=int(norms.index[settings.steps - 1]),
-        last=int(norms.index[-1]),
-        value=1.0,
-        evidence={"k": len(norms), "n": len(norms)},
-    )
+    evidence = {"k": len(norms), "n": len(norms)}
+    dates = (norms.index[0], norms.index[settings.steps - 1], norms.index[-1])
+    return signal(NAME, run, "gradient", "warning", says, 1.0, dates, evidence, null="expected")
 
 
 def _unchanged(run: Run) -> Signal:
     says = "the adapter at the end is all zeros where it joins the model (lora_B), so the model is the one that training began with"
-    expected = expected_of_null(run, "severe", says)
-    return Signal(detector=NAME, metric="adapter", **expected, onset=1, evidence={"lora_B": "all zeros"})
+    evidence = {"lora_B": "all zeros"}
+    return signal(NAME, run, "adapter", "severe", says, dates=(1, None, None), evidence=evidence, null="expected")

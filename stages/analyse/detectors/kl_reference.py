@@ -7,25 +7,21 @@ before anything else. The null control's KL is what the optimizer does without a
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, at_end, lacks, looked, not_observable, since_outside, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, since_outside, threshold
+from stages.contracts.health import Detection
 from stages.rules import above
 
 NAME = "kl_reference"
 METRIC = "kl"
 
 
-class Settings(Frozen):
-    above: float = threshold(0.5, "nats per token", OWN, "A larger mean of the last window is a warning.", gt=0)
-    errors: float = threshold(
-        4.0,
-        "standard errors",
-        f"{OWN}; batch means of short series are rough",
-        "The mean over all steps is negative when it lies so many standard errors below 0.",
-        gt=0,
-    )
-    share: float = threshold(0.5, "share of steps", OWN, "And a larger share of the steps is negative.", ge=0, lt=1)
+class Settings(Thresholds):
+    above: float = threshold(0.5, "nats per token", gt=0)
+    """A larger mean of the last window is a warning."""
+    errors: float = threshold(4.0, "standard errors", f"{OWN}; batch means of short series are rough", gt=0)
+    """The mean over all steps is negative when it lies so many standard errors below 0."""
+    share: float = threshold(0.5, "share of steps", ge=0, lt=1)
+    """And a larger share of the steps is negative."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -49,17 +45,11 @@ def detect(settings: Settings, run: Run) -> Detection:
     estimator = "k1, which may be negative" if len(negative) else "no value is negative, so k3 or k1"
     says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(run.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
-    signal = Signal(
-        detector=NAME,
-        metric=METRIC,
-        severity="warning" if far and not run.null_control else "info",
-        says=says + _against(run, mean),
-        onset=since_outside(run, values <= settings.above) if far else None,
-        last=int(values.index[-1]),
-        value=mean,
-        evidence={"rows": len(values), "null_controls": sorted(run.null_finals.get(METRIC, ()))},
-    )
-    return looked(NAME, signal)
+    says = says + _against(run, mean)
+    severity = "warning" if far and not run.null_control else "info"
+    evidence = {"rows": len(values), "null_controls": sorted(run.null_finals.get(METRIC, ()))}
+    dates = (since_outside(run, values <= settings.above) if far else None, None, values.index[-1])
+    return looked(NAME, signal(NAME, run, METRIC, severity, says, mean, dates, evidence))
 
 
 def _against(run: Run, mean: float) -> str:
@@ -80,15 +70,6 @@ def _negative(run: Run, mean: float, error: float) -> Detection:
         f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
         f"(standard error {error:.2g}), below 0 in {len(steps)} of {len(values)} of them; compare temperature and top_p with scoring"
     )
-    signal = Signal(
-        detector=NAME,
-        metric=METRIC,
-        kind="negative",
-        severity="warning",
-        says=says,
-        onset=int(steps[0]),
-        last=int(steps[-1]),
-        value=mean,
-        evidence={"k": len(steps), "n": len(values), "standard_error": error},
-    )
-    return looked(NAME, signal)
+    evidence = {"k": len(steps), "n": len(values), "standard_error": error}
+    dates = (steps[0], None, steps[-1])
+    return looked(NAME, signal(NAME, run, METRIC, "warning", says, mean, dates, evidence, kind="negative"))

@@ -3,26 +3,18 @@ that is scored (temperature, top_p), and the penalty then rewards what it should
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, counted, lacks, looked, not_observable, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Run, Thresholds, counted, lacks, looked, not_observable, signal, threshold
+from stages.contracts.health import Detection
 
 NAME = "kl_sign"
 METRIC = "objective.kl"
 
 
-class Settings(Frozen):
-    below: float = threshold(
-        -0.5, "nats per completion", OWN, "A step counts as negative below this; around 0 the estimate of a batch has either sign.", lt=0
-    )
-    share: float = threshold(
-        0.05,
-        "share of steps",
-        f"{OWN}; a report of 600 PPO updates had 122 (20%)",
-        "A larger share of negative steps is a warning.",
-        ge=0,
-        lt=1,
-    )
+class Settings(Thresholds):
+    below: float = threshold(-0.5, "nats per completion", lt=0)
+    """A step counts as negative below this; around 0 the estimate of a batch has either sign."""
+    share: float = threshold(0.05, "share of steps", f"{OWN}; a report of 600 PPO updates had 122 (20%)", ge=0, lt=1)
+    """A larger share of negative steps is a warning."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -39,14 +31,6 @@ def detect(settings: Settings, run: Run) -> Detection:
         f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(len(values), 'step')}, "
         f"lowest {negative.min():.3g} at step {negative.idxmin()}: completions are not samples of the distribution that is scored"
     )
-    signal = Signal(
-        detector=NAME,
-        metric=METRIC,
-        severity="warning",
-        says=says,
-        onset=int(negative.index[0]),
-        last=int(negative.index[-1]),
-        value=negative.min(),
-        evidence={"k": len(negative), "n": len(values)},
-    )
-    return looked(NAME, signal)
+    evidence = {"k": len(negative), "n": len(values)}
+    dates = (negative.index[0], None, negative.index[-1])
+    return looked(NAME, signal(NAME, run, METRIC, "warning", says, negative.min(), dates, evidence))

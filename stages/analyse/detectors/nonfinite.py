@@ -6,11 +6,13 @@ no later row is finite, and it ends the run's valid range at s - 1.
 
 from __future__ import annotations
 
-from stages.analyse.signals import NonFinite, Run, counted, looked, not_observable
+from stages.analyse.signals import NonFinite, Run, counted, looked, not_observable, signal
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
 from stages.rules import stretch
+
+NAME = "nonfinite"
 
 
 class Settings(Frozen):
@@ -20,10 +22,10 @@ class Settings(Frozen):
 def detect(settings: Settings, run: Run) -> Detection:
     """One signal a metric that is not always finite; `gradient` stands for gradient norm, loss and skipped steps together."""
     if run.steps.empty:
-        return not_observable("nonfinite", "nothing was logged")
+        return not_observable(NAME, "nothing was logged")
     metrics = [name for name in run.steps.columns if name not in (*GRADIENT_METRICS, SKIPPED)]
     spreads = {"gradient": run.gradient} | {name: run.nonfinite(name) for name in metrics}
-    return looked("nonfinite", *(_signal(run, name, spread) for name, spread in spreads.items() if spread is not None))
+    return looked(NAME, *(_signal(run, name, spread) for name, spread in spreads.items() if spread is not None))
 
 
 def _signal(run: Run, metric: str, bad: NonFinite) -> Signal:
@@ -46,14 +48,7 @@ def _signal(run: Run, metric: str, bad: NonFinite) -> Signal:
             after = f", the last of the log, where fewer than {PERSISTENT_STEPS} such rows in a row are not called persistent"
         says = f"{metric} is not finite {where}{after} ({rows}); {out}"
     kind = "persistent" if lasts else "transient"
-    return Signal(
-        detector="nonfinite",
-        metric=metric,
-        severity="severe" if lasts else "warning",
-        says=says,
-        onset=bad.since if lasts else bad.first,
-        detected=bad.knowable,
-        last=bad.last,
-        value=bad.k / bad.n,
-        evidence={"class": kind, "count": bad.k, "rows": bad.n, "first": bad.first},
-    )
+    severity = "severe" if lasts else "warning"
+    evidence = {"class": kind, "count": bad.k, "rows": bad.n, "first": bad.first}
+    dates = (bad.since if lasts else bad.first, bad.knowable, bad.last)
+    return signal(NAME, run, metric, severity, says, bad.k / bad.n, dates, evidence=evidence)

@@ -9,29 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stages.analyse.signals import OWN, Resume, Run, Series, counted, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, Resume, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import above, stretch
 
 NAME = "resume_faults"
 
 
-class Settings(Frozen):
-    metrics: tuple[str, ...] = threshold(
-        ("reward", "completion_tokens", "entropy", "kl", "grad_norm"),
-        "names",
-        OWN,
-        "Metrics whose course must go on over a resume, those that were logged.",
-    )
-    window: int = threshold(5, "logged rows", OWN, "Rows on each side of a boundary.", ge=2)
-    k: float = threshold(
-        8.0,
-        "median jumps",
-        f"{OWN}; 8 are 5.4 standard deviations of a normal series",
-        "A jump so many times the median jump elsewhere is a change-point.",
-        gt=0,
-    )
+class Settings(Thresholds):
+    metrics: tuple[str, ...] = threshold(("reward", "completion_tokens", "entropy", "kl", "grad_norm"), "names")
+    """Metrics whose course must go on over a resume, those that were logged."""
+    window: int = threshold(5, "logged rows", ge=2)
+    """Rows on each side of a boundary."""
+    k: float = threshold(8.0, "median jumps", f"{OWN}; 8 are 5.4 standard deviations of a normal series", gt=0)
+    """A jump so many times the median jump elsewhere is a change-point."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -58,7 +49,7 @@ def detect(settings: Settings, run: Run) -> Detection:
             if isinstance(jump, str):
                 blind.setdefault(jump, []).append(metric)
             elif above(jump[0], settings.k * jump[1]):
-                signals.append(_change_point(settings, metric, resume, *jump))
+                signals.append(_change_point(settings, run, metric, resume, *jump))
     reason = "; ".join(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in blind.items())
     return looked(NAME, *signals, reason=reason)
 
@@ -81,18 +72,12 @@ def _jump(w: int, values: Series, first: int, boundaries: list[int]) -> tuple[fl
     return float(jumps[at]), usual
 
 
-def _change_point(settings: Settings, metric: str, resume: Resume, jump: float, usual: float) -> Signal:
+def _change_point(settings: Settings, run: Run, metric: str, resume: Resume, jump: float, usual: float) -> Signal:
     times = f"{jump / usual:.3g} times the median jump elsewhere" if usual > 0 else "and moves nowhere else"
-    return Signal(
-        detector=NAME,
-        metric=metric,
-        severity="warning",
-        says=f"{metric} jumps by {jump:.3g} where the run was resumed at step {resume.first}, {times}",
-        onset=resume.first,
-        detected=resume.first + settings.window - 1,
-        value=jump,
-        evidence={"median_jump": usual, "rows_on_each_side": settings.window},
-    )
+    says = f"{metric} jumps by {jump:.3g} where the run was resumed at step {resume.first}, {times}"
+    dates = (resume.first, resume.first + settings.window - 1, None)
+    evidence = {"median_jump": usual, "rows_on_each_side": settings.window}
+    return signal(NAME, run, metric, "warning", says, jump, dates, evidence)
 
 
 def _seam(run: Run, resume: Resume) -> Iterator[Signal]:
@@ -102,15 +87,14 @@ def _seam(run: Run, resume: Resume) -> Iterator[Signal]:
             f"{stretch(resume.before + 1, resume.first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at {resume.before}, "
             f"and the next attempt begins at {resume.first}"
         )
-        onset, last = resume.before + 1, resume.first - 1
-        yield Signal(detector=NAME, metric="step", severity="warning", says=says, onset=onset, last=last, value=float(missing))
+        yield signal(NAME, run, "step", "warning", says, float(missing), (resume.before + 1, None, resume.first - 1))
     if resume.again:
         was = "was" if resume.again == 1 else "were"
         says = f"{counted(resume.again, 'step')} from step {resume.first} on {was} made again after the resume; the later attempt's count"
-        yield Signal(detector=NAME, metric="step", severity="info", says=says, onset=resume.first, value=float(resume.again))
+        yield signal(NAME, run, "step", "info", says, float(resume.again), (resume.first, None, None))
 
 
 def _repeated(run: Run) -> Signal:
     repeat = "repeats" if run.repeated == 1 else "repeat"
     says = f"{counted(run.repeated, 'value')} {repeat} a metric and a step within one attempt; of each the last counts"
-    return Signal(detector=NAME, metric="rows", severity="warning", says=says, value=float(run.repeated))
+    return signal(NAME, run, "rows", "warning", says, float(run.repeated))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from stages.analyse.signals import OWN, Run, Series, counted, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 
 NAME = "spikes"
@@ -19,26 +18,15 @@ _LEVEL = 5
 """This many spikes at rows that follow each other are another level: a spike is one row, or a few."""
 
 
-class Settings(Frozen):
-    metrics: tuple[str, ...] = threshold(
-        ("grad_norm", "kl", "entropy"), "names", OWN, "Metrics that are looked at, those that were logged."
-    )
-    window: int = threshold(20, "logged rows", OWN, "Rows before the value that give median and MAD.", ge=5)
-    k: float = threshold(
-        10.0,
-        "MADs",
-        f"{OWN}; 10 MADs are 6.7 standard deviations of a normal series",
-        "A value further than this from the rolling median is a spike.",
-        gt=0,
-    )
-    most: float = threshold(
-        0.1,
-        "share of rows",
-        "67 of 150 rows flagged in a prover report said nothing",
-        "When a larger share of rows is flagged, the rule is not applicable.",
-        gt=0,
-        lt=1,
-    )
+class Settings(Thresholds):
+    metrics: tuple[str, ...] = threshold(("grad_norm", "kl", "entropy"), "names")
+    """Metrics that are looked at, those that were logged."""
+    window: int = threshold(20, "logged rows", ge=5)
+    """Rows before the value that give median and MAD."""
+    k: float = threshold(10.0, "MADs", f"{OWN}; 10 MADs are 6.7 standard deviations of a normal series", gt=0)
+    """A value further than this from the rolling median is a spike."""
+    most: float = threshold(0.1, "share of rows", "67 of 150 rows flagged in a prover report said nothing", gt=0, lt=1)
+    """When a larger share of rows is flagged, the rule is not applicable."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -109,15 +97,7 @@ def _signal(run: Run, metric: str, medians: Series) -> Signal:
         says += " (whether that is before or after clipping, the import does not say)" if run.imported else " (logged before clipping)"
     steps = medians.index.tolist()
     in_a_row = len(steps) >= _LEVEL and len({after - step for step, after in pairwise(steps)}) == 1
-    return Signal(
-        detector=NAME,
-        metric=metric,
-        kind="level" if in_a_row else "",
-        severity="warning",
-        says=says,
-        onset=steps[0],
-        detected=steps[0],
-        last=steps[-1],
-        value=values[step],
-        evidence={"steps": steps, "largest_step": step, "median_before": medians[step], "rows": len(values)},
-    )
+    evidence = {"steps": steps, "largest_step": step, "median_before": medians[step], "rows": len(values)}
+    dates = (steps[0], steps[0], steps[-1])
+    kind = "level" if in_a_row else ""
+    return signal(NAME, run, metric, "warning", says, values[step], dates, evidence, kind=kind)

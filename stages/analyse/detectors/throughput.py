@@ -7,8 +7,7 @@ say is said as information, and only rewards that nobody knew are a warning.
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, Series, at_end, counted, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, Run, Series, Thresholds, at_end, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import above
 
@@ -16,20 +15,13 @@ NAME = "throughput"
 PARTS = {"generation_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
 
 
-class Settings(Frozen):
-    slower: float = threshold(
-        3.0,
-        "ratio",
-        f"{OWN}; longer completions alone make steps slower",
-        "A median step of the last window more than so many times that of the first is said.",
-        gt=1,
-    )
-    scoring: float = threshold(
-        0.5, "share of time", OWN, "A larger share of the time of all steps that goes into scoring is said.", gt=0, lt=1
-    )
-    unknown: float = threshold(
-        0.05, "share of completions", OWN, "A larger mean share of completions without a known reward is a warning.", ge=0, lt=1
-    )
+class Settings(Thresholds):
+    slower: float = threshold(3.0, "ratio", f"{OWN}; longer completions alone make steps slower", gt=1)
+    """A median step of the last window more than so many times that of the first is said."""
+    scoring: float = threshold(0.5, "share of time", gt=0, lt=1)
+    """A larger share of the time of all steps that goes into scoring is said."""
+    unknown: float = threshold(0.05, "share of completions", ge=0, lt=1)
+    """A larger mean share of completions without a known reward is a warning."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -43,18 +35,9 @@ def detect(settings: Settings, run: Run) -> Detection:
     signals = [] if times.empty else [_time(settings, run, times)]
     if len(unknown) and above(unknown.mean(), settings.unknown):
         says = f"no reward is known for {unknown.mean():.1%} of completions on average: no gate knew their score"
-        signals += [
-            Signal(
-                detector=NAME,
-                metric="unknown_share",
-                severity="warning",
-                says=says,
-                onset=int(unknown.index[unknown > 0][0]),
-                last=int(unknown.index[-1]),
-                value=unknown.mean(),
-                evidence={"steps": len(unknown)},
-            )
-        ]
+        evidence = {"steps": len(unknown)}
+        dates = (unknown.index[unknown > 0][0], None, unknown.index[-1])
+        signals += [signal(NAME, run, "unknown_share", "warning", says, unknown.mean(), dates, evidence)]
     return looked(NAME, *signals, reason=run.why_none("step_seconds") if times.empty else "")
 
 
@@ -72,15 +55,9 @@ def _time(settings: Settings, run: Run, times: Series) -> Signal:
     if ratio is not None and above(ratio, settings.slower):
         says += f"; {at_end(window)} {'takes' if window == 1 else 'take'} {ratio:.2g} times as long as the first"
     evidence = {"last_to_first": ratio, "scoring_share": shares["reward_seconds"], "tokens_per_second": rate, "steps": len(times)}
-    return Signal(
-        detector=NAME,
-        metric="step_seconds",
-        severity="info",
-        says=says,
-        last=int(times.index[-1]),
-        value=times.median(),
-        evidence={name: value for name, value in evidence.items() if value is not None},
-    )
+    evidence = {name: value for name, value in evidence.items() if value is not None}
+    dates = (None, None, times.index[-1])
+    return signal(NAME, run, "step_seconds", "info", says, times.median(), dates, evidence)
 
 
 def _duration(seconds: float) -> str:

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import math
 
-from stages.analyse.signals import OWN, Run, at_end, lacks, looked, not_observable, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, threshold
+from stages.contracts.health import Detection
 
 NAME = "true_objective"
 NEEDS_COMPLETIONS = True
 SCORE, OBJECTIVE = "objective.scores", "objective.rlhf_reward"
 
 
-class Settings(Frozen):
-    errors: float = threshold(
-        4.0,
-        "standard errors",
-        f"{OWN}; batch means of short windows are rough",
-        "A change counts when it is larger than so many of its standard errors.",
-        gt=0,
-    )
+class Settings(Thresholds):
+    errors: float = threshold(4.0, "standard errors", f"{OWN}; batch means of short windows are rough", gt=0)
+    """A change counts when it is larger than so many of its standard errors."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -40,16 +34,10 @@ def detect(settings: Settings, run: Run) -> Detection:
     says = f"score {score[0]:+.3g} (standard error {score[1]:.2g}), score minus KL penalty {objective[0]:+.3g} ({objective[1]:.2g}), "
     says += f"{at_end(run.window())} minus the first"
     says += ": the penalty costs more than the score gains" if against else ""
-    signal = Signal(
-        detector=NAME,
-        metric=OBJECTIVE,
-        severity="warning" if against and not run.null_control else "info",
-        says=says,
-        last=int(run.values(OBJECTIVE).index[-1]),
-        value=objective[0],
-        evidence={"score": score[0], "penalty": objective[0] - score[0]},
-    )
-    return looked(NAME, signal)
+    severity = "warning" if against and not run.null_control else "info"
+    evidence = {"score": score[0], "penalty": objective[0] - score[0]}
+    dates = (None, None, run.values(OBJECTIVE).index[-1])
+    return looked(NAME, signal(NAME, run, OBJECTIVE, severity, says, objective[0], dates, evidence))
 
 
 def _change(run: Run, metric: str) -> tuple[float, float] | None:

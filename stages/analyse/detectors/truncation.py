@@ -5,28 +5,21 @@ Part of the default panel: the share is always reported, as information when it 
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, end, first_above, looked, not_applicable, not_observable, pooled, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Run, Thresholds, end, first_above, looked, not_applicable, not_observable, pooled, signal, threshold
+from stages.contracts.health import Detection
 from stages.rules import stretch
 
 NAME = "truncation"
 NEEDS_COMPLETIONS = True
 
 
-class Settings(Frozen):
-    window: int = threshold(10, "steps", OWN, "Steps over which completions are pooled.", ge=1)
-    warn_above: float = threshold(
-        0.3, "share of completions", f"{OWN}, as in preflight", "A larger pooled share of truncated completions is a warning.", ge=0, lt=1
-    )
-    severe_above: float = threshold(
-        0.5,
-        "share of completions",
-        f"{OWN}; a prover run called healthy had 0.95",
-        "A larger pooled share in the last window is severe.",
-        ge=0,
-        lt=1,
-    )
+class Settings(Thresholds):
+    window: int = threshold(10, "steps", ge=1)
+    """Steps over which completions are pooled."""
+    warn_above: float = threshold(0.3, "share of completions", f"{OWN}, as in preflight", ge=0, lt=1)
+    """A larger pooled share of truncated completions is a warning."""
+    severe_above: float = threshold(0.5, "share of completions", f"{OWN}; a prover run called healthy had 0.95", ge=0, lt=1)
+    """A larger pooled share in the last window is severe."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -50,15 +43,6 @@ def detect(settings: Settings, run: Run) -> Detection:
         says += f"; above {settings.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
         if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
             evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
-    signal = Signal(
-        detector=NAME,
-        metric="truncated",
-        severity="severe" if share > settings.severe_above else "warning" if hit is not None else "info",
-        says=says,
-        onset=hit.onset if hit else None,
-        detected=hit.last if hit else None,
-        last=int(steps[-1]),
-        value=share,
-        evidence=evidence,
-    )
-    return looked(NAME, signal)
+    severity = "severe" if share > settings.severe_above else "warning" if hit is not None else "info"
+    dates = (hit.onset if hit else None, hit.last if hit else None, steps[-1])
+    return looked(NAME, signal(NAME, run, "truncated", severity, says, share, dates, evidence))

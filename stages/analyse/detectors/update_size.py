@@ -6,8 +6,7 @@ ratio 1) and say nothing. That is "no information", never "healthy".
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, looked, not_applicable, not_observable, threshold
-from stages.contracts.artifact import Frozen
+from stages.analyse.signals import OWN, Run, Thresholds, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import above, stretch
 
@@ -22,37 +21,17 @@ _WORDS = {
 }
 
 
-class Settings(Frozen):
-    clipped: float = threshold(
-        0.3,
-        "share of tokens",
-        OWN,
-        "A larger mean share of clipped tokens in a window is a warning: much of the batch no longer teaches.",
-        gt=0,
-        lt=1,
-    )
-    ratio: float = threshold(
-        0.2,
-        "distance from 1",
-        "the clip range 0.2 of Schulman et al. 2017 (PPO): no token should go further",
-        "A mean ratio further from 1 in a window is a warning.",
-        gt=0,
-    )
-    kl: float = threshold(
-        0.05,
-        "nats per token",
-        f"{OWN}; target_kl is commonly set to 0.01 to 0.05",
-        "A larger mean KL of the update in a window is a warning.",
-        gt=0,
-    )
-    first_ratio: float = threshold(
-        0.02,
-        "distance from 1",
-        f"{OWN}; equal arithmetic gives exactly 1",
-        "A mean ratio before the first optimizer step further from 1 is a warning: sampling and training disagree.",
-        gt=0,
-    )
-    window: int = threshold(10, "logged rows", OWN, "Logged rows that are averaged.", ge=1)
+class Settings(Thresholds):
+    clipped: float = threshold(0.3, "share of tokens", gt=0, lt=1)
+    """A larger mean share of clipped tokens in a window is a warning: much of the batch no longer teaches."""
+    ratio: float = threshold(0.2, "distance from 1", "the clip range 0.2 of Schulman et al. 2017 (PPO): no token should go further", gt=0)
+    """A mean ratio further from 1 in a window is a warning."""
+    kl: float = threshold(0.05, "nats per token", f"{OWN}; target_kl is commonly set to 0.01 to 0.05", gt=0)
+    """A larger mean KL of the update in a window is a warning."""
+    first_ratio: float = threshold(0.02, "distance from 1", f"{OWN}; equal arithmetic gives exactly 1", gt=0)
+    """A mean ratio before the first optimizer step further from 1 is a warning: sampling and training disagree."""
+    window: int = threshold(10, "logged rows", ge=1)
+    """Logged rows that are averaged."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -95,17 +74,8 @@ def _signals(run: Run, window: int, name: str, rest: float, limit: float) -> lis
     last = values.index.get_loc(far[0])
     begin, end, mean = int(values.index[last - size + 1]), int(far[0]), values.iloc[last - size + 1 : last + 1].mean()
     bound = f"more than {limit:g} from 1" if rest else f"above {limit:g}"
-    return [
-        Signal(
-            detector=NAME,
-            metric=name,
-            kind="clipped" if name in CLIPPED else "",
-            severity="info" if run.null_control else "warning",
-            says=f"{_WORDS.get(name, 'the share of clipped tokens')} is {mean:.3g} on average in {stretch(begin, end)}, {bound}",
-            onset=begin,
-            detected=end,
-            last=int(values.index[-1]),
-            value=mean,
-            evidence={"rows": len(values), "window": size},
-        )
-    ]
+    says = f"{_WORDS.get(name, 'the share of clipped tokens')} is {mean:.3g} on average in {stretch(begin, end)}, {bound}"
+    evidence = {"rows": len(values), "window": size}
+    dates = (begin, end, values.index[-1])
+    kind = "clipped" if name in CLIPPED else ""
+    return [signal(NAME, run, name, "warning", says, mean, dates, evidence, kind=kind, null="info")]

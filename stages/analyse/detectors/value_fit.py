@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, lacks, looked, not_observable, threshold
-from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import Run, Thresholds, lacks, looked, not_observable, signal, threshold
+from stages.contracts.health import Detection
 from stages.rules import below, stretch
 
 NAME = "value_fit"
 METRIC = "value.explained_variance"
 
 
-class Settings(Frozen):
-    window: int = threshold(20, "logged rows", OWN, "Last logged steps that are looked at.", ge=3)
-    below: float = threshold(
-        0.0, "part of the variance", "0 is what a constant explains", "A median explained variance below this is a warning.", le=1
-    )
+class Settings(Thresholds):
+    window: int = threshold(20, "logged rows", ge=3)
+    """Last logged steps that are looked at."""
+    below: float = threshold(0.0, "part of the variance", "0 is what a constant explains", le=1)
+    """A median explained variance below this is a warning."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -36,15 +35,8 @@ def detect(settings: Settings, run: Run) -> Detection:
     if not below(last.median(), settings.below):
         return looked(NAME)
     bar = "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
-    signal = Signal(
-        detector=NAME,
-        metric=METRIC,
-        severity="info" if run.null_control else "warning",
-        says=f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} "
-        f"in {stretch(last.index[0], last.index[-1])}",
-        onset=int(last.index[0]),
-        last=int(last.index[-1]),
-        value=last.median(),
-        evidence={"rows": len(last)},
-    )
-    return looked(NAME, signal)
+    steps = stretch(last.index[0], last.index[-1])
+    says = f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} in {steps}"
+    evidence = {"rows": len(last)}
+    dates = (last.index[0], None, last.index[-1])
+    return looked(NAME, signal(NAME, run, METRIC, "warning", says, last.median(), dates, evidence, null="info"))

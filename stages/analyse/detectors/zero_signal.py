@@ -7,21 +7,20 @@ group is constant, and a threshold on it misses binary rewards (the smallest non
 from __future__ import annotations
 
 from stages.analyse.signals import (
-    OWN,
     DataFrame,
     Run,
     Series,
+    Thresholds,
     counted,
     end,
-    expected_of_null,
     first_above,
     looked,
     not_applicable,
     not_observable,
     pooled,
+    signal,
     threshold,
 )
-from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
 
@@ -29,19 +28,13 @@ NAME = "zero_signal"
 NEEDS_COMPLETIONS = True
 
 
-class Settings(Frozen):
-    window: int = threshold(10, "steps", OWN, "Steps over which groups are pooled.", ge=1)
-    warn_above: float = threshold(
-        0.3,
-        "share of groups",
-        "red flag of an OCaml GRPO report (`frac_zero_std > 0.30`)",
-        "A larger pooled share of groups without signal is a warning.",
-        ge=0,
-        lt=1,
-    )
-    severe_above: float = threshold(
-        0.9, "share of groups", OWN, "A larger pooled share in the last window is severe: almost no group teaches anything.", ge=0, lt=1
-    )
+class Settings(Thresholds):
+    window: int = threshold(10, "steps", ge=1)
+    """Steps over which groups are pooled."""
+    warn_above: float = threshold(0.3, "share of groups", "red flag of an OCaml GRPO report (`frac_zero_std > 0.30`)", ge=0, lt=1)
+    """A larger pooled share of groups without signal is a warning."""
+    severe_above: float = threshold(0.9, "share of groups", ge=0, lt=1)
+    """A larger pooled share in the last window is severe: almost no group teaches anything."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:
@@ -77,17 +70,9 @@ def detect(settings: Settings, run: Run) -> Detection:
         evidence = dict(zip(("k", "n", "all_k", "all_n"), (k, n, *pooled(counts)), strict=True))
     if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
         evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
-    signal = Signal(
-        detector=NAME,
-        metric="zero_signal_share",
-        **expected_of_null(run, "severe" if share > settings.severe_above else "warning", says),
-        onset=hit.onset,
-        detected=hit.last,
-        last=int(steps[-1]),
-        value=share,
-        evidence=evidence,
-    )
-    return looked(NAME, signal, *_scale(run))
+    severity = "severe" if share > settings.severe_above else "warning"
+    dates = (hit.onset, hit.last, steps[-1])
+    return looked(NAME, signal(NAME, run, "zero_signal_share", severity, says, share, dates, evidence, null="expected"), *_scale(run))
 
 
 def _logged(run: Run) -> DataFrame:
