@@ -72,10 +72,10 @@ first-order autoregression, or independent noise of deviation 1 over a drift of 
 | it remembers a window | 0.97 | 0.72 | 0.63 | 0.55 |
 | it remembers three windows | 0.97 | 0.63 | 0.52 | 0.46 |
 
-Two limits to know. The interval of one run's change is too narrow where steps remember for longer than a fifth of a window, and nothing in one
-run tells such a drift from learning: seeds do. No verdict rests on it. Welch's interval is a little too narrow where the condition with far
-fewer seeds has far the larger spread. Seeds of two conditions that move together (equal first weights, equal data) make it too wide, never
-too narrow.
+Two limits to know. The interval of one run's change is too narrow where steps remember for longer than a fifth of a window, and nothing in
+one run tells such a drift from learning: seeds do. No verdict rests on it. Welch's interval is a little too narrow where the condition with
+far fewer seeds has far the larger spread. Seeds of two conditions that move together (equal first weights, equal data) make it too wide,
+never too narrow.
 """
 GATES = """
 ## Health gates
