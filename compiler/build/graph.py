@@ -13,7 +13,7 @@ from stages.contracts.algorithms import SFT, STAGES
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
 
 SITE = Path("site")
-SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "leaves", "compare", "search")))
+SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "static_pages", "compare")))
 """The site stage has no card, so DVC watches its code: all that no page card covers."""
 
 

@@ -52,18 +52,19 @@ def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     compiled = compile_all(references, inputs)
     files, cache = Files(Path(), {}), Cache(Path())
     with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
-        told = list(pool.map(lambda one: _verify(one, files, cache), compiled))
-    if not names:
-        from stages.publish.verify.built import overviews
+        verified = list(pool.map(lambda one: _verify(one, files, cache), compiled))
+    from stages.publish.verify import verify_site
 
-        found, pages = overviews()
-        checked = {"files of the site": pages}
-        told = [*told, *([Verified(experiment="(site)", checked=checked, differences=tuple(found))] if pages or found else [])]
-    return Verification(experiments=tuple(told))
+    pages = {report.experiment: page for report, page, _ in verified}
+    site = verify_site(pages, due={report.experiment for report, _, due in verified if due}, only=pages if names else ())
+    no_site = () if site else ("no site is built, so none was checked",)
+    reports = [report.model_copy(update={"notes": (*report.notes, *no_site)}) for report, _, _ in verified]
+    return Verification(experiments=(*reports, *([site] if site else [])))
 
 
-def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
-    from stages.publish.verify.experiment import verify as from_files
+def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[str, bytes], bool]:
+    """(the report, the files of the page as they should be, whether the page is to be made anew)."""
+    from stages.publish.verify import verify as from_files
 
     folder = ExperimentFolder(RUNS / one.experiment.name)
     made = project([one], with_site=False)
@@ -71,15 +72,16 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         nothing = Difference(
             code="E494", path=folder.root.as_posix(), what="nothing of it has been run", fix=f"dvc repro {folder.pipeline}"
         )
-        return Verified(experiment=folder.name, checked={}, differences=(nothing,))
+        return Verified(experiment=folder.name, checked={}, differences=(nothing,)), {}, True
     generated = list(_generated(made.files, made.once))
     if folder.page.is_dir():  # it is rendered again, and names places in the spec
         write(made.ignored, {})
     waiting = due(made.pipelines, made.files, files)
     locked = against_locks(made.pipelines, files, cache, waiting, _absent(made.pipelines))
-    whole = all(map(os.path.isfile, made.files))
-    rest = from_files(folder, waiting.following, waiting.cards) if whole else Verified(experiment=folder.name, checked={}, differences=())
-    return Verified(
+    rest, page = Verified(experiment=folder.name, checked={}, differences=()), dict[str, bytes]()
+    if all(map(os.path.isfile, made.files)):
+        rest, page = from_files(folder, waiting.following, waiting.cards)
+    report = Verified(
         experiment=folder.name,
         checked={
             "generated files": len(made.files),
@@ -90,6 +92,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> Verified:
         differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.stages.values()])),
         notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
     )
+    return report, page, "page" in waiting.following
 
 
 def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
@@ -100,18 +103,14 @@ def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
 
 def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
     """Cards and pipelines that are not what the spec compiles to, field by field."""
-    from stages.publish.verify.parts import parts
+    from stages.publish.file_differences import Comparison
 
-    fix = "octavo compile, then dvc repro"
+    compiled = Comparison("E402", "what the spec compiles to", "octavo compile, then dvc repro")
     differing = compare(files, once).differing
     missing = [path for path in differing if not os.path.isfile(path)]
     if missing:
         what = "generated files are missing, such as this one; without them nothing is computed again"
-        yield Difference(code="E402", path=missing[0], what=what, fix=fix)
+        yield Difference(code="E402", path=missing[0], what=what, fix=compiled.fix)
     for path in differing:
-        if path in missing:
-            continue
-        with open(path, "rb") as stream:
-            found = stream.read()
-        for part in parts(path, files[path].encode(), found):
-            yield part.difference("E402", path, "what the spec compiles to", fix)
+        if path not in missing:
+            yield from compiled.differences(path, files[path].encode(), Path(path).read_bytes())

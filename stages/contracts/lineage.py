@@ -1,27 +1,21 @@
-"""`page/lineage.json`: nodes and edges from cause to effect, from the spec to the numbers on a page."""
+"""`page/lineage.json`: the files behind a page."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from stages.contracts.artifact import Artifact, Frozen
 
-
-class Node(Frozen):
-    id: str
-    kind: Literal["spec", "card", "code", "data", "model", "attempt", "file", "finding", "verdict", "page"]
-    label: str
-    path: str | None = None
-    """Relative to the project root; `file:line:column` for places in a spec."""
-    sha256: str | None = None
-    detail: dict[str, str] = {}
+COMPILED, INPUT = "octavo compile", "input"
 
 
-class Edge(Frozen):
-    """`cause` made or decided `effect`."""
-
-    cause: str
-    effect: str
+class MadeFile(Frozen):
+    path: str
+    """Relative to the project root."""
+    sha256: str
+    """As it was when the page was written."""
+    made_by: str
+    """`octavo compile`, `attempt <id>`, `stage <name>`, or `input` of what octavo did not make."""
 
 
 class Lineage(Artifact):
@@ -29,5 +23,5 @@ class Lineage(Artifact):
 
     experiment: str
     commit: str | None
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    """Git commit of the attempts; null when there are several."""
+    files: tuple[MadeFile, ...]

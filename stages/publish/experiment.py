@@ -23,7 +23,7 @@ from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
 from stages.contracts.reward_card import ExampleCard
-from stages.publish.since_data import changed_since
+from stages.publish.rule_history import changed_since
 
 A = TypeVar("A", bound=Artifact)
 RULES = "rules.json"

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.figure import Figure
 from stages.publish.experiment import Drawing, ExperimentFiles
-from stages.publish.opened import literal
+from stages.publish.text import script_literal
 
 MEAN = "mean"
 STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
@@ -144,7 +144,7 @@ def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:
         ],
         "marks": [mark.model_dump(mode="json") for mark in drawing.figure.marks],
     }
-    return f"octavo.figure({literal(plot)});\n"
+    return f"octavo.figure({script_literal(plot)});\n"
 
 
 def _lines(experiment: ExperimentFiles, drawing: Drawing, table: pd.DataFrame) -> Iterator[tuple[str, str, dict[int, float]]]:

@@ -1,34 +1,85 @@
-"""The home page: how much there is, the newest findings, the newest experiments and their families, from the summaries that pages carry."""
+"""The home page and the list of all experiments, from the summaries that pages carry."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
 from markupsafe import Markup
 
+from stages.contracts.artifact import read
 from stages.publish.bars import bar
 from stages.publish.claims import MARKS, ORDER, WORDS
-from stages.publish.entries import MOST_CHANGES, Entry, Member, family, pills, size
-from stages.publish.lists import FAMILIES, few, tags
 from stages.publish.page_summary import ClaimLine, PageSummary
 from stages.publish.render import render
 
 MARKER = "<!-- octavo: experiments -->"
-BEGINS, ENDS = "octavo-begins", "octavo-ends"
-"""Classes of the empty elements between which the computed part of the home page stands."""
-NEWEST, OF_ONE = 8, 4
-"""So many findings are told, and so many of one experiment."""
-CARDS, SMOKE = 6, 2
-TREES, MEMBERS = 6, 30
+_FINDINGS, _FINDINGS_OF_ONE = 8, 4
+_CARDS, _PROFILE_CARDS = 6, 2
+MEMBERS = 30
+"""Members of families on the home page; the list of experiments has all."""
 
 
-def newest(found: list[Entry]) -> list[tuple[PageSummary, ClaimLine, str]]:
-    """(experiment, claim, mark): the newest day's first, on a day what is decided first. Profiles decide nothing and are left out."""
+class Pill(NamedTuple):
+    verdict: str
+    mark: str
+    number: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.number} {WORDS[self.verdict].lower()}"
+
+
+class Member(NamedTuple):
+    """An experiment in a family tree. `depth`: 0 of one that changes no other."""
+
+    summary: PageSummary
+    depth: int
+    has_children: bool
+
+
+def summaries(pages: Iterable[Path]) -> list[PageSummary]:
+    """Of page folders: full experiments first, then those with the newest data. Raises ArtifactError on a broken page."""
+    found = sorted((read(PageSummary, page / "summary.json") for page in pages), key=lambda summary: summary.experiment)
+    found.sort(key=lambda summary: summary.data_until or "", reverse=True)
+    return sorted(found, key=lambda summary: summary.profile is not None)
+
+
+def pills(experiments: Iterable[PageSummary]) -> list[Pill]:
+    """Counts of the verdicts of all claims, in the order of verdicts."""
+    counts = Counter(claim.verdict for summary in experiments for claim in summary.claims)
+    return [Pill(verdict, MARKS[verdict], counts[verdict]) for verdict in ORDER if counts[verdict]]
+
+
+def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:
+    """Trees of experiments that have parents or children, each parent before its children. An experiment whose parent has no page begins
+    a tree. Profiles are left out."""
+    by_name = {summary.experiment: summary for summary in experiments if not summary.profile}
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name in sorted(by_name, reverse=True):
+        children[by_name[name].parent].append(name)
+    trees = []
+    for root in sorted(name for name, summary in by_name.items() if summary.parent not in by_name):
+        tree, waiting = [], [(root, 0)]
+        while waiting:  # a line of children may be longer than Python recurses
+            name, depth = waiting.pop()
+            tree.append(Member(by_name[name], depth, bool(children[name])))
+            waiting += [(child, depth + 1) for child in children[name]]
+        if len(tree) > 1 or tree[0].summary.parent:
+            trees.append(tree)
+    return trees
+
+
+def newest(experiments: Iterable[PageSummary]) -> list[tuple[PageSummary, ClaimLine]]:
+    """Claims with the newest day's data first, on a day what is decided first. Profiles decide nothing and are left out."""
     lines = []
-    for entry in found:
-        if not entry.summary.profile:
-            claims = sorted(entry.summary.claims, key=lambda claim: _decided(claim))
-            lines += [(entry.summary, claim, MARKS[claim.verdict]) for claim in claims[:OF_ONE]]
+    for summary in experiments:
+        if not summary.profile:
+            lines += [(summary, claim) for claim in sorted(summary.claims, key=_decided)[:_FINDINGS_OF_ONE]]
     lines.sort(key=lambda line: _decided(line[1]))
-    return sorted(lines, key=lambda line: (line[0].data_until or "")[:10], reverse=True)[:NEWEST]
+    return sorted(lines, key=lambda line: (line[0].data_until or "")[:10], reverse=True)[:_FINDINGS]
 
 
 def _decided(claim: ClaimLine) -> int:
@@ -36,45 +87,41 @@ def _decided(claim: ClaimLine) -> int:
     return max(1, ORDER.index(claim.verdict))
 
 
-def home(text: str, found: list[Entry]) -> str:
-    """The home page with the computed part in place of its marker, or at its end."""
-    made = computed(found)
+def home(text: str, experiments: Sequence[PageSummary]) -> str:
+    """The home page with its computed part in place of the marker, or at its end."""
+    full = [summary for summary in experiments if not summary.profile]
+    profiles = [summary for summary in experiments if summary.profile]
+    groups = (full[:_CARDS], profiles[: _PROFILE_CARDS if full else _CARDS])
+    trees = families(experiments)
+    members = [member for tree in trees for member in tree]
+    made = _render(
+        "home.html.j2",
+        experiments,
+        groups=groups,
+        left=len(experiments) - sum(map(len, groups)),
+        full=len(full),
+        runs=sum(summary.runs for summary in full),
+        newest=[(summary, claim, MARKS[claim.verdict], _bar(claim)) for summary, claim in newest(experiments)],
+        family=members[:MEMBERS],
+        more_family=len(members) > MEMBERS,
+        words=WORDS,
+        base="experiments/",
+    )
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
 
 
-def computed(found: list[Entry]) -> str:
-    """The part of the home page that is computed."""
-    full = [entry for entry in found if not entry.summary.profile]
-    smoke = [entry for entry in found if entry.summary.profile]
-    trees = family(found)
-    shown: list[Member] = []
-    for tree in trees[:TREES]:
-        if not shown or sum(map(size, [*shown, tree])) <= MEMBERS:
-            shown.append(tree)
-    some, all_tags = few(tags(found))
-    told = newest(found)
-    groups = (full[:CARDS], smoke[: SMOKE if full else CARDS])
-    return render(
-        "home.html.j2",
-        entries=found,
-        groups=groups,
-        left=len(found) - sum(map(len, groups)),
-        full=len(full),
-        runs=sum(entry.summary.runs for entry in full),
-        verdicts=pills([claim.verdict for entry in full for claim in entry.summary.claims]),
-        newest=told,
-        bars={f"{summary.experiment}/{claim.id}": _bar(claim) for summary, claim, _ in told},
-        tags=some,
-        all_tags=all_tags,
-        family=shown,
-        families=FAMILIES if len(shown) < len(trees) else "",
-        compared={entry.summary.experiment for entry in full},
-        words=WORDS,
-        base="experiments/",
-        most=MOST_CHANGES,
-    )
+def overview(experiments: Sequence[PageSummary]) -> str:
+    """`experiments/index.md`: all experiments, all families, and the listing of tags, which Material fills in."""
+    members = [member for tree in families(experiments) for member in tree]
+    tagged = any(summary.tags for summary in experiments)
+    return _render("experiments.html.j2", experiments, family=members, tagged=tagged, base="")
+
+
+def _render(template: str, experiments: Sequence[PageSummary], **values: object) -> str:
+    compared = {summary.experiment for summary in experiments if not summary.profile}
+    return render(template, experiments=experiments, pills=pills, compared=compared, **values)
 
 
 def _bar(claim: ClaimLine) -> Markup:
-    """The interval of a claim against its margin, in small; an empty place where there is no number."""
+    """The interval of a claim against its margin, small; an empty place where there is no number."""
     return bar(claim.place, claim.verdict, claim.printed, small=True) if claim.place else Markup('<span class="bar"></span>')

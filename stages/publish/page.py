@@ -1,7 +1,7 @@
 """`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
 
-Writes `page/`: index.md, leaves/ (numbers.html, and a page a run when the spec asks for them), numbers.js, summary.json, passports.json,
-rules.json, lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
+Writes `page/`: index.md, static/ (numbers.html, and a page a run when the spec asks for them), passports.js, summary.json, rules.json,
+lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from stages.contracts.artifact import ArtifactError, canonical_json, digest, dump
+from stages.contracts.artifact import ArtifactError, digest, dump
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
@@ -22,7 +22,6 @@ from stages.publish import (
     attempts,
     completions,
     conditions,
-    doors,
     exclusions,
     figures,
     header,
@@ -33,22 +32,20 @@ from stages.publish import (
     rewards,
     rules,
 )
-from stages.publish.ancestry import lineage
 from stages.publish.citation import citation
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.flow import flow
-from stages.publish.leaves import FOLDER
-from stages.publish.lists import tag_place
-from stages.publish.opened import script
+from stages.publish.lineage import lineage
 from stages.publish.page_summary import page_summary
-from stages.publish.passports import passport, passport_json, recompute, records
+from stages.publish.passports import FILE as PASSPORTS
+from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
 from stages.publish.prose import render_prose
-from stages.publish.prov import prov
 from stages.publish.render import render
 from stages.publish.run_page import run_pages
 from stages.publish.settings import setting_groups
+from stages.publish.static_pages import FOLDER
 from stages.publish.text import escape
 
 MODULES = ("stages.publish.page",)
@@ -74,10 +71,10 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         name=experiment.folder.name,
         card=experiment.card,
         facts=facts,
-        front_title=Markup(json.dumps(escape(experiment.card.title))),  # themes write a page's title as it is
+        front_title=Markup(json.dumps(escape(experiment.card.title))),  # themes write titles and tags as they are
+        front_tags=Markup(json.dumps([escape(tag) for tag in experiment.card.tags])),
         answer=header.answer(claims),
         badges=header.badges(experiment),
-        tag_place=tag_place,
         banners=warnings,
         summary=list(header.summary(experiment, facts, claims, seen, finished)),
         claims=claims,
@@ -98,8 +95,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
         "summary.json": dump(page_summary(experiment, claims, warned)),
         RULES: dump(experiment.changed),
-        **_passports(experiment, facts, claims),
-        **_lineage(experiment, facts),
+        **_evidence(experiment, facts, claims),
     }
     files = {name: text.encode() for name, text in texts.items()}
     for drawing in experiment.drawings:
@@ -120,34 +116,20 @@ def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
         raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
 
 
-def _passports(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, str]:
-    """Passports of the numbers, verdicts and figures that the page shows, for people and for programs."""
-    used = facts.used
-    passports = [passport(experiment, finding) for finding in used.values()]
-    shared = records(experiment, [*used.values(), *(drawing.figure for drawing in experiment.drawings)])
-    verdicts, drawn = doors.verdict_passports(experiment, claims, used), doors.figure_passports(experiment, used)
-    page_of_numbers = render(
-        "numbers.html.j2",
-        experiment=experiment.folder.name,
-        passports=passports,
-        records=shared,
-        verdict_passports=verdicts,
-        figure_passports=drawn,
-        recompute=recompute(experiment),
-        analysis_card=experiment.conclusions.card_id,
-    )
+def _evidence(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, str]:
+    """Passports of the numbers, verdicts and figures that the page shows, the files behind it, and how to cite it."""
+    shared = records(experiment, [*facts.used.values(), *(drawing.figure for drawing in experiment.drawings)])
+    passports = [passport(experiment, finding) for finding in facts.used.values()]
+    passports += [verdict_passport(experiment, claim) for claim in claims]
+    passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
+    cited = citation(experiment)
     return {
-        f"{FOLDER}/numbers.html": page_of_numbers,
-        "numbers.js": script([*passports, *verdicts, *drawn], shared),
-        "passports.json": canonical_json({name: passport_json(experiment, finding) for name, finding in used.items()}),
-        doors.VERDICTS: doors.verdicts_json(experiment, claims),
-        doors.FIGURES: doors.figures_json(experiment),
+        f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
+        PASSPORTS: passports_script(passports_json(experiment, passports, shared)),
+        "lineage.json": dump(lineage(experiment, [source for record in shared.values() for source in record.files])),
+        "citation.bib": cited.bibtex,
+        "CITATION.cff": cited.cff,
     }
-
-
-def _lineage(experiment: ExperimentFiles, facts: Facts) -> dict[str, str]:
-    graph, cited = lineage(experiment, list(facts.used)), citation(experiment)
-    return {"lineage.json": dump(graph), "prov.json": prov(graph), "citation.bib": cited.bibtex, "CITATION.cff": cited.cff}
 
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:

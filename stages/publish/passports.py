@@ -1,191 +1,198 @@
-"""Passports: for each number on a page, what it is, which runs and attempts made it, from which files, and how to recompute it."""
+"""Passports: what a number, a verdict or a figure is, which runs and files it comes from, and how to compute it again.
+
+`page/passports.js` holds them once. Its first and last line make it a script, because a page from the file system may load scripts and
+nothing else; the lines between are JSON for programs. `octavo trace` prints the same rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from stages.contracts.artifact import ArtifactError, digest
+from stages.contracts.attempt import Attempt
 from stages.contracts.figure import Figure
-from stages.contracts.finding import Finding, SeedValue, Source
+from stages.contracts.finding import Finding, Source
 from stages.publish import imported, judged, numbers
+from stages.publish.attempts import changes
+from stages.publish.claims import ClaimView
 from stages.publish.exclusions import why
-from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
+from stages.publish.figures import files
 from stages.publish.rules import asked_by
-from stages.publish.text import slug
+from stages.publish.text import figure_id, reveal_hidden, script_literal, verdict_id
+
+FILE = "passports.js"
+_FIRST, _LAST = "octavo.passports(\n", ")\n"
+Rows = tuple[tuple[str, str], ...]
+"""Name and text, a line each."""
+OTHER_FILES = "other files"
+"""The record of files that belong to no run."""
 
 
 @dataclass(frozen=True)
-class SeedLine:
-    anchor: str
+class Seed:
     run: str
-    value: str
+    printed: str
+    value: float | None
     included: bool
     why: str
 
 
 @dataclass(frozen=True)
-class FileLine:
-    name: str
-    path: str
-    sha256: str
-    attempt: str
-
-
-@dataclass(frozen=True)
 class Behind:
-    """Files that a number was computed from, and the runs (anchor, name) that have them; no runs when the seeds name them."""
+    """Files that a number was computed from, and the runs that have them; no runs when they are those of the seeds."""
 
     files: str
-    runs: tuple[tuple[str, str], ...]
+    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Passport:
-    """What is particular to one number; what it shares with others is in the records of its runs."""
-
-    anchor: str
     id: str
-    value: str
-    unit: str
+    printed: str
     says: str
-    facts: tuple[tuple[str, str], ...]
-    """Name and text of what describes the number, a line each."""
-    seeds: tuple[SeedLine, ...]
-    behind: tuple[Behind, ...]
-    spec: tuple[str, ...]
-    draws: tuple[tuple[str, str, str], ...] = ()
-    """Of a figure and a verdict: anchor, id and value of the numbers in it; no anchor where the page does not show the number."""
-    links: tuple[tuple[str, str], ...] = ()
+    unit: str = ""
+    rows: Rows = ()
+    numbers: Rows = ()
+    """Of a verdict or a figure: the id and the printed value of each number in it."""
+    seeds: tuple[Seed, ...] = ()
+    behind: tuple[Behind, ...] = ()
+    spec: tuple[str, ...] = ()
+    links: Rows = ()
     """Name and address of files beside the page."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """For programs: the finding, the verdict with its rule, or the figure, without what stands above."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Attempts, card, code and files of a run, written once for all numbers that rest on it."""
+    """Attempts, card, code and files of a run, for all numbers that rest on it."""
 
-    anchor: str
-    name: str
-    pins: tuple[tuple[str, str], ...]
-    files: tuple[FileLine, ...]
-
-
-_NO_RUN = "other files"
+    rows: Rows
+    files: tuple[Source, ...] = ()
 
 
 def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     """A finding's passport."""
     level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
     counted = f"{finding.k} of {finding.n}" if finding.k is not None else f"n {finding.n}" if finding.n is not None else ""
-    lines = [("reason", finding.reason), ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part))]
-    if finding.detectable:
-        lines.append(("would have shown", f"a change from ±{numbers.number(finding.detectable, finding.unit)} on, four times of five"))
-    if finding.with_all is not None:
-        lines.append(("with excluded runs", numbers.number(finding.with_all, finding.unit)))
-    lines.append(("code judged equal", judged.short(judged.behind_finding(experiment, finding))))
-    imports = [run.import_card for run in experiment.runs_of_subject(finding.subject) if run.import_card]
-    lines += [("read from", text) for text in dict.fromkeys(imported.mapped(card, finding.metric) for card in imports)]
+    runs = experiment.runs_of_subject(finding.subject)
+    mappings = dict.fromkeys(imported.mapped(run.import_card, finding.metric) for run in runs if run.import_card)
+    smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
     digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
-
-    def value(seed: SeedValue) -> str:
-        return numbers.number(seed.value, finding.unit, decimals=digits)
-
     return Passport(
-        anchor=slug(finding.id),
         id=finding.id,
-        value=interval_text(finding),
-        unit=finding.unit,
+        printed=interval_text(finding),
         says=finding.says,
-        facts=tuple((name, text) for name, text in lines if text),
-        seeds=tuple(SeedLine(_anchor(seed.run), seed.run, value(seed), seed.included, why(experiment, seed)) for seed in finding.seeds),
-        behind=behind(experiment, finding.sources, [run.ref.name for run in experiment.runs_of_subject(finding.subject)], finding.seeds),
-        spec=(*_claims(experiment, finding), *asked_by(experiment, finding)),
+        unit=finding.unit,
+        rows=_written(
+            ("reason", finding.reason),
+            ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part)),
+            ("smallest detectable", smallest),
+            ("with excluded runs", "" if finding.with_all is None else numbers.number(finding.with_all, finding.unit)),
+            ("older code", judged.short(judged.behind_finding(experiment, finding))),
+            *(("read from", text) for text in mappings),
+        ),
+        seeds=tuple(
+            Seed(s.run, numbers.number(s.value, finding.unit, decimals=digits), s.value, s.included, why(experiment, s))
+            for s in finding.seeds
+        ),
+        behind=_behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
+        spec=(*_claim_places(experiment, finding), *asked_by(experiment, finding)),
+        values=finding.model_dump(mode="json", exclude={"id", "says", "unit", "seeds", "sources"}, exclude_defaults=True),
     )
 
 
-def behind(
-    experiment: ExperimentFiles, sources: Iterable[Source], runs: Iterable[str], named: Iterable[SeedValue] = ()
+def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
+    """The rule of a claim and when it was written, the number that decides it, and the seeds and files of that number."""
+    verdict = experiment.verdicts.get(claim.id)
+    finding = experiment.findings.get(verdict.finding) if verdict and verdict.finding else None
+    below = passport(experiment, finding) if finding else None
+    rules = [rule for rule in experiment.conclude.claims if rule.id == claim.id] if experiment.conclude else []
+    return Passport(
+        id=verdict_id(claim.id),
+        printed=claim.word,
+        says=claim.says.replace("`", ""),
+        rows=_written(
+            ("why", claim.why),
+            ("rule", claim.rule.replace("`", "")),
+            ("rule written", claim.written),
+            ("decided by", ", ".join(text for name, text in _analysis(experiment) if text)),
+        ),
+        numbers=_numbers(experiment, [finding.id] if finding else []),
+        seeds=below.seeds if below else (),
+        behind=below.behind if below else (),
+        spec=(f"{claim.place} claim {claim.id}",) if claim.place else (),
+        values={
+            "verdict": verdict.model_dump(mode="json", exclude_defaults=True) if verdict else None,
+            "rule": rules[0].model_dump(mode="json", exclude_defaults=True) if rules else None,
+        },
+    )
+
+
+def figure_passport(experiment: ExperimentFiles, drawing: Drawing) -> Passport:
+    """What a figure shows, the numbers in it, the files that it was drawn from, and its table."""
+    figure = drawing.figure
+    made = {name: digest(content) for name, content in files(drawing).items() if not name.endswith(".json")}
+    shown = [(name, f"figures/{path.name}") for name, path in (("table", drawing.csv), ("picture", drawing.svg)) if path.exists()]
+    draw = f"dvc repro --force --single-item {experiment.folder.pipeline}:draw"
+    return Passport(
+        id=figure_id(figure.name),
+        printed=figure.title,
+        says=figure.alternative,
+        rows=_written(("drawn by", draw), ("marked", "; ".join(mark.says for mark in figure.marks))),
+        numbers=_numbers(experiment, figure.findings),
+        behind=_behind(experiment, figure.sources),
+        spec=(experiment.card.spec,),
+        links=tuple(shown),
+        values={"files": made},
+    )
+
+
+def _written(*rows: tuple[str, str]) -> Rows:
+    return tuple((name, text) for name, text in rows if text)
+
+
+def _numbers(experiment: ExperimentFiles, ids: Iterable[str]) -> Rows:
+    computed = [experiment.findings[id_] for id_ in ids if id_ in experiment.findings]
+    return tuple((finding.id, numbers.with_unit(interval_text(finding), finding.unit)) for finding in computed)
+
+
+def _behind(
+    experiment: ExperimentFiles, sources: Iterable[Source], runs: Iterable[str] = (), seeds: Set[str] = frozenset()
 ) -> tuple[Behind, ...]:
-    """Files by the runs that have them; `runs` come first, and runs that the seeds name already are not named again."""
-    files: dict[str, list[str]] = {run: [] for run in runs}
+    """Files by the runs that have them; `runs` come first."""
+    names: dict[str, list[str]] = {run: [] for run in runs}
     for source in sources:
         run, name = _owner(experiment, source)
-        files.setdefault(run, []).append(name)
+        names.setdefault(run, []).append(name)
     groups: dict[str, list[str]] = {}
-    for run, names in files.items():
-        groups.setdefault(", ".join(names), []).append(run)
-    seeds = {seed.run for seed in named}
-    return tuple(
-        Behind(names, () if set(of) == seeds else tuple((_anchor(run), run) for run in of)) for names, of in groups.items() if names
-    )
+    for run, its_files in names.items():
+        groups.setdefault(", ".join(its_files), []).append(run)
+    return tuple(Behind(text, () if set(group) == seeds else tuple(group)) for text, group in groups.items() if text)
 
 
 def _owner(experiment: ExperimentFiles, source: Source) -> tuple[str, str]:
     """(run or `other files`, the file's name within it)."""
     folder = f"{experiment.folder.root.as_posix()}/"
     run, _, name = source.path.removeprefix(folder).partition("/")
-    return (run, name) if source.path.startswith(folder) and run in experiment.by_name else (_NO_RUN, source.path)
+    return (run, name) if source.path.startswith(folder) and run in experiment.by_name else (OTHER_FILES, source.path)
 
 
-def _anchor(run: str) -> str:
-    return "behind-" + run.replace(" ", "-")
+def _claim_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
+    claims = [verdict.claim for verdict in experiment.conclusions.verdicts if verdict.finding == finding.id]
+    return tuple(f"{experiment.origins.claims[claim]} claim {claim}" for claim in claims if claim in experiment.origins.claims)
 
 
-def records(experiment: ExperimentFiles, used: Iterable[Finding | Figure]) -> tuple[Record, ...]:
-    """What the passports of `used` refer to, in the order of runs."""
-    files: dict[str, dict[str, FileLine]] = {run.ref.name: {} for run in experiment.runs}
-    for door in used:
-        for source in door.sources:
-            run, name = _owner(experiment, source)
-            files.setdefault(run, {})[name] = FileLine(name, source.path, source.sha256, source.attempt or "")
-    made = [
-        Record(_anchor(run.ref.name), run.ref.name, _pins(experiment, run), tuple(files[run.ref.name].values())) for run in experiment.runs
-    ]
-    if _NO_RUN in files:
-        made.append(Record(_anchor(_NO_RUN), _NO_RUN, (), tuple(files[_NO_RUN].values())))
-    return tuple(made)
-
-
-def _pins(experiment: ExperimentFiles, run: RunFiles) -> tuple[tuple[str, str], ...]:
-    place = experiment.origins.conditions.get(run.ref.condition)
-    pins = (
-        ("attempts", ", ".join(f"{attempt.started.attempt} {attempt.state}" for attempt in run.attempts) or "none"),
-        ("card", run.outcome.card_id if run.outcome else ""),
-        ("code", judged.versions(made.code) if (made := run.card or run.import_card) else ""),
-        ("commit", ", ".join(commits((run,)))),
-        ("read from", imported.source(run)),
-        ("spec", f"{place} condition {run.ref.condition}" if place else ""),
-        *(("code judged equal", judged.line(line)) for line in judged.behind_run(experiment, run)),
-    )
-    return tuple((name, text) for name, text in pins if text)
-
-
-def commits(runs: tuple[RunFiles, ...]) -> list[str]:
-    """Git commits of the attempts that made the runs' files."""
-    found: dict[str, None] = {}
-    for run in runs:
-        for attempt in run.attempts:
-            if attempt.started.commit and (run.outcome is None or attempt.started.attempt == run.outcome.attempt):
-                found[attempt.started.commit] = None
-    return list(found)
-
-
-def spec_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
-    """Where the spec asks for this number: claims that rest on it, and the conditions it is about."""
-    places = [*_claims(experiment, finding), *asked_by(experiment, finding)]
-    for name in dict.fromkeys(run.ref.condition for run in experiment.runs_of_subject(finding.subject)):
-        if name in experiment.origins.conditions:
-            places.append(f"{experiment.origins.conditions[name]} condition {name}")
-    return tuple(places)
-
-
-def _claims(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
-    return tuple(
-        f"{experiment.origins.claims[verdict.claim]} claim {verdict.claim}"
-        for verdict in experiment.conclusions.verdicts
-        if verdict.finding == finding.id and verdict.claim in experiment.origins.claims
-    )
+def _analysis(experiment: ExperimentFiles) -> Rows:
+    """What computed all numbers of the experiment."""
+    code = f"code {judged.versions(experiment.conclude.code)}" if experiment.conclude else ""
+    return (("recompute", recompute(experiment)), ("analysis card", f"analysis card {experiment.conclusions.card_id}"), ("code", code))
 
 
 def recompute(experiment: ExperimentFiles) -> str:
@@ -193,24 +200,91 @@ def recompute(experiment: ExperimentFiles) -> str:
     return f"dvc repro --force --single-item {experiment.folder.pipeline}:conclude"
 
 
-def passport_json(experiment: ExperimentFiles, finding: Finding) -> dict[str, Any]:
-    """A passport for machines: the finding itself, with the ledger, cards, code and spec places around it."""
-    runs = experiment.runs_of_subject(finding.subject)
-    judgements = [line.model_dump(mode="json") for line in judged.behind_finding(experiment, finding)]
-    return {
-        "finding": finding.model_dump(mode="json"),
-        "printed": interval_text(finding),
-        "runs": {
-            run.ref.name: {
-                "attempts": [{"attempt": a.started.attempt, "state": a.state, "commit": a.started.commit} for a in run.attempts],
-                "card_id": run.outcome.card_id if run.outcome else None,
-                "code": made.code if (made := run.card or run.import_card) else None,
-                **imported.for_programs(run, finding.metric),
-            }
-            for run in runs
-        },
-        "analysis_card": experiment.conclusions.card_id,
-        "spec": list(spec_places(experiment, finding)),
-        "command": recompute(experiment),
-        **({"judged": judgements} if judgements else {}),
-    }
+def records(experiment: ExperimentFiles, used: Iterable[Finding | Figure]) -> dict[str, Record]:
+    """What passports refer to, by run: every run, with those of its files that numbers and figures in use were computed from."""
+    owned = sources_by_run(experiment, (source for entry in used for source in entry.sources))
+    made = {run.ref.name: Record(run_rows(experiment, run), owned.get(run.ref.name, ())) for run in experiment.runs}
+    return made | ({OTHER_FILES: Record((), owned[OTHER_FILES])} if OTHER_FILES in owned else {})
+
+
+def sources_by_run(experiment: ExperimentFiles, sources: Iterable[Source]) -> dict[str, tuple[Source, ...]]:
+    """Each file once; those of no run under `other files`."""
+    owned: dict[str, dict[str, Source]] = {}
+    for source in sources:
+        owned.setdefault(_owner(experiment, source)[0], {})[source.path] = source
+    return {run: tuple(files.values()) for run, files in owned.items()}
+
+
+def run_rows(experiment: ExperimentFiles, run: RunFiles) -> Rows:
+    """Attempts, card, code, inputs and place of a run."""
+    card, place = run.card or run.import_card, experiment.origins.conditions.get(run.ref.condition)
+    return _written(
+        *((f"attempt {attempt.started.attempt}", _attempt(run, attempt)) for attempt in run.attempts),
+        ("attempts", "" if run.attempts else "none"),
+        ("card", run.outcome.card_id if run.outcome else ""),
+        ("code", judged.versions(card.code) if card else ""),
+        ("read from", imported.source(run)),
+        ("data", f"{run.card.data.name}, {run.card.data.pin}" if run.card else ""),
+        ("model", f"{run.card.model.base}, revision {run.card.model.revision}" if run.card else ""),
+        ("spec", f"{place} condition {run.ref.condition}" if place else ""),
+        *(("older code", judged.line(judgement)) for judgement in judged.behind_run(experiment, run)),
+    )
+
+
+def _attempt(run: RunFiles, attempt: Attempt) -> str:
+    start, end = attempt.started, attempt.ended
+    ended = f"{attempt.state} at step {end.last_step} after {numbers.duration(end.seconds)}" if end else "killed: no end was written"
+    stopped = f"stopped by {end.stopped.rule}" if end and end.stopped else ""
+    why = f" ({end.failure.replace('_', ' ')})" if end and end.failure else ""
+    origin = ("from the start" if start.resumed_from is None else f"from step {start.resumed_from}") + changes(start)
+    mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""
+    parts = (f"{ended}{why}", stopped, origin, f"began {start.at}", f"commit {start.commit or 'none'}", mark)
+    return ", ".join(part for part in parts if part)
+
+
+def commits(runs: Iterable[RunFiles]) -> list[str]:
+    """Git commits of the attempts that made the runs' files."""
+    made = (a.started for run in runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
+    return list(dict.fromkeys(start.commit for start in made if start.commit))
+
+
+def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], shared: Mapping[str, Record]) -> str:
+    """JSON in ASCII with a passport or a record a line; no text in it can end a script element."""
+    head = {"experiment": experiment.folder.name, "recompute": recompute(experiment), "analysis_card": experiment.conclusions.card_id}
+    parts = [f'"{name}": {script_literal(text)}' for name, text in head.items()]
+    for name, entries in (("passports", {entry.id: entry for entry in passports}), ("records", shared)):
+        lines = [f"{script_literal(key)}: {script_literal(_compact(entry))}" for key, entry in entries.items()]
+        parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
+    return "{" + ",\n".join(parts) + "}\n"
+
+
+def _compact(entry: Passport | Record) -> Any:
+    """Without what is empty; marks that cannot be seen are named."""
+    if isinstance(entry, Record):
+        return _seen({"rows": entry.rows, "files": [source.model_dump(exclude_none=True) for source in entry.files]})
+    return _seen({name: value for name, value in asdict(entry).items() if value not in ("", (), {})})
+
+
+def _seen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _seen(item) for key, item in value.items()}
+    return [_seen(item) for item in value] if isinstance(value, list | tuple) else reveal_hidden(value) if isinstance(value, str) else value
+
+
+def passports_script(text: str) -> str:
+    """`passports_json` as a script that a page loads."""
+    return _FIRST + text + _LAST
+
+
+def read_passports(path: Path) -> dict[str, Any]:
+    """What `passports_json` wrote. Raises ArtifactError on a file that is missing or broken."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").removeprefix(_FIRST).removesuffix(_LAST))
+        return content
+    except (OSError, ValueError) as error:
+        raise ArtifactError(path, f"no passports: {error}", why="the page stage writes them", fix="dvc repro") from None
+
+
+def finding_of(passport: Mapping[str, Any]) -> Finding:
+    """The finding in a passport that was read, without its seeds and sources."""
+    return Finding(id=passport["id"], says=passport["says"], unit=passport.get("unit", ""), **{"value": None, **passport["values"]})

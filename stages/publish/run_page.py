@@ -19,7 +19,7 @@ from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture, inlined, picture
-from stages.publish.passports import passport, records
+from stages.publish.passports import passport, passports_json, records
 from stages.publish.render import render
 from stages.publish.settings import GROUPS, flat, key
 
@@ -67,10 +67,16 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "printed_reward": printed_reward,
         "settings": {group: list(_settings(experiment, run, group)) for group in GROUPS} if run.card else {},
         "made": run.card or run.import_card,
-        "passports": lambda: [passport(experiment, finding) for finding in facts.used.values()],
-        "records": lambda: records(experiment, facts.used.values()),
+        "passports": lambda: _passports(experiment, facts, name),
     }
     return render("run.html.j2", **values)
+
+
+def _passports(experiment: ExperimentFiles, facts: Facts, name: str) -> Markup:
+    """Passports of the run's numbers as JSON, with the record of the run."""
+    used = facts.used.values()
+    shared = {owner: record for owner, record in records(experiment, used).items() if owner == name or record.files}
+    return Markup(passports_json(experiment, (passport(experiment, finding) for finding in used), shared))
 
 
 def _curves(experiment: ExperimentFiles, run: str) -> Iterator[Picture]:

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +21,23 @@ from markupsafe import Markup
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD
-from stages.contracts.lineage import Lineage
+from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
 from stages.publish import compare
-from stages.publish.entries import Entry, entries
-from stages.publish.home import home
-from stages.publish.leaves import FOLDER, put_frame, write_leaves
-from stages.publish.lists import listings, overview
+from stages.publish.home import home, overview, summaries
+from stages.publish.page_summary import PageSummary
 from stages.publish.render import render
-from stages.publish.search import write_search
+from stages.publish.static_pages import FOLDER, put_frame, write_static_pages
 from stages.publish.text import escape
 
 SOURCE = Path("site")
-_LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
 AGE = "<!-- octavo: age -->"
 RULES = "conclude.card.json"
 """The card with the rules of claims, of expectations and of stops."""
-COMPARED = f'<p><a href="{compare.LEAF}">Side by side with its family</a>: what differed, what was gained, what was lost.</p>'
+COMPARED = f'<p><a href="{compare.PLACE}">Side by side with its family</a>: what differed, what was gained, what was lost.</p>'
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
+_LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
 GUIDE = (
     "install.md",
     "first-experiment.md",
@@ -65,84 +63,70 @@ GUIDE = (
 
 def site(runs: Path) -> None:
     """Build the site of every page under `runs`. Raises StageError S303 with MkDocs' own words when it does not build."""
-    pages = sorted(path for path in runs.glob("*/page") if (path / "summary.json").exists())
-    found = entries(pages)
-    docs = BUILD / "docs"
-    ages = {page: age(page) for page in pages}
-    assemble(docs, ages, found)
-    (BUILD / "mkdocs.yml").write_text(json.dumps(settings(docs, found), indent=2) + "\n", encoding="utf-8")
-    target, new = BUILD / "site", BUILD / "site.new"
+    pages = page_folders(runs)
+    build(pages, BUILD)
+    print(f"{BUILD / 'site' / 'index.html'}: {len(pages)} experiment page{'' if len(pages) == 1 else 's'}")
+
+
+def page_folders(runs: Path) -> dict[str, Path]:
+    """Experiment -> folder of its page, of every experiment that has one."""
+    return {path.parent.name: path for path in sorted(runs.glob("*/page")) if (path / "summary.json").exists()}
+
+
+def build(pages: Mapping[str, Path], folder: Path) -> None:
+    """Build `<folder>/site` of these pages, with MkDocs' sources and settings beside it."""
+    experiments = summaries(pages.values())
+    static = {}
+    docs, target, new, old = (folder / name for name in ("docs", "site", "site.new", "site.old"))
+    shutil.rmtree(docs, ignore_errors=True)
+    shutil.copytree(SOURCE / "docs", docs)
+    compared = compare.comparisons(experiments)
+    by_name = {summary.experiment: summary for summary in experiments}
+    for name, page in pages.items():
+        age_banner = age(page)
+        copied = docs / "experiments" / name
+        shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
+        text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, age_banner)
+        (copied / "index.md").write_text(text.replace(compare.MARKER, COMPARED if name in compared else ""), encoding="utf-8")
+        for path in (page / FOLDER).glob("*.html"):
+            static[f"{name}/{path.name}"] = path.read_text(encoding="utf-8").replace(AGE, age_banner)
+        if name in compared:
+            static[f"{name}/{compare.PLACE}"] = compare.comparison(compared[name], pages, by_name)
+    put_frame(docs)
+    index = docs / "index.md"
+    index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments), encoding="utf-8")
+    (docs / "experiments" / "index.md").write_text(overview(experiments), encoding="utf-8")
+    (folder / "mkdocs.yml").write_text(json.dumps(settings(docs, experiments), indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(new, ignore_errors=True)
-    _mkdocs(BUILD / "mkdocs.yml")
-    write_leaves(new, ages, generated(pages, found), AGE)
-    write_search(new, found)
-    write_missing(new / "404.html")
-    old = BUILD / "site.old"
+    _mkdocs(folder / "mkdocs.yml")
+    write_static_pages(new, static)
+    _write_missing(new / "404.html")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
         os.replace(target, old)
     os.replace(new, target)
     shutil.rmtree(old, ignore_errors=True)
-    print(f"{target / 'index.html'}: {len(found)} experiment page{'' if len(found) == 1 else 's'}")
-
-
-def assemble(docs: Path, pages: Mapping[Path, str], found: list[Entry]) -> None:
-    """Everything MkDocs reads, in a folder of its own. `pages`: folder -> what is to be said of its age."""
-    shutil.rmtree(docs, ignore_errors=True)
-    shutil.copytree(SOURCE / "docs", docs)
-    compared = compare.comparisons(found)
-    for page, said in pages.items():
-        copied = docs / "experiments" / page.parent.name
-        shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
-        text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, said)
-        link = COMPARED if page.parent.name in compared else ""
-        (copied / "index.md").write_text(text.replace(compare.MARKER, link), encoding="utf-8")
-    put_frame(docs)
-    index = docs / "index.md"
-    index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", found), encoding="utf-8")
-    (docs / "experiments").mkdir(exist_ok=True)
-    (docs / "experiments" / "index.md").write_text(overview(found), encoding="utf-8")
-
-
-def generated(pages: list[Path], found: list[Entry]) -> dict[str, str]:
-    """Place under `experiments/` -> HTML of the leaves of no experiment: families side by side, and lists."""
-    folders, summaries = {page.parent.name: page for page in pages}, {entry.summary.experiment: entry.summary for entry in found}
-    compared = compare.comparisons(found)
-    beside = {f"{name}/{compare.LEAF}": compare.comparison(names, folders, summaries) for name, names in compared.items()}
-    return beside | listings(found)
-
-
-def write_missing(path: Path) -> None:
-    """The page that a host shows for an address that is none. It is shown at any depth, so it loads nothing; the theme's own would look for
-    its styles at the host's root. The home page's address is the theme's, which knows `site_url`."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    link, title = _LOGO.search(text), re.search(r"<title>([^<]*)</title>", text)
-    path.write_text(
-        render("404.html.j2", home=Markup(link[1]) if link else "/", name=Markup(title[1]) if title else "octavo"), encoding="utf-8"
-    )
 
 
 def age(page: Path) -> str:
     """Banners when a JSON file that the page was written from, or a card, is another one now; files that are not here say nothing."""
-    lineage = read(Lineage, page / "lineage.json")
-    nodes = [node for node in lineage.nodes if node.path and node.sha256 and node.path.endswith(".json")]
-    changed = [node for node in nodes if (path := Path(node.path or "")).exists() and file_digest(path) != node.sha256]
-    rules = [node.path for node in changed if node.kind == "card" and node.label == RULES]
-    cards = [node.path for node in changed if node.kind == "card" and node.label != RULES]
-    files = [node.path for node in changed if node.kind == "file"]
-    return render("age.html.j2", rules=rules, cards=cards, files=files) if changed else ""
+    files = [file for file in read(Lineage, page / "lineage.json").files if file.path.endswith(".json") and Path(file.path).exists()]
+    changed = [file for file in files if file_digest(Path(file.path)) != file.sha256]
+    rules = [file.path for file in changed if file.path.endswith(f"/{RULES}")]
+    cards = [file.path for file in changed if file.path.endswith(".card.json") and file.path not in rules]
+    data = [file.path for file in changed if file.made_by != COMPILED]
+    return render("age.html.j2", rules=rules, cards=cards, files=data) if rules or cards or data else ""
 
 
-def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
+def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
     """`site/mkdocs.yml` with folders and navigation added."""
-    experiments: list[Any] = ["experiments/index.md"]
-    for entry in found if len(found) <= MOST_IN_NAVIGATION else ():
-        name = entry.summary.experiment
-        title = f"{entry.summary.title} ({entry.summary.profile})" if entry.summary.profile else entry.summary.title
-        experiments.append({str(escape(title)): f"experiments/{name}/index.md"})
-    nav: list[Any] = [{"Home": "index.md"}, {"Experiments": experiments}]
+    listed: list[Any] = ["experiments/index.md"]
+    for summary in experiments if len(experiments) <= MOST_IN_NAVIGATION else ():
+        title = f"{summary.title} ({summary.profile})" if summary.profile else summary.title
+        listed.append({str(escape(title)): f"experiments/{summary.experiment}/index.md"})
+    nav: list[Any] = [{"Home": "index.md"}, {"Experiments": listed}]
     for title, folder, first in (("Guide", "guide", GUIDE), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
-        names = sorted(path.name for path in (docs / folder).glob("*.md")) if (docs / folder).is_dir() else []
+        names = sorted(path.name for path in (docs / folder).glob("*.md"))
         names = [name for name in first if name in names] + [name for name in names if name not in first]
         paths = [f"{folder}/{name}" for name in names]
         if title == "Reference" and (docs / "errors.md").exists():
@@ -150,7 +134,7 @@ def settings(docs: Path, found: list[Entry]) -> dict[str, Any]:
         if paths:
             nav.append({title: paths})
     places = {"docs_dir": docs.name, "site_dir": "site.new"}
-    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", BUILD), **places, "nav": nav, "not_in_nav": "experiments/"}
+    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", docs.parent), **places, "nav": nav, "not_in_nav": "experiments/"}
 
 
 def _mkdocs(settings_file: Path) -> None:
@@ -165,6 +149,15 @@ def _mkdocs(settings_file: Path) -> None:
             why="a page with a broken link or a warning is not published; the old site was left as it is",
             fix=f"{' '.join(command[1:3])} build --strict --config-file {settings_file}",
         )
+
+
+def _write_missing(path: Path) -> None:
+    """The page that a host shows for an address that is none. It is shown at any depth, so it loads nothing; the theme's own would look for
+    its styles at the host's root. The home page's address is the theme's, which knows `site_url`."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    link, title = _LOGO.search(text), re.search(r"<title>([^<]*)</title>", text)
+    values = {"home": Markup(link[1]) if link else "/", "name": Markup(title[1]) if title else "octavo"}
+    path.write_text(render("404.html.j2", **values), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Invisible marks are replaced by their names.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 
@@ -52,3 +53,18 @@ def verdict_id(claim: str) -> str:
 def slug(finding: str) -> str:
     """A finding id as an HTML id; marks that could end an attribute or an address become `--`."""
     return "passport-" + re.sub(r"[^A-Za-z0-9_./-]", "--", finding)
+
+
+def passport_address(id_: str) -> str:
+    """Where the passport of a finding, a verdict or a figure stands."""
+    return f"numbers.html#{slug(id_)}"
+
+
+def record_anchor(run: str) -> str:
+    """The HTML id of a run's record on the page of passports."""
+    return f"behind-{run.replace(' ', '-')}"
+
+
+def script_literal(value: object) -> str:
+    """A value as JavaScript: JSON in ASCII, in which `<` and `&` are written as escapes, so that no text ends a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")

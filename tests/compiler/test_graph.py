@@ -71,7 +71,7 @@ def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():
     """The site stage has no card, so a module that is missing here leaves an old site in place."""
     code = CodeTree(Path(__file__).parents[2])
     of_site, of_page = (code.files(f"stages.publish.{name}") for name in ("site", "page"))
-    assert "stages/publish/search.py" in of_site - of_page
+    assert "stages/publish/home.py" in of_site - of_page
     assert of_site - of_page <= {path.as_posix() for path in SITE_CODE}
 
 

@@ -1,49 +1,76 @@
-// Passports: a number, a verdict or a figure opens what is written about it on the page of numbers. Without this script its link leads there.
+// Passports: what is behind a number, a verdict or a figure. Their words are data and are written with textContent, never as HTML.
 (() => {
-  // `numbers.js` beside that page holds the same words; it is loaded when the first number is opened, also from the file system.
-  const words = {}; // address of a page of numbers -> {anchor: HTML}
-  const waiting = {}; // the same address -> promise
+  // `passports.js` beside the page is loaded when the first passport is opened, also from the file system; a run's page holds its own.
+  const contents = {}; // address -> content of passports.js; "" is that of this page
+  const waiting = {}; // address -> promise
+  window.octavo = Object.assign(window.octavo || {}, {
+    passports(content) { contents[document.currentScript.src] = content; },
+  });
+  const own = document.getElementById("octavo-passports");
+  if (own) contents[""] = JSON.parse(own.textContent);
   const home = (fact) => fact.href.split("#")[0];
-  const anchor = (fact) => decodeURIComponent(fact.hash.slice(1));
-  const load = (fact) => waiting[home(fact)] ||= new Promise((done) => {
+  const address = (fact) => own && home(fact) === location.href.split("#")[0] ? "" : new URL("passports.js", home(fact)).href;
+  const load = (place) => waiting[place] ||= contents[place] ? Promise.resolve() : new Promise((done) => {
     const script = document.createElement("script");
-    script.src = home(fact).replace(/\.html$/, ".js");
-    script.onload = script.onerror = () => done(words[home(fact)]);
+    script.src = place;
+    script.onload = script.onerror = done;
     document.head.append(script);
   });
-  window.octavo = Object.assign(window.octavo || {}, {
-    numbers(found) { words[document.currentScript.src.replace(/\.js$/, ".html")] = found; },
-  });
-  // Parsed without being part of the page; the words were escaped when they were written.
-  const entry = (link) => {
-    const here = document.getElementById(anchor(link));
-    if (here) return here;
-    const found = (words[home(link)] || {})[anchor(link)];
-    if (!found) return null;
-    const made = document.createElement("template");
-    made.innerHTML = found;
-    return made.content.querySelector("details");
+
+  const make = (tag, className, ...parts) => {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    made.append(...parts);
+    return made;
   };
+  const link = (href, text, className) => Object.assign(make("a", className, text), { href });
+  const row = (name, ...parts) => make("div", "", make("dt", "", name), make("dd", "", ...parts));
+  const listed = (parts, mark) => parts.flatMap((part, at) => at ? [mark, part] : [part]);
+  const slug = (id) => "passport-" + id.replace(/[^A-Za-z0-9_./-]/gu, "--");
+  const anchorOf = (run) => "behind-" + run.replaceAll(" ", "-");
+
+  // Sentence and rows of a passport; `page` is the address of the page that lists all of them.
+  const rowsOf = (content, entry, page) => {
+    const run = (name) => link(`${page}#${anchorOf(name)}`, name, "ref");
+    const says = make("p", "says", entry.says);
+    if (entry.unit) says.append(" ", make("small", "", `unit: ${entry.unit}`));
+    const rows = (entry.rows || []).map(([name, text]) => row(name, text));
+    if (entry.numbers) {
+      rows.push(row("numbers", ...entry.numbers.map(([id, printed]) => make("span", "",
+        id in content.passports ? link(`${page}#${slug(id)}`, id) : id, " ", make("b", "", printed)))));
+    }
+    if (entry.seeds) {
+      rows.push(row("seeds", ...entry.seeds.map((seed) => make("span", seed.included ? "" : "out", run(seed.run), " ",
+        make("b", "", seed.printed), ...(seed.included ? [] : [" ", make("i", "", seed.why || "left out")])))));
+    }
+    if (entry.behind) {
+      rows.push(row("from", ...listed(entry.behind.map(({ files, runs }) => make("span", "", files,
+        ...(runs.length ? [" of ", ...listed(runs.map(run), ", ")] : [" of each"]))), " ")));
+    }
+    if (entry.spec) rows.push(row("spec", entry.spec.join(", ")));
+    if (entry.links) {
+      rows.push(row("files", ...listed(entry.links.map(([name, file]) => link(page ? new URL(file, page).href : file, name)), ", ")));
+    } else rows.push(row("recompute", make("code", "", content.recompute)));
+    return [says, make("dl", "", ...rows)];
+  };
+  const passport = (content, id, page) => {
+    const entry = content.passports[id];
+    const head = make("summary", "", make("code", "", id), " ", make("b", "", entry.printed));
+    return Object.assign(make("details", "passport", head, ...rowsOf(content, entry, page)), { id: slug(id) });
+  };
+  // Attempts, card, code and files of a run, closed until a reader asks.
+  const record = (content, run) => {
+    const { rows, files } = content.records[run] || { rows: [], files: [] };
+    const below = `runs/${content.experiment}/${run}/`;
+    return make("details", "record", make("summary", "", make("code", "", run)), make("dl", "",
+      ...rows.map(([name, text]) => row(name, text)),
+      ...files.map((file) => row(file.path.startsWith(below) ? file.path.slice(below.length) : file.path,
+        make("code", "hash", `sha256 ${file.sha256}`), file.attempt ? ` attempt ${file.attempt}` : ""))));
+  };
+  const runsOf = (entry) => [...new Set([...(entry.seeds || []).map((seed) => seed.run), ...(entry.behind || []).flatMap((part) => part.runs)])];
 
   let open = null; // {fact, box, pinned}
   let returning = false; // focus comes back to a number whose passport was just closed
-
-  const body = (source) => {
-    const made = document.createElement("div");
-    made.className = "body";
-    for (const part of [...source.children].slice(1)) made.append(part.cloneNode(true));
-    return made;
-  };
-
-  // Records of the runs that a passport names: the same words as on the page of numbers, closed until someone asks.
-  const behind = (box, fact) => [...box.querySelectorAll("a.ref")].map((link) => {
-    link.href = home(fact) + link.hash;
-    const record = entry(link);
-    const copy = record ? record.cloneNode(true) : document.createElement("span");
-    copy.removeAttribute("id");
-    copy.open = false;
-    return copy;
-  });
 
   const close = (back) => {
     if (!open) return;
@@ -59,42 +86,28 @@
     }
   };
 
-  let wanted = null; // the number that was asked for last, while its words are loading
+  let wanted = null; // the number that was asked for last, while its passport is loading
   const show = async (fact, pinned) => {
     if (open && open.fact === fact) { open.pinned = open.pinned || pinned; return; }
     close(false);
     wanted = fact;
-    let source = entry(fact);
-    if (!source) {
-      await load(fact);
-      source = entry(fact);
+    const from = address(fact), name = fact.dataset.finding, page = from && home(fact);
+    if (!contents[from]) {
+      await load(from);
       if (wanted !== fact) return;
-      if (!source) { if (pinned) location.href = fact.href; return; }
     }
-    const box = document.createElement("div");
-    box.className = "popover md-typeset";
+    const content = contents[from], entry = content && content.passports[name];
+    if (!entry) { if (pinned) location.href = fact.href; return; }
+    const shut = Object.assign(make("button", "", "×"), { type: "button" });
+    shut.setAttribute("aria-label", "Close");
+    shut.addEventListener("click", () => close(true));
+    const id = link(fact.href, name, "id");
+    id.addEventListener("click", () => close(false));
+    const box = make("div", "popover md-typeset", make("div", "oct", make("header", "", make("b", "", entry.printed), shut), id,
+      make("div", "body", ...rowsOf(content, entry, page)), ...runsOf(entry).map((run) => record(content, run))));
     box.tabIndex = -1;
     box.setAttribute("role", "dialog");
-    box.setAttribute("aria-label", "Passport of " + fact.dataset.finding);
-    const head = document.createElement("header");
-    const value = document.createElement("b");
-    value.textContent = source.querySelector("summary b").textContent;
-    const shut = document.createElement("button");
-    shut.type = "button";
-    shut.setAttribute("aria-label", "Close");
-    shut.textContent = "×";
-    shut.addEventListener("click", () => close(true));
-    head.append(value, shut);
-    const id = document.createElement("a");
-    id.className = "id";
-    id.href = fact.href;
-    id.textContent = fact.dataset.finding;
-    id.addEventListener("click", () => { source.open = true; close(false); });
-    const said = body(source);
-    const inside = document.createElement("div");
-    inside.className = "oct";
-    inside.append(head, id, said, ...behind(said, fact));
-    box.append(inside);
+    box.setAttribute("aria-label", "Passport of " + name);
     document.body.append(box);
     place(box, fact);
     fact.classList.add("open");
@@ -133,7 +146,7 @@
   }, true);
   document.addEventListener("pointerover", (event) => {
     const fact = door(event.target);
-    if (fact && !document.getElementById(anchor(fact))) load(fact);
+    if (fact) load(address(fact));
   }, { passive: true });
 
   document.addEventListener("focusin", (event) => {
@@ -155,9 +168,26 @@
     }
   });
 
-  const reveal = () => {
+  // Pages that list all passports: of an experiment, and of a run.
+  document.querySelectorAll("[data-passports]").forEach(async (section) => {
+    const from = section.dataset.passports && new URL(section.dataset.passports, location.href).href;
+    await load(from);
+    const content = contents[from];
+    if (!content) return;
+    const ids = Object.keys(content.passports), kind = (id) => /^(verdict|figure)\//.test(id) ? id.split("/")[0] : "";
+    for (const [group, title] of [["", ""], ["verdict", "Verdicts"], ["figure", "Figures"]]) {
+      const some = ids.filter((id) => kind(id) === group);
+      if (some.length && title) section.append(Object.assign(make("h2", "", title), { id: `${group}s` }));
+      if (some.length) section.append(make("div", "list", ...some.map((id) => passport(content, id, ""))));
+    }
+    section.append(Object.assign(make("h2", "", "Behind the numbers"), { id: "behind-the-numbers" }),
+      ...Object.keys(content.records).map((run) => Object.assign(record(content, run), { id: anchorOf(run) })));
+    reveal(true);
+  });
+  const reveal = (late) => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target && target.matches("details.passport, details.record")) target.open = true;
+    if (target && late === true) target.scrollIntoView();
   };
   // What scrolls can be reached with the keyboard; the theme's search is a dialog without a name.
   const reach = () => document.querySelectorAll(".scroll, .md-typeset__scrollwrap, .md-typeset pre > code, .flow .box ul").forEach((part) => {

@@ -2,7 +2,6 @@
 tests/stages/analyse: 12 runs of 20 steps; random-s3 fails at step 7, inverted-s2 is truncated from step 11, zero never has a signal."""
 
 import html
-import json
 import re
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.contracts.question import Question
 from stages.publish.page import page
+from stages.publish.passports import read_passports
 from stages.publish.questions import loss_words
 
 ASKED = (
@@ -60,7 +60,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         conclude(folder.root)
         dress(folder, read(ConcludeCard, folder.conclude_card))
         found = ask(folder, *ASKED)
-        passports = json.loads((folder.page / "passports.json").read_text())
+        passports = read_passports(folder.page / "passports.js")["passports"]
     for section in found:
         assert set(map(html.unescape, re.findall(r'data-finding="([^"]*)"', section))) <= set(passports)
     return {question.ask: section for question, section in zip(ASKED, found, strict=True)}

@@ -1,17 +1,13 @@
-"""Citations and PROV of an experiment whose words are hostile."""
-
-import json
+"""Citations of an experiment whose words are hostile."""
 
 import yaml
-from example_experiment import FAILED, build
+from example_experiment import build
 
 from stages.contracts.artifact import read, write
-from stages.contracts.lineage import Edge, Lineage, Node
 from stages.contracts.page_card import PageCard
 from stages.publish.citation import citation
 from stages.publish.experiment import load
 from stages.publish.page import page
-from stages.publish.prov import prov
 
 
 def test_a_citation_has_title_owner_date_and_commit(project):
@@ -42,40 +38,9 @@ def test_words_of_a_spec_end_no_field(project):
     assert cff["title"] == title.replace("\u202e", "⟨U+202E⟩") and cff["authors"] == [{"name": "- x: [y]\n#"}]
 
 
-def test_the_page_carries_citation_and_prov(project):
+def test_the_page_carries_its_citation(project):
     folder = build(project)
     page(folder)
     text = (folder / "page/index.md").read_text()
-    assert "&#64;misc&#123;octavo-quickstart" in text and 'href="citation.bib"' in text and 'href="prov.json"' in text
+    assert "&#64;misc&#123;octavo-quickstart" in text and 'href="citation.bib"' in text
     assert (folder / "page/CITATION.cff").read_text().startswith('cff-version: "1.2.0"\n')
-    document = json.loads((folder / "page/prov.json").read_text())
-    lineage = read(Lineage, folder / "page/lineage.json")
-    assert len(document["entity"]) + len(document["activity"]) == len(lineage.nodes)
-    kinds = ("used", "wasGeneratedBy", "wasDerivedFrom", "wasInformedBy")
-    assert sum(len(document.get(kind, {})) for kind in kinds) == len(lineage.edges)
-    assert any(FAILED in name for name in document["activity"])
-
-
-def test_edges_become_the_relations_of_prov():
-    nodes = (
-        Node(id="card:c", kind="card", label="c", path="c.json", sha256="ab"),
-        Node(id="attempt:a", kind="attempt", label="a", detail={"at": "2026-11-27T10:00:00Z", "state": "finished"}),
-        Node(id="file:h", kind="file", label="h"),
-        Node(id="finding:f", kind="finding", label="f"),
-    )
-    edges = (Edge(cause="card:c", effect="attempt:a"), Edge(cause="attempt:a", effect="file:h"), Edge(cause="file:h", effect="finding:f"))
-    found = json.loads(prov(Lineage(experiment="e", commit=None, nodes=nodes, edges=edges)))
-    assert found["used"] == {"_:used-1": {"prov:activity": "octavo:attempt:a", "prov:entity": "octavo:card:c"}}
-    assert found["wasGeneratedBy"] == {"_:wasGeneratedBy-1": {"prov:entity": "octavo:file:h", "prov:activity": "octavo:attempt:a"}}
-    assert found["wasDerivedFrom"] == {
-        "_:wasDerivedFrom-1": {"prov:generatedEntity": "octavo:finding:f", "prov:usedEntity": "octavo:file:h"}
-    }
-    assert found["activity"]["octavo:attempt:a"]["prov:startTime"] == "2026-11-27T10:00:00Z"
-    assert found["entity"]["octavo:card:c"] == {
-        "octavo:kind": "card",
-        "octavo:sha256": "ab",
-        "prov:label": "c",
-        "prov:location": "c.json",
-        "prov:type": {"$": "prov:Plan", "type": "xsd:QName"},
-    }
-    assert "wasInformedBy" not in found

@@ -7,9 +7,9 @@ from example_experiment import SPEC as SPEC_OF_EXAMPLE
 from example_experiment import build
 
 from stages.publish.claims import claim_views
-from stages.publish.committed import RuleDate, against_data, rule_dates
 from stages.publish.experiment import load
 from stages.publish.facts import Facts
+from stages.publish.rule_history import RuleDate, against_data, rule_dates
 
 SPEC = """title: A spec
 claims:

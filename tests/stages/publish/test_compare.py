@@ -12,10 +12,9 @@ from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.compare import comparisons
-from stages.publish.entries import entries
+from stages.publish.home import summaries
 from stages.publish.page import page
 from stages.publish.site import site
-from stages.publish.verify.built import overviews
 
 SHARE = "shaped/evaluation.tests.pass_share/final"
 RATE = ChangeWords(key="train.learning_rate", before="1e-3", after="1e-4 <b>")
@@ -79,7 +78,7 @@ def test_pages_and_home_lead_to_it(project: Path) -> None:
     made(project, "alone", None)
     page(build(project, name="first@smoke", profile="smoke"))
     site(Path("runs"))
-    assert comparisons(entries(sorted(Path("runs").glob("*/page")))) == {"first": ("first", "second"), "second": ("first", "second")}
+    assert comparisons(summaries(sorted(Path("runs").glob("*/page")))) == {"first": ("first", "second"), "second": ("first", "second")}
     place = project / "build/site"
     for name in ("first", "second"):
         assert 'href="compare.html"' in (place / f"experiments/{name}/index.html").read_text(encoding="utf-8")
@@ -87,11 +86,6 @@ def test_pages_and_home_lead_to_it(project: Path) -> None:
     assert "compare.html" not in alone and "octavo: compare" not in alone and not (place / "experiments/alone/compare.html").exists()
     home = html.unescape((place / "index.html").read_text(encoding="utf-8"))
     assert 'href="experiments/first/compare.html"' in home and 'href="experiments/second/compare.html"' in home
-    assert overviews()[0] == []  # octavo verify reads these pages too
-    leaf = place / "experiments/second/compare.html"
-    leaf.write_text(leaf.read_text(encoding="utf-8").replace("1e-4", "1e-5", 1), encoding="utf-8")
-    [found] = overviews()[0]
-    assert (found.code, found.path, found.expected, found.found) == ("S489", leaf.relative_to(project).as_posix(), "1e-4", "1e-5")
 
 
 def test_a_missing_number_is_no_zero(project: Path) -> None:

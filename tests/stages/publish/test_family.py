@@ -8,7 +8,7 @@ from stages.contracts.artifact import read, write
 from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.entries import Member, entries, family
+from stages.publish.home import families, summaries
 from stages.publish.page import page
 from stages.publish.site import site
 
@@ -44,11 +44,11 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
     child(project, "orphan", "elsewhere")
     page(build(project, name="quickstart@smoke", profile="smoke"))
 
-    def names(members: tuple[Member, ...]) -> list[object]:
-        return [(member.entry.summary.experiment, names(member.children)) for member in members]
-
-    found = entries(sorted(Path("runs").glob("*/page")))
-    assert names(family(found)) == [("orphan", []), ("quickstart", [("slower", [("slowest", [])])])]
+    trees = families(summaries(sorted(Path("runs").glob("*/page"))))
+    assert [[(member.summary.experiment, member.depth) for member in tree] for tree in trees] == [
+        [("orphan", 0)],
+        [("quickstart", 0), ("slower", 1), ("slowest", 2)],
+    ]
     site(Path("runs"))
     tree = (project / "build/site/index.html").read_text(encoding="utf-8").split('id="family"')[1].split("</div>")[0]
     said = "changes quickstart in train.learning_rate 1e-3 → 1e-4 expected: A smaller learning_rate drifts less. decided: Of four"
@@ -59,4 +59,13 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
 
 def test_experiments_without_relatives_are_no_family(project: Path) -> None:
     page(build(project))
-    assert family(entries([Path("runs/quickstart/page")])) == ()
+    summary = summaries([Path("runs/quickstart/page")])
+    assert families(summary) == []
+
+
+def test_a_line_of_2000_children_is_one_family_in_order(project: Path) -> None:
+    page(build(project))
+    [first] = summaries([Path("runs/quickstart/page")])
+    line = [first.model_copy(update={"experiment": f"e{n:04}", "parent": f"e{n - 1:04}" if n else None}) for n in range(2000)]
+    [tree] = families(line)
+    assert [member.depth for member in tree] == list(range(2000))

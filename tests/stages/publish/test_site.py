@@ -12,7 +12,7 @@ from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.entries import entries
+from stages.publish.home import MEMBERS, home, overview, summaries
 from stages.publish.page import page
 from stages.publish.site import MOST_IN_NAVIGATION, age, settings, site
 
@@ -22,29 +22,28 @@ TITLE = "</title><script>window.hacked=1</script> {{ 1 }} & *so*"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 
-def searched(project: Path) -> list[tuple[str, str, str]]:
-    """(address, title, text) of all parts of the search."""
-    parts = sorted((project / "build/site/search").glob("octavo-*.js"))
-    words = [json.loads(part.read_text(encoding="utf-8").removeprefix("octavo.words(").removesuffix(");\n")) for part in parts]
-    assert all(one["parts"] == len(parts) for one in words)
-    return [tuple(one["rows"][at : at + 3]) for one in words for at in range(0, len(one["rows"]), 3)]
+def searched(project: Path) -> list[dict[str, str]]:
+    """What the theme's search knows."""
+    index = json.loads((project / "build/site/search/search_index.json").read_text(encoding="utf-8"))
+    found: list[dict[str, str]] = index["docs"]
+    return found
 
 
 def test_the_site_holds_home_experiments_guide_and_reference(built: Path) -> None:
     pages = {path.relative_to(built / "build/site").as_posix() for path in (built / "build/site").rglob("*.html")}
     assert {"index.html", "experiments/index.html", QUICKSTART, "guide/install.html", "reference/files.html"} <= pages
-    assert (built / "build/site/experiments/quickstart/passports.json").exists()
-    assert not list((built / "build/site").rglob("octavo?frame*")) and not (built / "build/site/experiments/quickstart/leaves").exists()
+    assert (built / "build/site/experiments/quickstart/passports.js").exists()
+    assert not list((built / "build/site").rglob("octavo?frame*")) and not (built / "build/site/experiments/quickstart/static").exists()
 
 
-def test_a_leaf_has_the_frame_of_a_page_and_its_own_title(built: Path) -> None:
+def test_a_static_page_has_the_frame_of_a_page_and_its_own_title(built: Path) -> None:
     text = (built / "build/site/experiments/quickstart/numbers.html").read_text(encoding="utf-8")
     assert "<title>Numbers of quickstart - octavo</title>" in text and text.count("<h1") == 1 and "octavo-frame" not in text
     assert 'href="../../assets/octavo.css"' in text and '<a href="index.html">the page</a>' in text
-    assert not [address for address, _, _ in searched(built) if "/quickstart/numbers.html" in address or "octavo_frame" in address]
+    assert not [doc for doc in searched(built) if "/quickstart/numbers.html" in doc["location"] or "octavo_frame" in doc["location"]]
 
 
-def test_a_theme_without_a_place_for_leaves_is_refused(project: Path) -> None:
+def test_a_theme_without_a_place_for_static_pages_is_refused(project: Path) -> None:
     copy_site(project)
     (project / "site/theme").mkdir()
     (project / "site/theme/main.html").write_text('{% extends "base.html" %}{% block content %}mine{% endblock %}')
@@ -54,6 +53,22 @@ def test_a_theme_without_a_place_for_leaves_is_refused(project: Path) -> None:
     with pytest.raises(StageError) as caught:
         site(Path("runs"))
     assert caught.value.code == "S383" and not (project / "build/site").exists()
+
+
+def test_the_search_knows_claims_prose_and_the_guide_and_no_text_that_is_markup(built: Path) -> None:
+    docs = searched(built)
+    page = [doc for doc in docs if doc["location"].startswith(QUICKSTART)]
+    assert any("raises the share of sampled expressions" in doc["text"] for doc in page)
+    assert any("What I make of it" in doc["title"] + doc["text"] for doc in page), "the author's interpretation is found"
+    assert any(doc["location"].startswith("guide/install.html") for doc in docs)
+    assert not [doc for doc in docs if "<script" in doc["title"] + doc["text"]]
+
+
+def test_tags_lead_to_their_experiments(built: Path) -> None:
+    text = (built / "build/site" / QUICKSTART).read_text(encoding="utf-8")
+    assert re.search(r'<a href="../index.html#tag:grpo" class="md-tag">grpo</a>', re.sub(r"\s+(?=<|grpo)", "", text))
+    listed = (built / "build/site/experiments/index.html").read_text(encoding="utf-8").split('id="tag:grpo"')[1]
+    assert 'href="quickstart/index.html"' in listed.split("<h3")[0]
 
 
 def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
@@ -87,9 +102,9 @@ def test_the_navigation_names_experiments_while_they_are_few(project: Path) -> N
         summary = json.loads((first / "summary.json").read_text(encoding="utf-8"))
         (pages[-1] / "summary.json").write_text(json.dumps({**summary, "experiment": f"more-{len(pages)}"}), encoding="utf-8")
     docs = project / "site/docs"
-    (few,) = [part["Experiments"] for part in settings(docs, entries(pages))["nav"] if "Experiments" in part]
+    (few,) = [part["Experiments"] for part in settings(docs, summaries(pages))["nav"] if "Experiments" in part]
     assert len(few) == 1 + MOST_IN_NAVIGATION and few[0] == "experiments/index.md"
-    (many,) = [part["Experiments"] for part in settings(docs, entries([*pages, first]))["nav"] if "Experiments" in part]
+    (many,) = [part["Experiments"] for part in settings(docs, summaries([*pages, first]))["nav"] if "Experiments" in part]
     assert many == ["experiments/index.md"]
 
 
@@ -233,8 +248,24 @@ def test_an_address_that_is_no_page_gets_one_that_needs_nothing_else(built: Path
     assert not re.search(r"<(script|link|img)\b|@import|url\(", text)
 
 
-def test_a_leaf_is_shown_as_part_of_the_experiments(built: Path) -> None:
-    for name in ("quickstart/numbers.html", "octavo_list/tags.html"):
-        text = (built / "build/site/experiments" / name).read_text(encoding="utf-8")
-        [active] = re.findall(r'md-tabs__item--active">\s*<a href="([^"]*)"', text)
-        assert active == "../index.html"
+def test_a_static_page_is_shown_as_part_of_the_experiments(built: Path) -> None:
+    text = (built / "build/site/experiments/quickstart/numbers.html").read_text(encoding="utf-8")
+    [active] = re.findall(r'md-tabs__item--active">\s*<a href="([^"]*)"', text)
+    assert active == "../index.html"
+
+
+def test_home_shows_the_newest_experiments_and_leads_to_the_others(project: Path) -> None:
+    folder = build(project)
+    page(folder)
+    [first] = summaries([folder / "page"])
+    many = [
+        first.model_copy(update={"experiment": f"e{number:03}", "parent": f"e{number - 1:03}" if number % 4 else None})
+        for number in range(100)
+    ]
+    text = html.unescape(home("", many))
+    assert text.count("<article") == 6 and len(re.findall(r"index\.html#claim-", text)) == 8
+    assert '<a href="experiments/index.html">All 100 experiments</a>' in text
+    assert 'href="experiments/index.html#families"' in text and text.count('class="member"') == MEMBERS
+    assert "<dt>experiments</dt><dd>100</dd>" in text and "<dt>runs</dt><dd>1200</dd>" in text and "supported</dt><dd>100</dd>" in text
+    listed = html.unescape(overview(many))
+    assert listed.count("<article") == listed.count('class="member"') == 100

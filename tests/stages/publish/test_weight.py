@@ -68,7 +68,7 @@ def test_a_page_of_twelve_runs_weighs_less_than_300_kb(place: Path, kind: str) -
     for html in pages:
         files = loaded(html, place)
         names = {path.name for path in files}
-        assert {"octavo.css", "octavo.js", "search.js", "inter.woff2"} <= names or kind == "not found"
+        assert {"octavo.css", "octavo.js", "shim.js", "inter.woff2"} <= names or kind == "not found"
         assert not any("uplot" in name.lower() for name in names)
         sent = sum(path.stat().st_size if path.suffix == ".woff2" else len(gzip.compress(path.read_bytes(), 6)) for path in files)
         assert html.stat().st_size < MOST and sent < MOST, (html, html.stat().st_size, sent)

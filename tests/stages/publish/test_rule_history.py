@@ -15,11 +15,10 @@ from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, Sourc
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.origin import Origin
 from stages.contracts.rule_card import ExpectCard
-from stages.publish.committed import stood_before, whole_history
 from stages.publish.experiment import RECORDED, load
 from stages.publish.header import banners
-from stages.publish.since_data import changed_since
-from stages.publish.verify.dates import against_git
+from stages.publish.rule_history import changed_since, stood_before, whole_history
+from stages.publish.verify import against_git
 
 BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-12-24T10:00:00Z"
 """The example's first data are of 2026-11-27."""

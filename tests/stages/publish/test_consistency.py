@@ -1,4 +1,4 @@
-"""Ledger, outcome, tables and lineage of one experiment must tell one story."""
+"""Ledger, outcome, tables and lineage of one experiment must agree."""
 
 import pyarrow.parquet as pq
 from example_experiment import build
@@ -6,8 +6,8 @@ from example_experiment import build
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.layout import ExperimentFolder
+from stages.publish.consistency import contradictions
 from stages.publish.page import page
-from stages.publish.verify.contradictions import contradictions
 
 
 def told(folder):

@@ -1,0 +1,285 @@
+"""`octavo verify`, from the files alone: everything after training computed again in a scratch folder, and compared byte for byte.
+
+The stages run as processes, as DVC runs them: in a project of links to the real files, without the outputs of the stages that follow
+training. The site is built again from the pages that they give. Cards and locks are compared by the compiler, which knows them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stages.contracts.artifact import ArtifactError, file_digest, read
+from stages.contracts.dated import Changed, Written
+from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
+from stages.contracts.page_card import PageCard
+from stages.contracts.verification import Difference, Verified
+from stages.publish.consistency import contradictions, imports_again, run_module
+from stages.publish.experiment import RECORDED, RULES, load
+from stages.publish.file_differences import Comparison
+from stages.publish.rule_history import whole_history
+from stages.publish.site import build, page_folders
+
+STAGES = {
+    "screen": "stages.analyse.screen",
+    "conclude": "stages.analyse.conclude",
+    "draw": "stages.analyse.draw",
+    "page": "stages.publish.page",
+}
+_LINKED = {".parquet", ".safetensors"}
+_ERROR = re.compile(r"error (?P<code>[ES]\d{3}): (?P<what>.*?)(?:\n  why: .*?)?(?:\n  fix: (?P<fix>[^\n]*))?\s*$", re.DOTALL)
+SITE = BUILD / "site"
+_SITE = Comparison("S489", "what the pages give", "dvc repro builds the site again")
+_DATED = {"sitemap.xml", "sitemap.xml.gz"}
+"""Files of the site that hold the day on which it was built."""
+_AGE = re.compile(rb"<!-- age -->.*?<!-- /age -->", re.DOTALL)
+"""Banners about files that changed since the page was built, which a site may be older than."""
+
+
+@dataclass
+class Recomputed:
+    """`files`: path -> what it should hold, of all outputs of the stages that ran."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    failed: Difference | None = None
+
+
+def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set[str] = frozenset()) -> tuple[Verified, dict[str, bytes]]:
+    """(the report, the files of the page as they should be). `due`: names of stages that are to run anew, so that their outputs are not
+    compared; `cards`: files that are compiled anew since."""
+    problems, checked = contradictions(experiment)
+    problems = [problem for problem in problems if problem.path not in cards]
+    imports, imported, notes = imports_again(experiment, due)
+    if imported:
+        checked["sources read again"] = imported
+    made = recompute(experiment, due)
+    changed, more = differences(experiment, made, due)
+    findings = made.files.get(experiment.findings.as_posix())
+    if "conclude" not in due:
+        checked["findings computed again"] = len(json.loads(findings)["findings"]) if findings else 0
+    checked["files computed again"] = len(made.files)
+    if skipped := [stage for stage in STAGES if stage in due]:
+        more.append(f"not computed again, for it follows what is due: {', '.join(skipped)}")
+    every = tuple(dict.fromkeys([*problems, *imports, *changed]))
+    page = f"{experiment.page.as_posix()}/"
+    files = {name.removeprefix(page): content for name, content in made.files.items() if name.startswith(page)}
+    return Verified(experiment=experiment.name, checked=checked, differences=every, notes=(*notes, *more)), files
+
+
+def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> Recomputed:
+    """Run the stages after training again, except those that are due. Writes nothing into the project."""
+    rules, made = (experiment.page / RULES).absolute(), Recomputed()
+    with _scratch(experiment) as root:
+        folder = ExperimentFolder(root / RUNS / experiment.name)
+        environment = {**_trusted(root), **({RECORDED: rules.as_posix()} if rules.is_file() else {})}
+        for stage in (stage for stage in STAGES if stage not in due):
+            ran = run_module(STAGES[stage], [f"{RUNS}/{experiment.name}"], root, environment)
+            if ran.returncode:
+                made.failed = _refusal(experiment, stage, ran)
+                break
+            made.files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in _outputs(folder, stage)}
+    return made
+
+
+def _refusal(experiment: ExperimentFolder, stage: str, ran: subprocess.CompletedProcess[str]) -> Difference:
+    error, module = _ERROR.search(ran.stderr), STAGES[stage]
+    words = error["what"] if error else ran.stderr[-300:] or f"exit code {ran.returncode}"
+    return Difference(
+        code=error["code"] if error else "S495",
+        path=experiment.root.as_posix(),
+        cell=module,
+        what=f"{stage} could not compute again what it wrote, so nothing after it was checked: {' '.join(words.split())}",
+        fix=(error["fix"] if error else None) or f"python -m {module} {RUNS}/{experiment.name}",
+    )
+
+
+def _trusted(root: Path) -> dict[str, str]:
+    """Where git answers in the project, it may answer in the scratch folder too, whoever owns the repository (CI often runs as another)."""
+    try:
+        if subprocess.run(["git", "rev-parse", "--git-dir"], capture_output=True, check=False).returncode:
+            return {}
+    except OSError:
+        return {}
+    given = os.environ.get("GIT_CONFIG_COUNT", "0")
+    number = int(given) if given.isdigit() else 0
+    return {"GIT_CONFIG_COUNT": str(number + 1), f"GIT_CONFIG_KEY_{number}": "safe.directory", f"GIT_CONFIG_VALUE_{number}": str(root)}
+
+
+@contextmanager
+def _scratch(experiment: ExperimentFolder) -> Iterator[Path]:
+    """A project of links in which the experiment has the inputs of `screen` and none of its results. Specs are copied: git looks
+    through no link."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="octavo-verify-") as name:
+        root = Path(name)
+        for entry in here.iterdir():
+            if entry.name == "specs":
+                shutil.copytree(entry, root / "specs")
+            elif entry.name != RUNS.name:
+                (root / entry.name).symlink_to(entry)
+        (root / RUNS).mkdir()
+        for entry in (here / RUNS).iterdir():
+            if entry.name != experiment.name:
+                (root / RUNS / entry.name).symlink_to(entry)
+        _copy(here / RUNS / experiment.name, root / RUNS / experiment.name)
+        folder = ExperimentFolder(root / RUNS / experiment.name)
+        for path in (path for stage in STAGES for path in _outputs(folder, stage)):
+            path.unlink()
+        yield root
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Big files are linked, small ones copied: screen may rewrite a `retry.json`."""
+    target.mkdir()
+    for entry in source.iterdir():
+        if entry.is_dir() and entry.name != "adapter":
+            _copy(entry, target / entry.name)
+        elif entry.is_dir() or entry.suffix in _LINKED:
+            (target / entry.name).symlink_to(entry)
+        else:
+            shutil.copyfile(entry, target / entry.name)
+
+
+def _outputs(folder: ExperimentFolder, stage: str) -> list[Path]:
+    if stage == "screen":
+        return sorted(folder.root.glob("*/health.json"))
+    if stage == "conclude":
+        return [folder.findings] if folder.findings.exists() else []
+    return sorted(path for path in (folder.figures if stage == "draw" else folder.page).rglob("*") if path.is_file())
+
+
+def differences(experiment: ExperimentFolder, made: Recomputed, due: Set[str] = frozenset()) -> tuple[list[Difference], list[str]]:
+    """(every place in which the real files are not what was computed again, notes)."""
+    problems: list[Difference] = [made.failed] if made.failed else []
+    notes: list[str] = []
+    stage_of = {path.as_posix(): stage for stage in STAGES for path in _outputs(experiment, stage) if stage not in due}
+    for name, expected in made.files.items():
+        path = Path(name)
+        again = Comparison("S488", "what the files give", _again(experiment, stage_of.get(name, "page")))
+        if path.is_file():
+            problems += again.differences(name, expected, path.read_bytes())
+        else:
+            folders = [folder for folder in (experiment.page, experiment.figures) if folder in path.parents and not folder.exists()]
+            gone, kind = (folders[0].as_posix(), "folder") if folders else (name, "file")
+            fix = f"dvc checkout {gone}, or dvc repro"
+            problems.append(
+                Difference(code="S488", path=gone, what=f"the {kind} is missing", expected=f"a {kind}", found="nothing", fix=fix)
+            )
+    if not made.failed:
+        if "page" not in due and (experiment.page / RULES).is_file():
+            changed, dates = against_git(experiment, _again(experiment, "page"))
+            problems, notes = [*problems, *changed], [*notes, *dates]
+        declared = _declared(experiment)
+        for name, stage in stage_of.items():
+            if name in made.files:
+                continue
+            if stage == "screen" and declared and Path(name).parent.name not in declared:
+                notes.append(f"{name} is left of a run that the spec no longer has; nothing reads it")
+                continue
+            what, fix = "no stage writes this file", _again(experiment, stage)
+            problems.append(Difference(code="S488", path=name, what=what, expected="nothing", found="a file", fix=fix))
+    problems.sort(key=lambda problem: problem.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
+    return list(dict.fromkeys(problems)), notes
+
+
+def _declared(experiment: ExperimentFolder) -> set[str]:
+    """Names of the runs on the page's card; none when it cannot be read."""
+    try:
+        return {run.name for run in read(PageCard, experiment.page_card).runs}
+    except (ArtifactError, OSError):
+        return set()
+
+
+def _again(experiment: ExperimentFolder, stage: str) -> str:
+    """`dvc checkout` gives back what the lock names. To compute it again DVC must be forced: git, which dates rules, is no input to it."""
+    how = "--force --single-item" + (" --glob" if "@" in experiment.name else "")  # an @ in an address is DVC's own mark
+    pipeline = experiment.pipeline.as_posix()
+    return f"dvc checkout {experiment.root.as_posix()}/dvc.yaml, or compute it again: dvc repro {how} {pipeline}:{stage}"
+
+
+def against_git(experiment: ExperimentFolder, fix: str) -> tuple[list[Difference], list[str]]:
+    """(what git decides otherwise than the page's `rules.json`, notes). Whether a rule is late decides a verdict; the exact time of its
+    commit decides nothing. The other files of the page were computed again with `rules.json`, so a late rule is one difference."""
+    path = (experiment.page / RULES).as_posix()
+    if not whole_history():
+        return [], ["git's history is not here: when rules were written is taken from the page, and not checked"]
+    try:
+        then, now = read(Changed, experiment.page / RULES), load(experiment.root).changed
+    except (ArtifactError, OSError) as error:
+        what = f"cannot be compared with git: {' '.join(str(error).split())[:200]}"
+        return [Difference(code="S488", path=path, what=what, expected="a file", found="a broken one", fix=fix)], []
+    names = ("withdrawn", "dropped", "added")
+    cells = [(name, ", ".join(getattr(now, name)) or "none", ", ".join(getattr(then, name)) or "none") for name in names]
+    notes = []
+    for kind, older, newer in (("claim", then.rules, now.rules), ("expectation", then.expectations, now.expectations)):
+        for name in dict.fromkeys((*older, *newer)):
+            before, after = older.get(name), newer.get(name)
+            if before is None or after is None or bool(before.late) != bool(after.late):
+                cells.insert(0, (f"{kind} {name}", _written(after), _written(before)))
+            elif before != after:
+                again = fix.rpartition("compute it again: ")[2]
+                notes.append(f"{path}: git dates the {kind} {name} otherwise than when the page was built; to bring it up to date: {again}")
+    told = "git tells otherwise than when the page was built"
+    return [
+        Difference(code="S488", path=path, cell=cell, what=f"{cell}: {told}", expected=expected, found=found, fix=fix)
+        for cell, expected, found in cells
+        if expected != found
+    ], notes
+
+
+def _written(rule: Written | None) -> str:
+    return "nothing" if rule is None else rule.written + (f" ({rule.late})" if rule.late else "")
+
+
+def verify_site(pages: Mapping[str, Mapping[str, bytes]], *, due: Set[str], only: Iterable[str] = ()) -> Verified | None:
+    """The built site against one that is built again from `pages` (experiment -> its files as computed again) and from the pages of all
+    other experiments. `due`: experiments whose page is to be made anew, which are left out; `only`: the experiments that are asked for,
+    all and the common pages when empty. None when no site was built."""
+    if not SITE.is_dir():
+        return None
+    with tempfile.TemporaryDirectory(prefix="octavo-verify-") as name:
+        scratch = Path(name)
+        folders = dict(page_folders(RUNS))
+        for experiment, files in pages.items():
+            if "summary.json" in files:
+                folders[experiment] = scratch / experiment / "page"
+                for file, content in files.items():
+                    (folders[experiment] / file).parent.mkdir(parents=True, exist_ok=True)
+                    (folders[experiment] / file).write_bytes(content)
+        try:
+            build(folders, scratch / "build")
+        except (StageError, ArtifactError) as error:
+            problem = Difference(code="S489", path=SITE.as_posix(), what=f"it cannot be built again: {error.what}", fix=error.fix)
+            return Verified(experiment="(site)", checked={}, differences=(problem,))
+        wanted = tuple(f"experiments/{experiment}/" for experiment in only)
+        unchecked = tuple(f"experiments/{experiment}/" for experiment in due)
+        new, old = (_files(folder, wanted, unchecked) for folder in (scratch / "build/site", SITE))
+        problems = [problem for file in dict.fromkeys((*new, *old)) for problem in _site_file(file, new.get(file), old.get(file))]
+    return Verified(experiment="(site)", checked={"files of the site": len(new)}, differences=tuple(dict.fromkeys(problems)))
+
+
+def _files(site: Path, wanted: tuple[str, ...], unchecked: tuple[str, ...]) -> dict[str, Path]:
+    """Place -> file of the site, which is compared by its digest."""
+    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file() and path.name not in _DATED}
+    return {name: path for name, path in files.items() if name.startswith(wanted or "") and not (unchecked and name.startswith(unchecked))}
+
+
+def _site_file(name: str, expected: Path | None, found: Path | None) -> list[Difference]:
+    path = SITE / name
+    if expected is None or found is None:
+        gone = next((folder for folder in reversed(path.parents) if SITE in folder.parents and not folder.exists()), path)
+        what = "the site lacks it" if found is None else "no page gives this file"
+        return [Difference(code="S489", path=gone.as_posix(), what=what, fix=_SITE.fix)]
+    if file_digest(expected) == file_digest(found):
+        return []
+    old, new = (_AGE.sub(b"", file.read_bytes()) for file in (expected, found))
+    return _SITE.differences(path.as_posix(), old, new, limit=1)
