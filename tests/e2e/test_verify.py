@@ -78,7 +78,7 @@ def test_one_changed_digit_in_each_published_form_is_named(project):
     edit(f"{SITE}/index.html", 'data-finding="untrained/evaluation.tests.pass_share/final"')
     edit("runs/small/analysis/findings.json", '"id": "shaped/reward/final"')
     edit("runs/small/analysis/figures/curves-reward.csv", "shaped-s1,1,1,")
-    edit("runs/small/page/passports.js", f'"{finding}":{{')
+    edit("runs/small/page/passports.js", f'"{finding}": {{')
     _, found = verify(project, False)
     assert {code for code, *_ in found} == {"E487", "S488", "S489", "S495"}
     named = {path: (cell, expected, now) for code, path, cell, expected, now in found if code in ("S488", "S489")}

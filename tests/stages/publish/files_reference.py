@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import textwrap
 import typing
 from pathlib import Path
@@ -67,7 +68,7 @@ def generated() -> str:
     parts += [_model(found) for found in _models() if issubclass(found, Artifact)]
     parts.append("\n## Parts of JSON files\n")
     parts += [_model(found) for found in _models() if not issubclass(found, Artifact) and found not in (attempt.Started, attempt.Ended)]
-    return "\n".join(part.strip("\n") + "\n" for part in parts)
+    return re.sub(r" at 0x[0-9a-f]+", "", "\n".join(part.strip("\n") + "\n" for part in parts))
 
 
 def _tables() -> str:
