@@ -11,12 +11,10 @@ from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
-from stages.train.attempts import Stopped
 from stages.train.engines import engine
 from stages.train.model import prompt_texts
-from stages.train.resume import newest, weights
 from stages.train.run import Work, attempt
-from stages.train.trl import CHECKPOINT, prepared
+from stages.train.trl import CHECKPOINT, checked, prepared, saved_checkpoint
 
 MODULE = "stages.train.ppo"
 FILES = (*CHECKPOINT, "value_head.pt")
@@ -32,7 +30,6 @@ def fit(work: Work[PpoSettings]) -> Path:
     """Train to the end and return the checkpoint that holds the adapter."""
     from transformers import set_seed
 
-    from stages.train.guards import adapter_change, adapter_state, policy_finite
     from stages.train.ppo_policy import Policy
     from stages.train.ppo_trainer import PpoTrainer, restore, save
     from stages.train.rollouts import Rollouts
@@ -55,21 +52,11 @@ def fit(work: Work[PpoSettings]) -> Path:
             reward=parts.reward,
             callbacks=parts.listeners,
         )
-        start = adapter_state(policy.network)
-        if work.checkpoint:
-            restore(trainer, work.checkpoint[0])
-        try:
+        with checked(work, policy.network, parts.tokenizer, trainer.state):
+            if work.checkpoint:
+                restore(trainer, work.checkpoint[0])
             trainer.train(lambda trained: save(trained, work.output))
-        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
-            adapter_change(start, policy.network)
-            if not policy_finite(policy.network, parts.tokenizer, work.rows[0][card.data.prompt]):
-                raise Stopped("nonfinite", f"the policy's logits are not finite after step {trainer.state.global_step}") from None
-            raise
-    adapter_change(start, policy.network)
-    saved = newest(work.output, (*FILES, *weights("lora")))
-    if saved is None or saved[1] != trainer.state.global_step:
-        raise Stopped("bug", f"no complete checkpoint of step {trainer.state.global_step}")
-    return saved[0]
+    return saved_checkpoint(work, FILES)
 
 
 if __name__ == "__main__":

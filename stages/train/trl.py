@@ -118,26 +118,34 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
 
 
 def train_to_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
-    """Let a trainer train, from the checkpoint where there is one, and return the checkpoint that holds what was trained. Raises
-    Stopped when the weights are not finite, or did not move although there were gradients."""
+    """Let a trainer of TRL train, from the checkpoint where there is one, and return the checkpoint that holds what was trained."""
+    with checked(work, training.model, tokenizer, training.state):
+        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+    ranks.gathered([0])  # every rank has saved
+    return work.output if ranks.rank() else saved_checkpoint(work, CHECKPOINT)
+
+
+@contextlib.contextmanager
+def checked(work: Work[Any], model: Any, tokenizer: Any, state: Any) -> Iterator[None]:
+    """Train inside. Raises Stopped when weights or logits are not finite, or no weight moved although there were gradients."""
     from stages.train.guards import adapter_change, adapter_state, policy_finite
 
-    card = work.card
-    start = adapter_state(training.model)
+    start = adapter_state(model)
     try:
-        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+        yield
     except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
-        adapter_change(start, training.model)
-        if not policy_finite(training.model, tokenizer, work.rows[0][card.data.prompt]):
-            raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
+        adapter_change(start, model)
+        if not policy_finite(model, tokenizer, work.rows[0][work.card.data.prompt]):
+            raise Stopped("nonfinite", f"the policy's logits are not finite after step {state.global_step}") from None
         raise
-    if adapter_change(start, training.model) == 0.0 and work.journal.moved():
+    if adapter_change(start, model) == 0.0 and work.journal.moved():
         raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
-    ranks.gathered([0])  # every rank has saved
-    if ranks.rank():
-        return work.output
-    saved = newest(work.output, of_ranks((*CHECKPOINT, *weights(card.model.adapter.kind)), card.gpus))
-    last = work.stopping.stopped.step if work.stopping.stopped else card.train.max_steps
+
+
+def saved_checkpoint(work: Work[Any], files: Sequence[str]) -> Path:
+    """The checkpoint of the last step, with `files` and the weights. Raises Stopped when it is not complete."""
+    saved = newest(work.output, of_ranks((*files, *weights(work.card.model.adapter.kind)), work.card.gpus))
+    last = work.stopping.stopped.step if work.stopping.stopped else work.card.train.max_steps
     if saved is None or saved[1] != last:
         raise Stopped("bug", f"no complete checkpoint of step {last}")
     return saved[0]
