@@ -260,7 +260,7 @@ def save(trainer: PpoTrainer, output: Path) -> None:
 
 
 def restore(trainer: PpoTrainer, checkpoint: Path) -> None:
-    """Put everything back as `save` found it."""
+    """Put everything back as `save` wrote it."""
     device = trainer.policy.network.device
     set_peft_model_state_dict(trainer.policy.network, load_file(checkpoint / "adapter_model.safetensors", device=str(device)))
     trainer.policy.value_head.load_state_dict(torch.load(checkpoint / "value_head.pt", map_location=device))

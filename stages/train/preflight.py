@@ -155,7 +155,7 @@ def _step_time(condition: PreflightCondition, completions: int, sampling: float,
 
 
 def _funnel(scored: Scored) -> tuple[GateShares, ...]:
-    """Per gate how many completions reached it and what it said of them."""
+    """Per gate how many completions reached it, and its judgements."""
     counts = {gate: Counter(judgement.status for judgement in judged if judgement) for gate, judged in scored.judgements.items()}
     return tuple(
         GateShares(gate=gate, reached=count.total(), passed=count["pass"], failed=count["fail"], unknown=count["unknown"])

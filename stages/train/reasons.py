@@ -19,7 +19,7 @@ FEWEST = 5
 PAYS = 0.25
 """By how much of the range of rewards the shortest must be ahead of the rest for a warning."""
 STARVING_SECONDS = 1.0
-"""Scoring that takes less than this in a step starves nobody."""
+"""Scoring that takes less than this in a step is no reason to warn."""
 
 
 def examples(reward: RewardCard) -> list[str]:

@@ -75,7 +75,7 @@ def _refused(folder: Path, what: str, fix: str) -> StageError:
     return StageError(
         "S250",
         f"the checkpoints in {folder} are not those of this run here and now: {what}",
-        why="a run that goes on under another seed, card or library is a mixture that nobody asked for",
+        why="a run that goes on under another seed, card or library is a mixture of two",
         fix=fix,
     )
 

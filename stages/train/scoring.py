@@ -1,4 +1,4 @@
-"""The one reward function that the trainer sees: it scores a batch through the gates and records what each gate said."""
+"""The one reward function that the trainer sees: it scores a batch through the gates and records their judgements."""
 
 from __future__ import annotations
 

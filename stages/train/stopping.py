@@ -1,4 +1,4 @@
-"""Stop rules while a run trains, for any trainer: it shows each logged step here and ends the run when told to."""
+"""Stop rules while a run trains, for any trainer: a trainer shows each logged step here and ends the run when a rule says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.train.recorder import Cell, Journal
 
 
 class Stopping:
-    """The rules of one run. What they remember comes from the journal, so an attempt that resumes goes on where the last one was.
+    """The rules of one run. Their state comes from the journal, so an attempt that resumes goes on where the last one was.
 
     `done`: steps that lie behind the attempt. `stopped` is set when a rule ends the run, also when it had done so before.
     """
