@@ -110,11 +110,11 @@ class AdaptiveKl:
         self.coefficient *= 1 + error * completions / self.horizon
 
 
-class FixedKl:
+class FixedKl(AdaptiveKl):
     """A coefficient that stays."""
 
     def __init__(self, coefficient: float) -> None:
-        self.coefficient = coefficient
+        super().__init__(coefficient, target=1.0, horizon=1)
 
     def update(self, measured: float, completions: int) -> None:
         """Nothing."""

@@ -24,20 +24,8 @@ from torch import Tensor
 from transformers import TrainerControl, TrainerState, get_scheduler
 
 from stages.contracts.ppo import PpoSettings
+from stages.train import ppo_math
 from stages.train.data import Row
-from stages.train.ppo_math import (
-    STOP_AT,
-    AdaptiveKl,
-    FixedKl,
-    advantages,
-    explained_variance,
-    kl_of_tokens,
-    masked_mean,
-    policy_loss,
-    token_rewards,
-    value_loss,
-    whitened,
-)
 from stages.train.ppo_policy import Policy, Sampled
 
 Logs = dict[str, float | None]
@@ -80,9 +68,8 @@ class PpoTrainer:
         self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
         self.ends, self.seed, self.reward, self.callbacks = ends, seed, reward, callbacks
         kl = settings.kl
-        self.kl: AdaptiveKl | FixedKl = (
-            AdaptiveKl(kl.init_kl_coef, kl.target, kl.horizon) if kl.controller == "adaptive" else FixedKl(kl.init_kl_coef)
-        )
+        adaptive, coefficient = kl.controller == "adaptive", kl.init_kl_coef
+        self.kl = ppo_math.AdaptiveKl(coefficient, kl.target, kl.horizon) if adaptive else ppo_math.FixedKl(coefficient)
         self.optimizer = torch.optim.AdamW(policy.trainable(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup_steps, settings.max_steps)
         self.state, self.control, self.tokens = TrainerState(max_steps=settings.max_steps), TrainerControl(), 0
@@ -137,35 +124,35 @@ class PpoTrainer:
         known = torch.tensor([score is not None for score in earned], device=mask.device)
         scores = torch.tensor([0.0 if score is None else score for score in earned], device=mask.device)
         difference = self._sampling_difference(sampled, logps)
-        kl = kl_of_tokens(logps, reference, mask, settings.kl.estimator)
+        kl = ppo_math.kl_of_tokens(logps, reference, mask, settings.kl.estimator)
         coefficient = self.kl.coefficient
-        rewards = token_rewards(scores, kl, coefficient, mask)
+        rewards = ppo_math.token_rewards(scores, kl, coefficient, mask)
         counted = mask * known[:, None]
         if settings.whiten_rewards:
-            rewards = whitened(rewards, counted, shift=False)
-        plain, returns = advantages(rewards * counted, values * mask, counted, settings.gamma, settings.lam)
+            rewards = ppo_math.whitened(rewards, counted, shift=False)
+        plain, returns = ppo_math.advantages(rewards * counted, values * mask, counted, settings.gamma, settings.lam)
         whole_kl = float(kl.sum(1).mean())
         self.kl.update(whole_kl, len(earned))
         penalty = -coefficient * kl.sum(1)
         any_known = bool(known.any())
         logs: Logs = {
             "objective.kl": whole_kl,
-            "objective.kl_token": float(masked_mean(kl, mask)),
-            "kl": float(masked_mean(kl_of_tokens(logps, reference, mask, "k3"), mask)),
+            "objective.kl_token": float(ppo_math.masked_mean(kl, mask)),
+            "kl": float(ppo_math.masked_mean(ppo_math.kl_of_tokens(logps, reference, mask, "k3"), mask)),
             "objective.entropy": float(-(logps * mask).sum(1).mean()),
-            "entropy": float(masked_mean(entropy, mask)),
+            "entropy": float(ppo_math.masked_mean(entropy, mask)),
             "objective.non_score_reward": float(penalty.mean()),
             "objective.scores": float(scores[known].mean()) if any_known else None,
             "objective.rlhf_reward": float((scores + penalty)[known].mean()) if any_known else None,
             "kl_coef": coefficient,
-            "value.mean": float(masked_mean(values, mask)),
-            "value.error": float(masked_mean((values - returns) ** 2, counted)) if any_known else None,
-            "value.explained_variance": explained_variance(values, returns, counted),
-            "returns": float(masked_mean(returns, counted)) if any_known else None,
-            "advantages": float(masked_mean(plain, counted)) if any_known else None,
+            "value.mean": float(ppo_math.masked_mean(values, mask)),
+            "value.error": float(ppo_math.masked_mean((values - returns) ** 2, counted)) if any_known else None,
+            "value.explained_variance": ppo_math.explained_variance(values, returns, counted),
+            "returns": float(ppo_math.masked_mean(returns, counted)) if any_known else None,
+            "advantages": float(ppo_math.masked_mean(plain, counted)) if any_known else None,
             **difference,
         }
-        return Batch(sampled, counted, logps, values * mask, whitened(plain, counted), returns), logs
+        return Batch(sampled, counted, logps, values * mask, ppo_math.whitened(plain, counted), returns), logs
 
     def _sampling_difference(self, sampled: Sampled, logps: Tensor) -> dict[str, float]:
         """How far the engine's log-probabilities and those of the policy differ; nothing where transformers sampled, or where what is
@@ -192,7 +179,7 @@ class PpoTrainer:
                     continue
                 measured = self._gradients(whole)
                 seen.append(measured)
-                if settings.target_kl is not None and float(measured["policy.approxkl"]) > STOP_AT * settings.target_kl:
+                if settings.target_kl is not None and float(measured["policy.approxkl"]) > ppo_math.STOP_AT * settings.target_kl:
                     stopped = True
                     break
                 norms.append(float(torch.nn.utils.clip_grad_norm_(self.policy.trainable(), settings.max_grad_norm)))
@@ -218,8 +205,8 @@ class PpoTrainer:
             if not weight:
                 continue
             logps, values, _ = self.policy.read(part.sampled, settings.scored_at)
-            policy = policy_loss(logps, part.logps, part.advantages, part.mask, settings.cliprange)
-            value, clipped = value_loss(values, part.values, part.returns, part.mask, settings.cliprange_value)
+            policy = ppo_math.policy_loss(logps, part.logps, part.advantages, part.mask, settings.cliprange)
+            value, clipped = ppo_math.value_loss(values, part.values, part.returns, part.mask, settings.cliprange_value)
             loss = policy.loss + settings.vf_coef * value
             (loss * weight).backward()
             measured = {

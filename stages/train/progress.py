@@ -19,17 +19,7 @@ from stages.train.recorder import Cell
 VARIABLE = "OCTAVO_PROGRESS"
 MODES = ("live", "lines", "json", "off")
 PARTS = {"generation": "generation", "reward": "rewards", "update": "update"}
-_IN_JSON = (
-    "reward",
-    "group_range",
-    "zero_signal_share",
-    "unknown_share",
-    "truncated",
-    "objective.kl",
-    "loss",
-    "grad_norm",
-    "mean_token_accuracy",
-)
+_IN_JSON = ("reward", "group_range", "zero_signal_share", "unknown_share", "truncated", "objective.kl", "loss", "grad_norm")
 _BAR = 24
 
 
@@ -91,7 +81,7 @@ class Progress:
             "attempt": self.attempt,
             "step": step,
             "steps": self.steps,
-            **{name: _finite(cells[name]) for name in _IN_JSON if name in cells},
+            **{name: _finite(cells[name]) for name in (*_IN_JSON, "mean_token_accuracy") if name in cells},
             "gates": {gate: _finite(passed) for gate, passed in _gates(cells).items()},
             "skipped": self._skipped,
             "seconds": {part: round(seconds, 4) for part, seconds in _seconds(cells).items()},

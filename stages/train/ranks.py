@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stages.contracts.attempt import StoppedBy
 from stages.contracts.diagnostic import StageError
 from stages.train.attempts import Stopped
 
@@ -76,30 +76,21 @@ def from_first(make: Callable[[], T]) -> T:
     return value
 
 
-def launch(work: Any) -> Path:
-    """Train `work` (stages/train/run.py) on all devices of its card and return the checkpoint. Raises Stopped with the class and the
-    sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
-    card = work.card
+def launch(work: Any) -> None:
+    """Train `work` (stages/train/run.py) on all devices of its card; its journal and checkpoints then hold what was done. Raises Stopped
+    with the class and the sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
+    card, folder = work.card, work.output.parent / "ranks"
     if card.device == "cuda":
         _require_devices(card.gpus)
-    folder = work.output.parent / "ranks"
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.json"):
-        old.unlink()
-    task = {
-        "parent": os.getpid(),
-        "run": work.run.root.as_posix(),
-        "card": card.model_dump(mode="json"),
-        "started": work.started.model_dump(mode="json"),
-        "scratch": work.output.parent.as_posix(),
-        "checkpoint": [work.checkpoint[0].as_posix(), work.checkpoint[1]] if work.checkpoint else None,
-    }
-    (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
-    run_workers(card.gpus, [sys.executable, "-m", "stages.train.worker", str(folder)], folder)
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    work.notes.update(result["notes"])
-    work.stopping.stopped = StoppedBy.model_validate(result["stopped"]) if result["stopped"] else None
-    return Path(result["checkpoint"])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    run_workers(
+        card.gpus, [sys.executable, "-m", "stages.train.worker", work.run.root.as_posix(), folder.as_posix(), str(os.getpid())], folder
+    )
+    work.notes.update(json.loads((folder / "notes.json").read_text(encoding="utf-8")))
+    for step, cells in work.journal.steps(until=card.train.max_steps):
+        if step > work.steps_before:
+            work.stopping.see(step, cells)
 
 
 def run_workers(count: int, command: Sequence[str], folder: Path) -> None:

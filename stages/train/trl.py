@@ -50,7 +50,8 @@ def train(folder: Path) -> int:
 def fit(work: Work[Any]) -> Path:
     """Train to the end, on all devices of the card, and return the checkpoint that holds the adapter."""
     if work.card.gpus > 1 and ranks.world() == 1:
-        return ranks.launch(work)
+        ranks.launch(work)
+        return saved_checkpoint(work, CHECKPOINT)
     with prepared(work, group=work.card.train.num_generations, pad_ends=True) as parts:
         training = grouped_trainer(
             work.card, parts.model, parts.tokenizer, work.rows, reward=parts.reward, callbacks=parts.listeners, output=work.output

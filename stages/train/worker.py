@@ -1,6 +1,6 @@
 """One process of a run on several devices, started by stages/train/ranks.py: it trains and writes no file of the run's folder.
 
-python -m stages.train.worker <folder of the task>
+python -m stages.train.worker runs/<experiment>/<run> <folder for notes and failures> <process id of the stage>
 """
 
 from __future__ import annotations
@@ -12,56 +12,51 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from stages.contracts.attempt import Started
+from stages.contracts.artifact import read
+from stages.contracts.attempt import read_attempts
 from stages.contracts.layout import RunFolder
+from stages.contracts.stage import card_id
 from stages.train import ranks
+from stages.train.attempts import Stopped, checkpoints
 from stages.train.data import read_rows
 from stages.train.environment import prepare
 from stages.train.failures import classify
 from stages.train.interrupts import end_with_parent
 from stages.train.recorder import Journal
+from stages.train.resume import with_microbatch
 from stages.train.run import Work
 from stages.train.stopping import Stopping
 from stages.train.trl import GroupedCard, fit
 
 
-def work(folder: Path) -> NoReturn:
-    """Train as the other ranks do. Rank 0 leaves `result.json`, a rank that fails `failure-<rank>.json`. The process ends without its exit
-    functions: those of a process group that has lost a rank may hang."""
+def train(run: RunFolder, folder: Path, stage: int) -> NoReturn:
+    """Train the run's latest attempt as the other ranks do. Rank 0 leaves `notes.json`, a rank that fails `failure-<rank>.json`. The
+    process ends without its exit functions: those of a process group that has lost a rank may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the stage ends the workers
     end_with_parent(signal.SIGKILL)
-    task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    if os.getppid() != task["parent"]:
+    if os.getppid() != stage:
         os._exit(1)  # the stage was killed before the line above
-    number = int(os.environ["RANK"])
+    number, code = int(os.environ["RANK"]), 0
     if number:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         os.environ["WANDB_MODE"] = "disabled"
-    card = GroupedCard.model_validate(task["card"])
+    card: Any = read(GroupedCard, run.card)
     prepare(card.device, card.gpus, worker=True)
-    scratch, code = Path(task["scratch"]), 0
     try:
+        started = read_attempts(run.attempts)[-1].started
+        if card_id(card) != started.card_id:
+            raise Stopped("data", f"{run.card} was compiled anew while the attempt began")
+        scratch, done = checkpoints(started.card_id), started.resumed_from
+        checkpoint = (scratch / "trainer" / f"checkpoint-{done}", done) if done is not None else None
         ranks.join(card.device)
-        journal, checkpoint = Journal(scratch), task["checkpoint"]
-        done = checkpoint[1] if checkpoint else 0
-        stopping = Stopping(card.stop, journal, done)
-        training = Work(
-            RunFolder(Path(task["run"])),
-            card,
-            read_rows(card.data, "/data"),
-            journal,
-            Started.model_validate(task["started"]),
-            scratch / "trainer",
-            (Path(checkpoint[0]), done) if checkpoint else None,
-            stopping,
-        )
-        saved = fit(training)
+        journal, rows = Journal(scratch), read_rows(card.data, "/data")
+        stopping = Stopping(card.stop, journal, done or 0)
+        work = Work(run, with_microbatch(card, started.changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
+        fit(work)
         if number == 0:
-            stopped = stopping.stopped.model_dump() if stopping.stopped else None
-            result = {"checkpoint": saved.as_posix(), "stopped": stopped, "notes": training.notes}
-            (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+            (folder / "notes.json").write_text(json.dumps(work.notes), encoding="utf-8")
     except Exception as error:
         failure, sentence = classify(error)
         (folder / f"failure-{number}.json").write_text(json.dumps({"failure": failure, "error": sentence}), encoding="utf-8")
@@ -75,4 +70,4 @@ def work(folder: Path) -> NoReturn:
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]))
+    train(RunFolder(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,7 +1,6 @@
 """One run on two processes: each samples and learns from its half, the first alone scores, records and saves, and what is learnt is what
 one process would have learnt."""
 
-import json
 import os
 import subprocess
 import sys
@@ -98,9 +97,8 @@ def test_two_processes_learn_what_one_does(tmp_path):
 
 def test_a_worker_that_lost_its_stage_while_it_started_ends(tmp_path):
     """The stage was killed before the worker could ask to be killed with it: nothing is trained and nothing is waited for."""
-    (tmp_path / "task.json").write_text(json.dumps({"parent": 1}))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "1"}
-    command = [sys.executable, "-m", "stages.train.worker", str(tmp_path)]
+    command = [sys.executable, "-m", "stages.train.worker", str(tmp_path), str(tmp_path), "1"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
 
