@@ -52,7 +52,7 @@ def fit(work: Work[PpoSettings]) -> Path:
             reward=parts.reward,
             callbacks=parts.listeners,
         )
-        with checked(work, policy.network, parts.tokenizer, trainer.state):
+        with checked(work, trainer, policy.network, parts.tokenizer):
             if work.checkpoint:
                 restore(trainer, work.checkpoint[0])
             trainer.train(lambda trained: save(trained, work.output))

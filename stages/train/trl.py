@@ -120,14 +120,14 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
 
 def train_to_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
     """Let a trainer of TRL train, from the checkpoint where there is one, and return the checkpoint that holds what was trained."""
-    with checked(work, training.model, tokenizer, training.state):
+    with checked(work, training, training.model, tokenizer):
         training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
     ranks.gathered([0])  # every rank has saved
     return work.output if ranks.rank() else saved_checkpoint(work, CHECKPOINT)
 
 
 @contextlib.contextmanager
-def checked(work: Work[Any], model: Any, tokenizer: Any, state: Any) -> Iterator[None]:
+def checked(work: Work[Any], training: Any, model: Any, tokenizer: Any) -> Iterator[None]:
     """Train inside. Raises Stopped when weights or logits are not finite, or no weight moved although there were gradients."""
     from stages.train.guards import adapter_change, adapter_state, policy_finite
 
@@ -137,7 +137,7 @@ def checked(work: Work[Any], model: Any, tokenizer: Any, state: Any) -> Iterator
     except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
         adapter_change(start, model)
         if not policy_finite(model, tokenizer, work.rows[0][work.card.data.prompt]):
-            raise Stopped("nonfinite", f"the policy's logits are not finite after step {state.global_step}") from None
+            raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
         raise
     if adapter_change(start, model) == 0.0 and work.journal.moved():
         raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
