@@ -13,7 +13,7 @@ from pre_commit.clientlib import load_manifest
 from ruamel.yaml import YAML
 
 from compiler.__main__ import _parser, main
-from compiler.commands.plan_markdown import MARKER
+from compiler.commands.plan_text import MARKER
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".github" / "workflows"

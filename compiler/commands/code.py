@@ -11,7 +11,7 @@ from typing import Literal
 
 from compiler.build.code_versions import append_judgement, changed_units, counted_units, listed_units
 from compiler.build.inputs import Inputs
-from compiler.commands.plan_git import git, no_git
+from compiler.commands.git import git, no_git
 from compiler.problems import SECRET, Rejected
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Judgement

@@ -3,46 +3,82 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from compiler.build.inputs import Inputs
+from compiler.build.origins import Origins, origin
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
-from compiler.commands.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
-from compiler.commands.plan_cost import attempts_of, cost
-from compiler.commands.plan_git import commit, extract, git
-from compiler.commands.plan_past import AtRevision, OnDisk
-from compiler.commands.plan_why import Past, Why
+from compiler.commands.git import commit, commits_of, extract, git, show
+from compiler.commands.plan_claims import MAKES_DATA, ClaimAtRisk, OlderRules, claims_at_risk, undated
+from compiler.commands.plan_cost import Cost, cost
+from compiler.commands.plan_reasons import Past, Reasons, StagePlan
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import State, Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
-from stages.contracts.artifact import dump
-from stages.contracts.attempt import Attempt
+from stages.contracts.artifact import Artifact, Frozen, dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.contracts.origin import Origin
-from stages.contracts.plan import ExperimentPlan, PageState, Plan, StagePlan
+from stages.contracts.layout import RUNS
 from stages.contracts.stage import ROOT
 
 CARD = "train.card.json"
 PRETRAINS = "stages.train.pretrain"
-_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+DEPTH, CARDS = 8, 60
+"""Commits of a card, and cards, that are searched for the card that a stage ran with: a thousand cards change for one reason."""
+PageState = Literal["new", "changes", "may_change", "stays"]
+_PAGE: dict[State, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
+
+
+class ExperimentPlan(Frozen):
+    name: str
+    spec: str
+    stages: tuple[StagePlan, ...]
+    new_runs: tuple[str, ...] = ()
+    removed_runs: tuple[str, ...] = ()
+    cost: Cost
+    claims: tuple[ClaimAtRisk, ...] = ()
+    page: PageState
+
+
+class Plan(Artifact):
+    """What `octavo plan --json` prints."""
+
+    SCHEMA: ClassVar[str] = "octavo.plan/1"
+
+    base: str | None
+    """Commit that the specs are compared with; null: what lies on disk."""
+    base_name: str | None = None
+    experiments: tuple[ExperimentPlan, ...]
+    shared: tuple[StagePlan, ...]
+    """Stages of no experiment: base models, the site."""
+    removed_experiments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be compared and why, in plain sentences."""
+
+    @property
+    def stages(self) -> tuple[StagePlan, ...]:
+        return (*(stage for one in self.experiments for stage in one.stages), *self.shared)
+
+    @property
+    def training(self) -> tuple[StagePlan, ...]:
+        """Stages that certainly train."""
+        return tuple(stage for stage in self.stages if stage.trains and stage.state == "runs")
 
 
 @dataclass(frozen=True)
-class _Before:
-    """The older side of the comparison. `rules` maps experiment -> claim -> rule, as far as known."""
+class _Baseline:
+    """The older side of the comparison. `cache` is None for another revision: what stages wrote there is not known."""
 
     locks: dict[str, Lock]
     past: Past
@@ -53,8 +89,7 @@ class _Before:
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what would run. 4 with --exit-code if something would train."""
-    from compiler.commands.plan_markdown import markdown
-    from compiler.commands.plan_text import text
+    from compiler.commands.plan_text import markdown, text
 
     found = plan(options.specs, inputs, options.base)
     print(dump(found) if options.json else markdown(found) if options.markdown else text(found), end="")
@@ -68,14 +103,11 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
     compiled = compile_all(references, inputs)
     made = project(compiled, with_site=not names)
     if revision is None:
-        cache = Cache(Path())
-        locks = {pipeline.path.as_posix(): _lock(pipeline.path) for pipeline in made.pipelines}
-        before = _Before(locks, OnDisk(cache), cache, () if names else _on_disk())
-        found = _compared(compiled, made, before, inputs, None, None)
-        return found.model_copy(update={"notes": tuple(undated(compiled, found.experiments))})
+        found = _compared(compiled, made, _on_disk(made, names), None, None)
+        stages = {experiment.name: experiment.stages for experiment in found.experiments}
+        return found.model_copy(update={"notes": tuple(undated(compiled, stages))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
-        older = _older(Path(folder), revision, names)
-        found = _compared(compiled, made, older, inputs, revision, base)
+        found = _compared(compiled, made, _at_revision(Path(folder), revision, names), revision, base)
     return found if names else found.model_copy(update={"notes": (*found.notes, *_not_live(revision, references, base or ""))})
 
 
@@ -88,129 +120,109 @@ def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iter
             yield f"{path.as_posix()} differs and is not live, so nothing of it is here: octavo plan {path.stem} --base {base}"
 
 
-def _compared(compiled: list[Compiled], made: Project, before: _Before, inputs: Inputs, base: str | None, base_name: str | None) -> Plan:
+def _compared(compiled: list[Compiled], made: Project, before: _Baseline, base: str | None, base_name: str | None) -> Plan:
     once = made.once if base else {path: text for path, text in made.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**made.files, **once})
-    decisions = statuses(made.pipelines, before.locks, files, before.cache)
-    attempts = {one.experiment.name: attempts_of(one.experiment.name) for one in compiled}
-    why = Why(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
-    stages: dict[str, list[StagePlan]] = {}
-    by_key: dict[tuple[str, str], Status] = {}
-    for decision in decisions:
-        stages.setdefault(decision.pipeline, []).append(_stage(decision, why))
-        by_key[decision.pipeline, decision.stage.name] = decision
-    experiments = [
-        _experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), by_key, before, attempts[one.experiment.name])
-        for one in compiled
-    ]
-    kept = {one.experiment.name for one in compiled}
+    reasons = Reasons(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
+    stages: dict[str, dict[str, tuple[Status, StagePlan]]] = {}
+    for status in statuses(made.pipelines, before.locks, files, before.cache):
+        name, is_run = status.stage.name, status.stage.name.startswith("train-")
+        stages.setdefault(status.pipeline, {})[name] = (
+            status,
+            StagePlan(
+                pipeline=status.pipeline,
+                stage=name,
+                run=name.removeprefix("train-") if is_run else None,
+                trains=is_run or status.stage.module == PRETRAINS,
+                state=status.state,
+                reasons=reasons.of(status),
+            ),
+        )
+    experiments = tuple(_experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), before) for one in compiled)
     return Plan(
         base=base,
         base_name=base_name,
-        experiments=tuple(experiments),
-        shared=tuple(stage for rest in stages.values() for stage in rest),
-        removed_experiments=tuple(name for name in before.experiments if name not in kept),
+        experiments=experiments,
+        shared=tuple(stage for rest in stages.values() for _, stage in rest.values()),
+        removed_experiments=tuple(sorted(set(before.experiments) - {experiment.name for experiment in experiments})),
         notes=before.notes,
     )
 
 
-def _stage(decision: Status, why: Why) -> StagePlan:
-    stage = decision.stage
-    return StagePlan(
-        pipeline=decision.pipeline,
-        stage=stage.name,
-        run=stage.name.removeprefix("train-") if stage.name.startswith("train-") else None,
-        trains=stage.module == PRETRAINS or stage.name.startswith("train-"),
-        state=decision.state,
-        reasons=why.reasons(decision),
-    )
-
-
-def _experiment(
-    of: Compiled, stages: list[StagePlan], decisions: Mapping[tuple[str, str], Status], before: _Before, attempts: list[Attempt]
-) -> ExperimentPlan:
-    name = of.experiment.name
-    pipeline = f"{RUNS}/{name}/dvc.yaml"
-    lock = before.locks.get(pipeline, {})
-    runs = [run.name for run in of.expansion.runs]
+def _experiment(one: Compiled, stages: Mapping[str, tuple[Status, StagePlan]], before: _Baseline) -> ExperimentPlan:
+    name, plans = one.experiment.name, tuple(stage for _, stage in stages.values())
+    lock = before.locks.get(f"{RUNS}/{name}/dvc.yaml", {})
+    runs = [run.name for run in one.expansion.runs]
     ran = {MAKES_DATA.sub("", stage) for stage in lock if MAKES_DATA.match(stage)}
-    if before.cache is not None:
-        ran |= set(left_over(of))
-    new = [run for run in runs if run not in ran]
-    removed = sorted(ran - set(runs))
-    page = decisions[pipeline, "page"]
-    states: dict[State, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
-    trained = [stage.run for stage in stages if stage.run and stage.state == "runs"]
+    ran |= set(left_over(one)) if before.cache is not None else set()
+    new, removed = [run for run in runs if run not in ran], sorted(ran - set(runs))
+    concluded, screened = (_older_card(name, stage, lock, before.past) for stage in ("conclude", "screen"))
+    gates = screened["gates"] if screened else None
+    older = OlderRules({claim["id"]: claim for claim in concluded["claims"]}, gates) if concluded else None
+    page = stages["page"][0]
     return ExperimentPlan(
         name=name,
-        spec=of.experiment.document.file,
-        stages=tuple(stages),
+        spec=one.experiment.document.file,
+        stages=plans,
         new_runs=tuple(new),
         removed_runs=tuple(removed),
-        cost=cost(of, trained, attempts),
-        claims=tuple(claims_at_risk(of, _rules(name, lock, before), stages, new, removed)),
-        page="new" if page.locked is None else states[page.state],
+        cost=cost(one, [stage.run for stage in plans if stage.run and stage.state == "runs"]),
+        claims=tuple(claims_at_risk(one, older, plans, new, removed)),
+        page="new" if page.locked is None else _PAGE[page.state],
     )
 
 
-def _older_card(name: str, stage: str, lock: Lock, before: _Before) -> dict[str, Any] | None:
-    """The card that a stage of the analysis last ran with; None when it is gone."""
-    card = (ExperimentFolder(RUNS / name).root / f"analysis/{stage}.card.json").as_posix()
+def _older_card(experiment: str, stage: str, lock: Lock, past: Past) -> dict[str, Any] | None:
+    """The card that a stage of the analysis last ran with; None if it is gone."""
+    card = f"{RUNS}/{experiment}/analysis/{stage}.card.json"
     entry = lock[stage].deps.get(card) if stage in lock else None
-    text = before.past.text(card, entry) if entry else None
+    text = past.text(card, entry) if entry else None
     return dict(json.loads(text)) if text else None
 
 
-def _rules(name: str, lock: Lock, before: _Before) -> OlderRules | None:
-    """Claims and health gates of the older cards; None when the claims' card is gone."""
-    concluded, screened = (_older_card(name, stage, lock, before) for stage in ("conclude", "screen"))
-    if concluded is None:
-        return None
-    return OlderRules({claim["id"]: claim for claim in concluded["claims"]}, screened["gates"] if screened else None)
-
-
-def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
-    """A function from a card's path to its origins."""
+def _origins(compiled: list[Compiled]) -> Callable[[str], Origins]:
+    """A function from a card's path to the places of its values."""
     runs = {f"{RUNS}/{one.experiment.name}/{run.name}/{CARD}": (one, run) for one in compiled for run in one.expansion.runs}
     single = {f"{RUNS}/{one.experiment.name}/{path}": found for one in compiled for path, found in one.cards.single_origins.items()}
 
-    def origins(path: str) -> Mapping[str, Origin]:
-        if path in runs and runs[path][1].setup.name in runs[path][0].cards.train_origins:
-            one, run = runs[path]
-            place = run.seed_node.place
-            seed = Origin(file=place.file, line=place.line, column=place.column, layer=run.seed_node.layer)
-            return {**one.cards.train_origins[run.setup.name], "/seed": seed}
-        return single.get(path, {})
+    def origins(path: str) -> Origins:
+        one, run = runs.get(path, (None, None))
+        if one is None or run is None or run.setup.name not in one.cards.train_origins:
+            return single.get(path, {})
+        return {**one.cards.train_origins[run.setup.name], "/seed": origin(run.seed_node)}
 
     return origins
 
 
-def _lock(pipeline: Path) -> Lock:
-    try:
-        return read_lock(pipeline.with_name("dvc.lock"))
-    except (ValueError, OSError):
-        return {}
+def _on_disk(made: Project, names: Sequence[str]) -> _Baseline:
+    """What was compiled last lies on disk until the next compile; after it, in git if it was committed."""
+    cache, disk, locks, left = Cache(Path()), Files(Path(), {}), dict[str, Lock](), iter(range(CARDS))
+    for pipeline in made.pipelines:
+        with suppress(ValueError, OSError):
+            locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
+
+    def text(path: str, entry: Entry) -> str | None:
+        if disk.md5(path) == entry.md5:
+            return disk.text(path)
+        commits = commits_of(path, DEPTH) if next(left, None) is not None else []
+        texts = (show(commit, path) for commit in commits)
+        return next((old for old in texts if old and hashlib.md5(old.encode(), usedforsecurity=False).hexdigest() == entry.md5), None)
+
+    experiments = [path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")] if not names else []
+    return _Baseline(locks, Past(text, lambda path, entry: cache.listing(entry.md5)), cache, tuple(experiments))
 
 
-def _on_disk() -> tuple[str, ...]:
-    """Experiments that have been run here."""
-    return tuple(sorted(path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")))
-
-
-def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
+def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline:
     """Another revision, compiled in a folder of its own with its specs, data and stages. What does not compile is noted and left out."""
     extract(revision, folder)
-    here = Path.cwd()
-    _link_tracked(folder, here)
+    _link_tracked(folder, Path.cwd())
     with chdir(folder):
-        inputs = Inputs(CodeTree(Path.cwd()))
-        compiled, notes = _compiling(names, inputs)
+        compiled, notes = _compilable(names, Inputs(CodeTree(Path.cwd())))
         made = project(compiled, with_site=not names)
     files = Files(folder, {**made.files, **made.once})
-    locks: dict[str, Lock] = {}
     outs = {out for pipeline in made.pipelines for stage in pipeline.stages for out in stage.outs}
-    for pipeline in made.pipelines:
-        locks[pipeline.path.as_posix()] = {
+    locks = {
+        pipeline.path.as_posix(): {
             stage.name: Locked(
                 command(stage),
                 {dep: Entry("" if dep in outs else files.md5(dep) or "") for dep in stage.deps},
@@ -218,17 +230,24 @@ def _older(folder: Path, revision: str, names: Sequence[str]) -> _Before:
             )
             for stage in pipeline.stages
         }
-    return _Before(locks, AtRevision(files), None, tuple(one.experiment.name for one in compiled), tuple(notes))
+        for pipeline in made.pipelines
+    }
+    past = Past(lambda path, entry: files.text(path), lambda path, entry: files.listing(path))
+    return _Baseline(locks, past, None, tuple(one.experiment.name for one in compiled), tuple(notes))
 
 
-def _compiling(names: Sequence[str], inputs: Inputs) -> tuple[list[Compiled], list[str]]:
+def _compilable(names: Sequence[str], inputs: Inputs) -> tuple[list[Compiled], list[str]]:
     """The experiments that compile, and sentences about those that do not: an older spec need not fit today's language."""
     compiled: list[Compiled] = []
     notes: list[str] = []
+    references: list[Reference] = []
     try:
-        references = list(_existing(names)) if names else live(inputs) if LIVE.is_file() else []
+        for name in names:
+            with suppress(Rejected):  # a spec that the revision does not have is new
+                references.append(named(name))
+        references += live(inputs) if not names and LIVE.is_file() else []
     except Rejected as rejected:
-        return [], [_unfit(LIVE.as_posix(), rejected)]
+        notes.append(_unfit(LIVE.as_posix(), rejected))
     for reference in references:
         try:
             compiled += compile_all([reference], inputs)
@@ -243,18 +262,10 @@ def _unfit(name: str, rejected: Rejected) -> str:
     return sentence(f"{name} of that revision does not compile, so all of it counts as new: {place}{first.code} {first.what}")
 
 
-def _existing(names: Sequence[str]) -> Iterator[Reference]:
-    for name in names:
-        with suppress(Rejected):  # a spec that the revision does not have is new
-            yield named(name)
-
-
 def _link_tracked(folder: Path, here: Path) -> None:
     """Data that DVC tracks is not in git: where its `.dvc` file is the same as today's, today's data stands for it."""
     for pointer in folder.rglob("*.dvc"):
-        target = pointer.with_suffix("")
-        now = here / pointer.relative_to(folder)
-        if pointer.is_file() and not target.exists() and now.is_file() and now.read_bytes() == pointer.read_bytes():
-            today = now.with_suffix("")
-            if today.exists():
-                target.symlink_to(today)
+        target, now = pointer.with_suffix(""), here / pointer.relative_to(folder)
+        is_same = pointer.is_file() and now.is_file() and now.read_bytes() == pointer.read_bytes()
+        if is_same and now.with_suffix("").exists() and not target.exists():
+            target.symlink_to(now.with_suffix(""))

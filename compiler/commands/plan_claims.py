@@ -4,103 +4,146 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from compiler.commands.plan_git import git, show
+from compiler.commands.git import git, show
+from compiler.commands.plan_reasons import StagePlan
 from compiler.compile import Compiled
 from compiler.document.node import Node
 from compiler.document.read import parse
 from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import ArtifactError, read
+from stages.contracts.artifact import ArtifactError, Frozen, read
 from stages.contracts.attempt import first_data, read_attempts
+from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.contracts.plan import ClaimAtRisk, ExperimentPlan, StagePlan
 
 SHOWN = 4
+"""Names of runs in one sentence."""
 MAKES_DATA = re.compile("^(train|import)-")
-"""How the stages begin whose attempts are a run's first data."""
+"""How the names of stages begin whose attempts are a run's first data."""
+
+
+class ClaimAtRisk(Frozen):
+    """A claim whose verdict rests on what changes."""
+
+    claim: str
+    verdict: Literal["supported", "refuted", "inconclusive", "void"] | None
+    """null: not concluded on this machine."""
+    why: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class OlderRules:
-    """What was declared before: claim -> its rule, and the health gates, null when nobody knows them."""
+    """What was declared before: claim -> its rule, and the health gates; null if they are not known."""
 
     claims: Mapping[str, Any]
     gates: list[Any] | None
 
 
 def claims_at_risk(
-    of: Compiled, older: OlderRules | None, stages: Iterable[StagePlan], new: Iterable[str], removed: Iterable[str]
+    one: Compiled, older: OlderRules | None, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]
 ) -> list[ClaimAtRisk]:
     """Claims that were concluded, or that the older specs declared, and now rest on other runs, another evaluation or another rule.
 
-    `older` is null when nobody knows. A verdict is null when this machine has not concluded it. Whoever changes a rule, or which runs
-    count, once there are data makes the claim void: a reviewer must read that here, not on the page.
+    `older` is None if it is not known; a verdict is null if this machine has not concluded it. To change a rule, or which runs count, once
+    there are data makes the claim void: a reviewer must read that here, not on the page.
     """
-    old_rules = older.claims if older else {}
-    verdicts = _verdicts(of.experiment.name)
-    card = of.cards.single["analysis/conclude.card.json"]
-    assert isinstance(card, ConcludeCard)
-    rules = {claim.id: claim for claim in card.claims}
-    by_name = {stage.stage: stage for stage in stages}
-    makes = {MAKES_DATA.sub("", name): stage for name, stage in by_name.items() if MAKES_DATA.match(name)}
-    again = {run for run, stage in makes.items() if stage.state == "runs"} - set(new)
-    reads = {run for run, stage in makes.items() if stage.stage.startswith("import-")}
-    swapped = {run for run, stage in makes.items() if stage.state == "restored" and any(why.kind != "output" for why in stage.reasons)}
-    conditions = {run.name: run.condition for run in card.runs}
-    found = []
-    screened = of.cards.single["analysis/screen.card.json"]
-    gates = screened.model_dump(mode="json")["gates"]
-    for claim in dict.fromkeys((*verdicts, *old_rules, *(rules if older else ()))):
-        rule = rules.get(claim)
-        why: list[str] = []
-        if rule is None:
-            why.append("it is no longer in the spec")
-        else:
-            sides = {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
-            mine = [run for run, condition in conditions.items() if condition in sides]
-            why += _listed([run for run in mine if run in again - reads], "trains again", "train again")
-            why += _listed([run for run in mine if run in again & reads], "is imported again", "are imported again")
-            why += _listed([run for run in mine if run in swapped], "is put back as it was earlier", "are put back as they were earlier")
-            why += _listed([run for run in mine if run in set(new)], "is new", "are new")
-            why += _listed([run for run in removed if run.rpartition("-s")[0] in sides], "is no longer a run", "are no longer runs")
-            edited = []
-            if older and claim not in old_rules:
-                edited.append("it is new")
-            elif older and old_rules[claim] != rule.model_dump(mode="json"):
-                edited.append("its rule changes")
-            if older and older.gates is not None and rule.included_only and _by_name(older.gates) != _by_name(gates):
-                edited.append("its health gates change")
-            data = _first_data(of.experiment.name, mine) if edited else None
-            why += [f"{one}, and it has data since {data[:10]}: it becomes void" if data else one for one in edited]
-            if rule.metric.startswith("evaluation.") and _runs(by_name, "evaluate"):
+    verdicts = _verdicts(one.experiment.name)
+    declared = older.claims if older else {}
+    rules = {rule.id: rule for rule in _card(one).claims}
+    gates = one.cards.single["analysis/screen.card.json"].model_dump(mode="json")["gates"]
+    changes = _Changes(one, stages, new, removed)
+    claims = []
+    for claim in dict.fromkeys((*verdicts, *declared, *(rules if older else ()))):
+        why = ["it is no longer in the spec"]
+        if rule := rules.get(claim):
+            why = [*changes.to_runs(rule), *changes.to_rule(rule, older, gates)]
+            if rule.metric.startswith("evaluation.") and "evaluate" in changes.certain:
                 why.append("the shared evaluation is made again")
-            if rule.included_only and _runs(by_name, "screen") and claim in (*verdicts, *old_rules):
+            if rule.included_only and "screen" in changes.certain and claim in (*verdicts, *declared):
                 why.append("which runs count is decided again")
-            if not why and _runs(by_name, "conclude"):
+            if not why and "conclude" in changes.certain:
                 why.append("it is concluded again")
         if why:
-            found.append(ClaimAtRisk(claim=claim, verdict=verdicts.get(claim), why=tuple(why)))
-    return found
+            claims.append(ClaimAtRisk(claim=claim, verdict=verdicts.get(claim), why=tuple(why)))
+    return claims
+
+
+class _Changes:
+    """What happens to the runs of an experiment, and the stages that certainly run."""
+
+    def __init__(self, one: Compiled, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]) -> None:
+        self.one, self.removed = one, removed
+        self.certain = {stage.stage for stage in stages if stage.state == "runs"}
+        made = {MAKES_DATA.sub("", stage.stage): stage for stage in stages if MAKES_DATA.match(stage.stage)}
+        imports = {run for run, stage in made.items() if stage.stage.startswith("import-")}
+        again = {run for run, stage in made.items() if stage.state == "runs"} - set(new)
+        back = {run for run, stage in made.items() if stage.state == "restored" and any(why.kind != "output" for why in stage.reasons)}
+        self.kinds = (
+            (again - imports, "trains again", "train again"),
+            (again & imports, "is imported again", "are imported again"),
+            (back, "is put back as it was earlier", "are put back as they were earlier"),
+            (set(new), "is new", "are new"),
+        )
+
+    def to_runs(self, rule: ClaimRule) -> Iterator[str]:
+        """One sentence for each kind of change to runs that the claim compares."""
+        sides, runs = _sides(rule), _compared(self.one, rule)
+        for changed, singular, plural in self.kinds:
+            yield from _sentence([run for run in runs if run in changed], singular, plural)
+        yield from _sentence([run for run in self.removed if run.rpartition("-s")[0] in sides], "is no longer a run", "are no longer runs")
+
+    def to_rule(self, rule: ClaimRule, older: OlderRules | None, gates: list[Any]) -> Iterator[str]:
+        """What was edited of the rule; that makes a claim void that has data."""
+        if older is None:
+            return
+        edits = []
+        if rule.id not in older.claims:
+            edits.append("it is new")
+        elif older.claims[rule.id] != rule.model_dump(mode="json"):
+            edits.append("its rule changes")
+        if older.gates is not None and rule.included_only and _by_name(older.gates) != _by_name(gates):
+            edits.append("its health gates change")
+        since = _first_data(self.one.experiment.name, _compared(self.one, rule)) if edits else None
+        yield from (f"{edit}, and it has data since {since[:10]}: it becomes void" if since else edit for edit in edits)
+
+
+def _card(one: Compiled) -> ConcludeCard:
+    card = one.cards.single["analysis/conclude.card.json"]
+    assert isinstance(card, ConcludeCard)
+    return card
+
+
+def _sides(rule: ClaimRule) -> set[str]:
+    return {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
+
+
+def _compared(one: Compiled, rule: ClaimRule) -> list[str]:
+    """Runs of the claim's conditions."""
+    return [run.name for run in _card(one).runs if run.condition in _sides(rule)]
 
 
 def _by_name(gates: list[Any]) -> dict[str, Any]:
     return {gate["name"]: gate for gate in gates}
 
 
+def _sentence(runs: list[str], singular: str, plural: str) -> list[str]:
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    return [f"{', '.join(runs[:SHOWN])}{more} {singular if len(runs) == 1 else plural}"] if runs else []
+
+
 def _first_data(experiment: str, runs: Iterable[str]) -> str | None:
-    """When the first attempt of any of these runs began that could show anything, as the ledgers that lie here say."""
-    found: list[str] = []
+    """Start of the first attempt of any of these runs that could show anything, by the ledgers on this machine."""
+    begun: list[str] = []
     for run in runs:
         with suppress(ArtifactError, OSError):
-            began = first_data(read_attempts(ExperimentFolder(RUNS / experiment).run(run).attempts))
-            found += [began] if began else []
-    return min(found, default=None)
+            begun += filter(None, [first_data(read_attempts(ExperimentFolder(RUNS / experiment).run(run).attempts))])
+    return min(begun, default=None)
 
 
 def _verdicts(experiment: str) -> dict[str, Any]:
@@ -110,28 +153,19 @@ def _verdicts(experiment: str) -> dict[str, Any]:
         return {}
 
 
-def _runs(stages: Mapping[str, StagePlan], name: str) -> bool:
-    return name in stages and stages[name].state == "runs"
-
-
-def _listed(runs: list[str], one: str, several: str) -> list[str]:
-    if not runs:
-        return []
-    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    return [f"{', '.join(runs[:SHOWN])}{more} {one if len(runs) == 1 else several}"]
-
-
-def undated(compiled: Iterable[Compiled], experiments: Iterable[ExperimentPlan]) -> Iterator[str]:
+def undated(compiled: Iterable[Compiled], stages: Mapping[str, Sequence[StagePlan]]) -> Iterator[str]:
     """A note for each spec that git does not know, and for each rule that was edited since HEAD, while runs are about to get their data:
-    a rule that git dates after its data decides nothing, so the page's verdicts would turn to void with the commit."""
+    a rule that git dates after its data decides nothing, so the page's verdicts would turn to void with the commit.
+
+    `stages`: name of an experiment -> its stages."""
     making = {
-        one.name: {MAKES_DATA.sub("", stage.stage) for stage in one.stages if stage.state == "runs" and MAKES_DATA.match(stage.stage)}
-        for one in experiments
+        name: {MAKES_DATA.sub("", stage.stage) for stage in plans if stage.state == "runs" and MAKES_DATA.match(stage.stage)}
+        for name, plans in stages.items()
     }
     concerned = [one for one in compiled if making.get(one.experiment.name) and one.experiment.spec.claims]
     files = dict.fromkeys(file for one in concerned for file in (one.experiment.document.file, *(node.place.file for node in _claims(one))))
-    said = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *files) if files else None
-    entries = sorted(filter(None, (said or b"").decode("utf-8", "replace").split("\0")))
+    status = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *files) if files else None
+    entries = sorted(filter(None, (status or b"").decode("utf-8", "replace").split("\0")))
     for entry in entries:
         if entry[:2] == "??" or entry[:1] == "A":
             yield f"{entry[3:]} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
@@ -140,16 +174,13 @@ def undated(compiled: Iterable[Compiled], experiments: Iterable[ExperimentPlan])
             yield from _edited(one, making[one.experiment.name])
 
 
-def _edited(of: Compiled, making: Set[str]) -> Iterator[str]:
+def _edited(one: Compiled, making: Set[str]) -> Iterator[str]:
     """Rules that are not as HEAD has them: neither in the spec nor, where only words around them changed, on the card of the analysis."""
-    card = of.cards.single["analysis/conclude.card.json"]
-    assert isinstance(card, ConcludeCard)
-    older = show("HEAD", ExperimentFolder(RUNS / of.experiment.name).conclude_card.as_posix())
-    concluded = json.loads(older)["claims"] if older else []
-    for rule, node in zip(card.claims, _claims(of), strict=True):
-        sides = {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
+    card = show("HEAD", ExperimentFolder(RUNS / one.experiment.name).conclude_card.as_posix())
+    concluded = json.loads(card)["claims"] if card else []
+    for rule, node in zip(_card(one).claims, _claims(one), strict=True):
         text = show("HEAD", node.place.file)
-        if text is None or not any(run.condition in sides and run.name in making for run in card.runs):
+        if text is None or making.isdisjoint(_compared(one, rule)):
             continue
         if rule.model_dump(mode="json") not in concluded and node.plain() not in _claims_in(text, node.place.file):
             yield (
@@ -158,12 +189,12 @@ def _edited(of: Compiled, making: Set[str]) -> Iterator[str]:
             )
 
 
-def _claims(of: Compiled) -> list[Node]:
-    return [of.experiment.node("claims", index) for index in range(len(of.experiment.spec.claims))]
+def _claims(one: Compiled) -> list[Node]:
+    return [one.experiment.node("claims", index) for index in range(len(one.experiment.spec.claims))]
 
 
 def _claims_in(text: str, file: str) -> list[Any]:
-    """The claims of a spec as HEAD has it; none when that was no YAML."""
+    """The claims of a spec as HEAD has it; none if that was no YAML."""
     try:
         claims = parse(text.encode(), file).root.get("claims")
     except Rejected:

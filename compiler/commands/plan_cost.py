@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import Literal
 
 from compiler.compile import Compiled
-from stages.contracts.artifact import ArtifactError
+from stages.contracts.artifact import ArtifactError, Frozen
 from stages.contracts.attempt import Attempt, read_attempts
 from stages.contracts.layout import RUNS
-from stages.contracts.plan import Cost
 
 HOUR = 3600.0
 
 
-def attempts_of(experiment: str) -> list[Attempt]:
-    """Every attempt of the experiment's runs, those that left the spec included. A broken ledger is no history."""
-    found: list[Attempt] = []
-    for path in sorted((RUNS / experiment).glob("*/attempts.jsonl")):
-        try:
-            found += read_attempts(Path(path))
-        except (ArtifactError, OSError, UnicodeDecodeError):
-            continue
-    return found
+class Cost(Frozen):
+    """Device hours of the runs that train. attempts: from this experiment's own finished attempts; resources: as the spec declares."""
+
+    unit: Literal["GPU-hours", "CPU-hours"]
+    runs: int
+    basis: Literal["attempts", "resources", "no history"]
+    attempts: int = 0
+    """Finished attempts that the numbers come from."""
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
-def cost(of: Compiled, runs: Iterable[str], attempts: Iterable[Attempt]) -> Cost:
+def cost(one: Compiled, runs: Iterable[str]) -> Cost:
     """Device hours of training these runs. The median and the range are those of device seconds a step, times the steps to do."""
-    device = next((card.device for card in of.cards.train.values()), "cpu")  # imported runs have no train cards, and cost nothing
+    device = next((card.device for card in one.cards.train.values()), "cpu")  # imported runs have no train cards, and cost nothing
     unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if device == "cuda" else "CPU-hours"
-    steps = {run.name: run.setup.train.max_steps for run in of.expansion.runs}
+    steps = {run.name: run.setup.train.max_steps for run in one.expansion.runs}
     again = [steps[name] for name in runs if name in steps]
-    rates = [rate for attempt in attempts if (rate := _rate(attempt, device)) is not None]
+    rates = [rate for attempt in _attempts(one.experiment.name) if (rate := _rate(attempt, device)) is not None]
     if rates and again:
         low, median, high = (round(sum(again) * rate / HOUR, 6) for rate in (min(rates), statistics.median(rates), max(rates)))
         return Cost(unit=unit, runs=len(again), basis="attempts", attempts=len(rates), median=median, low=low, high=high)
-    hours = of.experiment.spec.resources.hours
+    hours = one.experiment.spec.resources.hours
     if hours is not None and again:
         return Cost(unit=unit, runs=len(again), basis="resources", median=round(hours * len(again), 6))
     return Cost(unit=unit, runs=len(again), basis="no history", attempts=len(rates))
+
+
+def _attempts(experiment: str) -> list[Attempt]:
+    """All attempts of the experiment's runs, those that left the spec included. A broken ledger is no history."""
+    attempts: list[Attempt] = []
+    for path in sorted((RUNS / experiment).glob("*/attempts.jsonl")):
+        with suppress(ArtifactError, OSError, UnicodeDecodeError):
+            attempts += read_attempts(path)
+    return attempts
 
 
 def _rate(attempt: Attempt, device: str) -> float | None:

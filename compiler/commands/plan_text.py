@@ -1,157 +1,210 @@
-"""A plan as text for a terminal."""
+"""A plan as text for a terminal, and as the comment of a pull request: counts first, nothing in it that GitHub would act on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compiler.build.base_models import MADE
+from compiler.commands.plan import ExperimentPlan, Plan
+from compiler.commands.plan_cost import Cost
+from compiler.commands.plan_reasons import Reason, StagePlan
+from compiler.problems import sentence
 from stages.contracts.layout import MODELS
-from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 
 IMPORTED = "import-"
-"""How the stages begin that import a run."""
-NAMES = 4
-REASONS = 6
+"""How the names of stages begin that import a run."""
+NAMES, REASONS = 4, 6
 STATES = {
     "runs": "runs",
     "restored": "put back by DVC, which remembers it from an earlier run",
     "may_run": "may run, if a stage before it writes other bytes",
 }
-
-
-def text(of: Plan) -> str:
-    """All of it, counts first."""
-    lines = [headline(of), *(f"note: {note}" for note in of.notes)]
-    for one in of.experiments:
-        lines += ["", f"{one.name}  ({one.spec})", *(f"  {line}" for line in counts(one)), *_stages(one.stages)]
-        if one.claims:
-            lines.append("  claims at risk:")
-            lines += [f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in one.claims]
-        lines.append(f"  page: {PAGE[one.page]}")
-    shared = [stage for stage in of.shared if stage.state != "stays"]
-    if shared:
-        lines += ["", "shared", *_stages(of.shared)]
-    lines += [f"\n{name}: no longer live; nothing runs it and nothing deletes it" for name in of.removed_experiments]
-    return "\n".join(lines) + "\n"
-
-
 PAGE = {
     "new": "new",
     "changes": "the published page is made again",
     "may_change": "the published page may be made again",
     "stays": "stays as it is",
 }
+MARKER = "<!-- octavo-plan -->"
+"""First line of a comment: by it a workflow finds its own comment and edits it instead of adding another one."""
+LIMIT = 60_000
+"""Characters of a comment; GitHub takes 65,536."""
+ROWS = 60
+_SPARE = 400
+_PLAIN = re.compile(r"[^A-Za-z0-9 ,;/()-]")
 
 
-def headline(of: Plan) -> str:
-    """One line: how much trains."""
-    against = f"compared with {_revision(of.base, of.base_name)}" if of.base and of.base_name else "compared with what is on disk"
-    trains, runs = len(of.training), sum(stage.state == "runs" for stage in of.stages)
+def text(plan: Plan) -> str:
+    """All of it, for a terminal."""
+    lines = [headline(plan), *(f"note: {note}" for note in plan.notes)]
+    for one in plan.experiments:
+        lines += ["", f"{one.name}  ({one.spec})", *(f"  {line}" for line in _counts(one)), *_stages(one.stages)]
+        lines += ["  claims at risk:"] if one.claims else []
+        lines += [f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in one.claims]
+        lines.append(f"  page: {PAGE[one.page]}")
+    if any(stage.state != "stays" for stage in plan.shared):
+        lines += ["", "shared", *_stages(plan.shared)]
+    lines += [f"\n{name}: no longer live; nothing runs it and nothing deletes it" for name in plan.removed_experiments]
+    return "\n".join(lines) + "\n"
+
+
+def headline(plan: Plan) -> str:
+    """One line: how much trains. A commit that was named by its id is cut: 40 digits look like a key, which comments do not show."""
+    against = "what is on disk"
+    if plan.base and plan.base_name:
+        against = plan.base[:12] if plan.base.startswith(plan.base_name) else f"{plan.base_name} ({plan.base[:12]})"
+    trains, runs = len(plan.training), sum(stage.state == "runs" for stage in plan.stages)
     if not runs:
-        return f"Nothing certainly runs, {against}."
-    return f"{plural(runs, 'stage runs', 'stages run')}, {trains or 'none'} of them {'trains' if trains == 1 else 'train'}, {against}."
+        return f"Nothing certainly runs, compared with {against}."
+    train = f"{trains or 'none'} of them {'trains' if trains == 1 else 'train'}"
+    return f"{_plural(runs, 'stage runs', 'stages run')}, {train}, compared with {against}."
 
 
-def _revision(base: str, name: str) -> str:
-    """A branch or tag with its commit. A commit by its own name is cut: all 40 digits look like a key, which comments do not show."""
-    return base[:12] if base.startswith(name) else f"{name} ({base[:12]})"
-
-
-def _gone(of: ExperimentPlan) -> list[str]:
-    return [f"no longer in the spec: {names(of.removed_runs)} (nothing runs it and nothing deletes it)"] if of.removed_runs else []
-
-
-def counts(of: ExperimentPlan) -> list[str]:
-    """Runs and stages by what happens to them, and the cost."""
-    imports = [stage for stage in of.stages if stage.stage.startswith(IMPORTED)]
+def _counts(one: ExperimentPlan) -> list[str]:
+    """Runs by what happens to them, and the cost."""
+    imports = [stage for stage in one.stages if stage.stage.startswith(IMPORTED)]
+    makes = imports or [stage for stage in one.stages if stage.run]
+    state = {name: sum(stage.state == name for stage in makes) for name in ("runs", "may_run", "restored", "stays")}
+    new = sum(_run(stage) in one.new_runs for stage in makes if stage.state == "runs")
     if imports:
-        anew, stay = (sum(stage.state == state for stage in imports) for state in ("runs", "stays"))
-        first = sum(stage.stage.removeprefix(IMPORTED) in of.new_runs for stage in imports if stage.state == "runs")
-        said = f"{anew} of {plural(len(imports), 'run is', 'runs are')} imported{f' ({first} new)' if first else ''}"
-        return [f"{said}, {stay} {'stays' if stay == 1 else 'stay'}", *_gone(of)]
-    trained = [stage for stage in of.stages if stage.run and stage.state == "runs"]
-    new = [stage for stage in trained if stage.run in of.new_runs]
-    back = sum(1 for stage in of.stages if stage.run and stage.state == "restored")
-    may = sum(1 for stage in of.stages if stage.run and stage.state == "may_run")
-    stay = sum(1 for stage in of.stages if stage.run and stage.state == "stays")
-    found = [
-        f"{len(trained) - len(new)} of {sum(1 for stage in of.stages if stage.run)} runs train again"
-        + (f", {len(new)} new {'is' if len(new) == 1 else 'are'} trained" if new else "")
-        + (f", {may} may" if may else "")
-        + (f", {back} {'is' if back == 1 else 'are'} put back" if back else "")
-        + f", {stay} {'stays' if stay == 1 else 'stay'}"
-    ]
-    found += _gone(of)
-    if of.cost.runs:
-        found.append(f"cost: {cost(of.cost)}")
-    return found
+        first = f" ({new} new)" if new else ""
+        line = f"{state['runs']} of {_plural(len(imports), 'run is', 'runs are')} imported{first}"
+    else:
+        line = f"{state['runs'] - new} of {len(makes)} runs train again"
+        line += f", {new} new {'is' if new == 1 else 'are'} trained" if new else ""
+        line += f", {state['may_run']} may" if state["may_run"] else ""
+        line += f", {_plural(state['restored'], 'is', 'are')} put back" if state["restored"] else ""
+    lines = [f"{line}, {_plural(state['stays'], 'stays', 'stay')}"]
+    if one.removed_runs:
+        lines.append(f"no longer in the spec: {_names(one.removed_runs)} (nothing runs it and nothing deletes it)")
+    return lines + ([f"cost: {_cost(one.cost)}"] if one.cost.runs and not imports else [])
 
 
-def cost(of: Cost) -> str:
+def _run(stage: StagePlan) -> str:
+    return stage.run or stage.stage.removeprefix(IMPORTED)
+
+
+def _cost(cost: Cost) -> str:
     """Hours with where they come from."""
-    if of.basis == "attempts":
-        source = f"{plural(of.attempts, 'finished attempt', 'finished attempts')} of this experiment"
-        return f"{_hours(of.median)} {of.unit} (range {_hours(of.low)} to {_hours(of.high)}; from {source})"
-    if of.basis == "resources":
-        return f"{_hours(of.median)} {of.unit} (as the spec's resources declare; no history)"
-    return f"{of.unit} unknown: no history, and the spec's resources declare no hours"
-
-
-def groups(stages: Iterable[StagePlan], state: str) -> list[tuple[list[StagePlan], tuple[Reason, ...]]]:
-    """Stages of one state, those with equal reasons together. Stages that may run are told apart by what they wait for only."""
-    found: dict[tuple[str, ...], list[StagePlan]] = {}
-    for stage in stages:
-        if stage.state == state:
-            found.setdefault(tuple(reason.says for reason in shown_reasons(stage)), []).append(stage)
-    return [(together, shown_reasons(together[0])) for together in found.values()]
-
-
-def shown_reasons(of: StagePlan) -> tuple[Reason, ...]:
-    """Reasons of its own; what a certain stage may get from those before it says nothing new."""
-    own = tuple(reason for reason in of.reasons if reason.kind != "upstream")
-    return own or of.reasons
-
-
-def names(found: Sequence[str], limit: int = NAMES) -> str:
-    """A list cut short, with how many were left out."""
-    return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
-
-
-def plural(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
-
-
-def said(reasons: Sequence[Reason], limit: int = REASONS) -> list[str]:
-    """One line a reason, with its place; upstream reasons in one line."""
-    upstream = [(reason.path or "").rpartition(":")[2] for reason in reasons if reason.kind == "upstream"]
-    lines = [f"{reason.says}{f'   {reason.place}' if reason.place else ''}" for reason in reasons if reason.kind != "upstream"]
-    hidden = len(lines) - limit
-    lines = lines[:limit] + ([f"and {hidden} more"] if hidden > 0 else [])
-    return lines + ([f"after {names(upstream)}"] if upstream else [])
-
-
-def _stages(stages: Sequence[StagePlan]) -> list[str]:
-    lines = []
-    for state, title in STATES.items():
-        found = groups(stages, state)
-        if found:
-            lines.append(f"  {title}:")
-        for together, reasons in found:
-            lines.append(f"    {names([called(stage) for stage in together])}")
-            lines += [f"      {line}" for line in said(reasons)]
-    stays = sum(stage.state == "stays" for stage in stages)
-    lines.append(f"  stays: {plural(stays, 'stage', 'stages')}")
-    return lines
-
-
-def called(of: StagePlan) -> str:
-    """A stage's name; of several stages of one name, such as those that make base models, with what each makes."""
-    model = Path(of.pipeline).parent
-    return f"{of.stage} {MADE}{model.name}" if model.parent == MODELS else of.stage
+    if cost.basis == "attempts":
+        source = f"{_plural(cost.attempts, 'finished attempt', 'finished attempts')} of this experiment"
+        return f"{_hours(cost.median)} {cost.unit} (range {_hours(cost.low)} to {_hours(cost.high)}; from {source})"
+    if cost.basis == "resources":
+        return f"{_hours(cost.median)} {cost.unit} (as the spec's resources declare; no history)"
+    return f"{cost.unit} unknown: no history, and the spec's resources declare no hours"
 
 
 def _hours(value: float | None) -> str:
     if value is None:
         return "?"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+
+
+def _stages(stages: Sequence[StagePlan]) -> Iterator[str]:
+    for state, title in STATES.items():
+        groups = _groups(stages, state)
+        yield from [f"  {title}:"] if groups else []
+        for names, lines in groups:
+            yield f"    {names}"
+            yield from (f"      {line}" for line in lines)
+    yield f"  stays: {_plural(sum(stage.state == 'stays' for stage in stages), 'stage', 'stages')}"
+
+
+def _groups(stages: Sequence[StagePlan], state: str) -> list[tuple[str, list[str]]]:
+    """Names and lines of the stages of one state, those with equal reasons together."""
+    groups: dict[tuple[str, ...], list[StagePlan]] = {}
+    for stage in stages:
+        if stage.state == state:
+            groups.setdefault(tuple(reason.says for reason in _shown(stage)), []).append(stage)
+    return [(_names([_called(stage) for stage in together]), _lines(_shown(together[0]))) for together in groups.values()]
+
+
+def _shown(stage: StagePlan) -> tuple[Reason, ...]:
+    """Reasons of its own; what a certain stage may get from those before it says nothing new."""
+    return tuple(reason for reason in stage.reasons if reason.kind != "upstream") or stage.reasons
+
+
+def _lines(reasons: Sequence[Reason]) -> list[str]:
+    """One line a reason, with its place; upstream reasons in one line."""
+    upstream = [(reason.path or "").rpartition(":")[2] for reason in reasons if reason.kind == "upstream"]
+    lines = [f"{reason.says}{f'   {reason.place}' if reason.place else ''}" for reason in reasons if reason.kind != "upstream"]
+    more = [f"and {len(lines) - REASONS} more"] if len(lines) > REASONS else []
+    return lines[:REASONS] + more + ([f"after {_names(upstream)}"] if upstream else [])
+
+
+def _called(stage: StagePlan) -> str:
+    """A stage's name; for stages of one name, such as those that make base models, with what each makes."""
+    model = Path(stage.pipeline).parent
+    return f"{stage.stage} {MADE}{model.name}" if model.parent == MODELS else stage.stage
+
+
+def _names(names: Sequence[str], limit: int = NAMES) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def markdown(plan: Plan) -> str:
+    """A comment of at most LIMIT characters. What does not fit is counted, not shown."""
+    head = [MARKER, f"### octavo plan: {_safe(headline(plan))}", "", *_table(plan.experiments)]
+    head += [f"\nNote: {_safe(note[:500])}" for note in plan.notes[:ROWS]]
+    head += [f"\n{_code(name)} is no longer live; nothing runs it and nothing deletes it." for name in plan.removed_experiments[:ROWS]]
+    comment, hidden = "\n".join(head) + "\n", 0
+    sections = [(f"{one.name}: what runs, why, and which claims it touches", list(_section(one))) for one in plan.experiments]
+    sections.append(("base models and site", list(_list(plan.shared)) if plan.shared else []))
+    for title, lines in sections:
+        opened, closed = f"\n<details><summary>{_safe(title)}</summary>\n\n", "\n</details>\n"
+        room, kept = LIMIT - _SPARE - len(comment) - len(opened) - len(closed), 0
+        while kept < len(lines) and (room := room - len(lines[kept]) - 1) >= 0:
+            kept += 1
+        hidden += len(lines) - kept
+        comment += f"{opened}{chr(10).join(lines[:kept])}\n{closed}" if kept else ""
+    return comment + (f"\n{hidden} more lines do not fit into a comment. All of it: <code>octavo plan</code>\n" if hidden else "")
+
+
+def _table(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
+    yield "| experiment | runs made again | new | may be made | put back | stay | removed | cost | claims at risk | page |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---|---:|---|"
+    for one in experiments[:ROWS]:
+        runs = [stage for stage in one.stages if stage.run or stage.stage.startswith(IMPORTED)]
+        made = [stage for stage in runs if stage.state == "runs"]
+        new = sum(_run(stage) in one.new_runs for stage in made)
+        rest = [sum(stage.state == state for stage in runs) for state in ("may_run", "restored", "stays")]
+        numbers = map(str, (len(made) - new, new, *rest, len(one.removed_runs)))
+        cost = _safe(_cost(one.cost)) if one.cost.runs else "none"
+        yield f"| {' | '.join((_code(one.name), *numbers, cost, str(len(one.claims)), PAGE[one.page]))} |"
+    if len(experiments) > ROWS:
+        yield f"\nand {len(experiments) - ROWS} more experiments"
+
+
+def _section(one: ExperimentPlan) -> Iterator[str]:
+    yield from ["**Claims at risk**"] if one.claims else []
+    for claim in one.claims:
+        yield f"- {_code(claim.claim)} ({claim.verdict or 'no verdict here'}): {_safe('; '.join(claim.why))}"
+    for title, runs in (("New runs", one.new_runs), ("Runs no longer in the spec", one.removed_runs)):
+        yield from [f"\n**{title}:** {_safe(_names(runs, 20))}"] if runs else []
+    yield from _list(one.stages)
+
+
+def _list(stages: Sequence[StagePlan]) -> Iterator[str]:
+    for state, title in STATES.items():
+        groups = _groups(stages, state)
+        yield from [f"\n**{title[0].upper()}{title[1:]}**"] if groups else []
+        for names, lines in groups:
+            yield f"- {_safe(names)}"
+            yield from (f"  - {_code(line)}" for line in lines)
+    yield f"\nStages that stay: {sum(stage.state == 'stays' for stage in stages)}"
+
+
+def _code(text: str) -> str:
+    """Text of somebody else in a fixed font: GitHub links no names or numbers in it."""
+    return f"<code>{_safe(text)}</code>"
+
+
+def _safe(text: str) -> str:
+    """Every character that could mean something to Markdown, HTML or GitHub, as a reference."""
+    return _PLAIN.sub(lambda match: match[0] if ord(match[0]) > 127 else f"&#{ord(match[0])};", sentence(text))

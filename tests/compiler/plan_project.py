@@ -15,11 +15,10 @@ import pytest
 
 from compiler.__main__ import main
 from compiler.build.inputs import Inputs
-from compiler.commands.plan import plan
+from compiler.commands.plan import Plan, plan
 from stages.contracts.artifact import write
 from stages.contracts.code import OTHER_VERSIONS, VERSIONS
 from stages.contracts.finding import Findings, Verdict
-from stages.contracts.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 PROJECT = Path(__file__).parent / "project"

@@ -12,12 +12,13 @@ import pytest
 from plan_project import commit, compiles, edit, git, judge_code, ledger, planned, repro, states
 
 from compiler.__main__ import main
-from compiler.build.plan_values import differences
-from compiler.commands.plan_markdown import LIMIT, MARKER, markdown
-from compiler.commands.plan_text import text
+from compiler.commands.plan import ExperimentPlan, Plan
+from compiler.commands.plan_cost import Cost
+from compiler.commands.plan_reasons import Reason, StagePlan
+from compiler.commands.plan_text import LIMIT, MARKER, markdown, text
+from compiler.lock.card_diff import changes
 from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read, write_text
-from stages.contracts.plan import Cost, ExperimentPlan, Plan, Reason, StagePlan
 
 SPEC = "specs/example.yaml"
 LR = ("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}")
@@ -382,5 +383,5 @@ def test_markdown_of_a_small_plan_is_whole(work):
 def test_entries_with_names_are_compared_by_name():
     old = {"runs": [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]}
     new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
-    found = [(difference.says, difference.pointer) for difference in differences(old, new)]
+    found = [(difference.says, difference.pointer) for difference in changes(old, new)]
     assert found == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]

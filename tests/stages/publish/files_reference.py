@@ -22,7 +22,8 @@ from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
-_PRINTED = ("stages.train.rescoring",)
+_PLAN = [f"compiler.commands.plan{part}" for part in ("", "_claims", "_cost", "_reasons")]
+_PRINTED = (*_PLAN, "stages.train.rescoring")
 """Modules of what commands print with `--json`."""
 
 _HEAD = """\
