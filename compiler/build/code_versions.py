@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from compiler.problems import problem
 from stages.contracts.artifact import write_text
 from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements
 from stages.contracts.code_tree import CodeTree
@@ -41,13 +42,7 @@ def append_judgement(root: Path, judgement: Judgement) -> None:
 
 def unjudged_code(tree: CodeTree) -> Diagnostic:
     """E472: code changed, and no line says whether results stay the same."""
-    units = changed_units(tree)
-    return Diagnostic(
-        "E472",
-        f"the code of {listed_units(units)} changed, and no line of {VERSIONS} says whether results stay the same",
-        why="each change of code that can change a result is judged once, so that no result is reused in silence",
-        fix='octavo code same --why "..." when results stay the same, octavo code new --why "..." when they may change',
-    )
+    return problem("E472", units=listed_units(changed_units(tree)), file=VERSIONS)
 
 
 def listed_units(units: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from compiler.build.code_versions import append_judgement, changed_units, counted_units, listed_units
 from compiler.build.inputs import Inputs
 from compiler.commands.git import git, no_git
-from compiler.problems import SECRET, Rejected
+from compiler.problems import SECRET, Rejected, problem
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Judgement
 from stages.contracts.code_tree import CodeTree
@@ -41,16 +41,7 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
     if not (root / VERSIONS).exists():
         units = {unit: tree.digest(f"stages.{unit}") for unit in counted_units()}
     if not units:
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E473",
-                    f"{VERSIONS} knows the code of every stage: there is nothing to judge",
-                    why="a line is about code that changed since the last line",
-                    fix="change the code first; a card that is out of date for another reason: octavo plan",
-                )
-            ]
-        )
+        raise Rejected([problem("E473", file=VERSIONS)])
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     append_judgement(root, Judgement(results=results, why=reason, who=who, at=at, digests=units))
     effect = "keep their versions" if results == "same" else "have new versions: their stages run again"
@@ -78,13 +69,4 @@ def _reason(why: str) -> str:
         what = "the reason is too long"
     else:
         what = "the reason holds what looks like a secret key"
-    raise Rejected(
-        [
-            Diagnostic(
-                "E471",
-                what,
-                why=f"readers of the page must be able to judge it too: one or two sentences, at most {LONGEST_REASON:,} characters",
-                fix='--why "only a log message changed"',
-            )
-        ]
-    )
+    raise Rejected([problem("E471", what=what, most=f"{LONGEST_REASON:,}")])

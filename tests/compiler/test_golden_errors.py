@@ -13,6 +13,7 @@ from hub_stand_in import hub, octavo
 from wandb_stand_in import Faults, Run, wandb
 
 from compiler.__main__ import main
+from stages.contracts.code import OTHER_VERSIONS
 
 KINDS = re.compile(r"(a kind is a file in stages/train/rewards/; known:) .*")
 """A new gate is a new file, and changes no message but this one."""
@@ -25,6 +26,8 @@ def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monk
     user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ada" if case.text("nobody") is None else ""}
     for key, value in {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **user}.items():
         monkeypatch.setenv(key, value)
+    if "code_versions.jsonl" in case.files():
+        monkeypatch.setenv(OTHER_VERSIONS, "code_versions.jsonl")
     for key in ("OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")  # whatever this machine has
