@@ -160,6 +160,8 @@ def _descriptions(model: type[BaseModel]) -> dict[str, str]:
 def _kind(annotation: Any) -> str:
     """A type in plain words."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _kind(inside[0])
     if origin is typing.Literal:
         return " or ".join(f"`{value}`" for value in inside)
     if origin in (UnionType, typing.Union):
