@@ -36,16 +36,15 @@ class Rejected(Exception):
 
 
 class Fault(Exception):
-    """An input that cannot be used: what, why, fix. The caller knows the place in the spec."""
+    """An input that cannot be used. Whoever asked for it knows the place in the spec."""
 
-    def __init__(self, what: str, why: str, fix: str, code: str | None = None) -> None:
-        super().__init__(what)
-        self.what, self.why, self.fix, self.code = what, why, fix, code
-        """`code` when the fault has one of its own."""
+    def __init__(self, found: Diagnostic) -> None:
+        super().__init__(found.what)
+        self.found = found
 
-    def at(self, place: Place | None, code: str) -> Diagnostic:
-        """The problem at a place of the spec; `code` for faults that have none."""
-        return Diagnostic(self.code or code, self.what, self.why, self.fix, place)
+    def at(self, place: Place | None) -> Diagnostic:
+        """The problem at a place of the spec."""
+        return replace(self.found, place=place)
 
 
 @functools.cache

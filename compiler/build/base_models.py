@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.problems import Fault
+from compiler.problems import Fault, problem
 from stages.contracts.digests import file_digest
 from stages.contracts.names import PATH
 from stages.contracts.pretrain_card import PretrainCard
@@ -35,11 +35,7 @@ def in_folder(base: str) -> BaseModel:
     """The model in a folder of the project. Raises Fault."""
     path = Path(base)
     if not PATH.fullmatch(base) or not os.path.isdir(path):
-        raise Fault(
-            f"no base model `{base}`",
-            f"a base model is `{MADE}<name>`, made by this repository, a folder in the project, or `owner/name`, a model of the hub",
-            f"write `{MADE}tiny`, or the name of a folder or of a hub model",
-        )
+        raise Fault(problem("E314", name=base))
     try:
         content = json.loads(disk.read(path / "config.json").decode("utf-8"))
         content = content if isinstance(content, dict) else {}
@@ -47,8 +43,4 @@ def in_folder(base: str) -> BaseModel:
         sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))
         return BaseModel(base, file_digest(path)[:16], positions if isinstance(positions, int) else None, None, sizes=sizes)
     except (OSError, ValueError) as error:
-        raise Fault(
-            f"`{base}` is no model that transformers can load: config.json: {error}",
-            "a card pins the content of the model's folder",
-            "fetch the model again",
-        ) from None
+        raise Fault(problem("E314.config", name=base, reason=error)) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import disk
-from compiler.problems import Fault
+from compiler.problems import Fault, problem
 from stages.contracts.artifact import digest
 
 
@@ -47,11 +47,8 @@ def data_file(path: str) -> DataFile:
     try:
         content = disk.read(Path(path))
     except OSError as error:
-        raise Fault(
-            f"cannot read `{path}`: {error.strerror or error}",
-            "a card pins the data it was made for by its SHA-256",
-            f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}",
-        ) from None
+        folder = Path(path).parent.as_posix()
+        raise Fault(problem("E313", path=path, reason=error.strerror or error, folder=folder)) from None
     rows: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
@@ -63,21 +60,13 @@ def data_file(path: str) -> DataFile:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise Fault(
-                f"line {number} of `{path}` is not a JSON object",
-                "data is JSONL: one object a row, with finite numbers and whole characters",
-                f"sed -n {number}p {path}",
-            )
+            raise Fault(problem("E313.row", line=number, path=path))
         name = row.get("id")
         if not isinstance(name, str) or not name:
-            raise Fault(
-                f"line {number} of `{path}` has no text `id`",
-                "completions are followed to their prompt by its id",
-                'add "id": "..." to the row',
-            )
+            raise Fault(problem("E313.id", line=number, path=path))
         if name in rows:
-            raise Fault(f"line {number} of `{path}` repeats the id `{name[:80]}`", "an id names one row", "give every row its own id")
+            raise Fault(problem("E313.twice", line=number, path=path, id=name[:80]))
         rows[name] = row
     if not rows:
-        raise Fault(f"`{path}` holds no rows", "there is nothing to train or evaluate on", f"write rows into {path}")
+        raise Fault(problem("E313.empty", path=path))
     return DataFile(path, digest(content), rows)

@@ -16,8 +16,8 @@ from compiler.language.family import at, changes
 from compiler.language.gates import gate_use
 from compiler.language.spec_imports import OutsideSpec
 from compiler.language.spec_rewards import Reward
-from compiler.problems import sentence
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from compiler.problems import problem, sentence
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.train_settings import TrainSettings
 
 SECTIONS = ("model", "data", "preflight", "health", "evaluation")
@@ -134,39 +134,20 @@ def _covers(path: str, key: str) -> bool:
 def _undeclared(one: Difference, of: Experiment, parent: Experiment) -> Diagnostic:
     after, before = shown(one.after), shown(one.before)
     place = of.document.root.get("changes")
-    return Diagnostic(
-        "E339",
-        f"`{one.key}` is {after} here and {before} in the parent `{parent.stem}`, and `changes` does not say so",
-        why="a child is its parent but for its declared changes; one more difference and no result could be put down to any of them",
-        fix=f"add `{one.key}: {after}` to `changes`, or delete it here"
-        if one.after is not ABSENT
-        else f"add `{one.key}: null` to `changes`",
-        place=_place(one.after_node) or (place.key if place else None),
-        notes=(Note(_place(one.before_node), f"{before} in the parent{'' if one.before_node else ', a default'}"),),
-    )
+    default = "" if one.before_node else ", a default"
+    form = "E339" if one.after is not ABSENT else "E339.removed"
+    where = _place(one.after_node) or (place.key if place else None)
+    return problem(form, where, _place(one.before_node), key=one.key, after=after, before=before, parent=parent.stem, default=default)
 
 
 def _no_difference(key: str, node: Node, before: Node | None, parent: Experiment) -> Diagnostic:
     said = shown(before.plain()) if before is not None else "its default"
-    return Diagnostic(
-        "E340",
-        f"`{key}: {shown(node.plain())}` is declared as a change, and is none",
-        why="the page and the family tree would name a difference that does not exist; only what can change a result is compared",
-        fix="delete it, or write another value than the parent's; what is not compared stands outside of `changes`",
-        place=node.key if node.key is not None else node.place,
-        notes=(Note(_place(before), f"the parent `{parent.stem}` has {said}"),),
-    )
+    place = node.key if node.key is not None else node.place
+    return problem("E340", place, _place(before), key=key, value=shown(node.plain()), parent=parent.stem, before=said)
 
 
 def _contradiction(key: str, declared: Node, now: Node) -> Diagnostic:
-    return Diagnostic(
-        "E341",
-        f"`changes` makes `{key}` {shown(declared.plain())}, and the spec itself {shown(now.plain())}",
-        why="a changed value stands in one place, or nobody knows which one counts",
-        fix=f"delete `{key}` outside of `changes`",
-        place=declared.place,
-        notes=(Note(now.place, "the other value"),),
-    )
+    return problem("E341", declared.place, now.place, key=key, declared=shown(declared.plain()), now=shown(now.plain()))
 
 
 def _place(node: Node | None) -> Place | None:

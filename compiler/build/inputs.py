@@ -12,12 +12,12 @@ from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.code_versions import unjudged_code
 from compiler.build.data_files import DataFile, data_file
-from compiler.build.revisions import LOCK, UPDATE, Lock, Reference, lock, pinned
+from compiler.build.revisions import Lock, Reference, lock, pinned
 from compiler.document.node import Document
 from compiler.document.read import read
 from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
-from compiler.problems import Fault, Rejected, nearest
+from compiler.problems import Fault, Rejected, problem, unknown
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
@@ -76,14 +76,9 @@ class Inputs:
         except KeyError as missing:
             if self.only_checks:
                 return UNPINNED
-            meant = missing.args[0]
-            raise Fault(
-                f"`{of.name}` has no commit in {LOCK.as_posix()}" + (f", did you mean `{meant}`?" if meant else ""),
-                (f"no folder `{of.name}` is in the project, so it is a model of the hub; " if of.kind == "models" else "")
-                + "a compile never uses the network, so a hub repository is pinned before",
-                UPDATE,
-                "E375",
-            ) from None
+            meant = f", did you mean `{missing.args[0]}`?" if missing.args[0] else ""
+            local = f"no folder `{of.name}` is in the project, so it is a model of the hub; " if of.kind == "models" else ""
+            raise Fault(problem("E375", name=of.name, meant=meant, local=local)) from None
 
     @staticmethod
     def is_local(base: str) -> bool:
@@ -93,7 +88,7 @@ class Inputs:
     def data(self, path: str | None) -> DataFile:
         """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
         if path is None:
-            raise Fault("rows of a hub dataset are not read at compile time", "a compile never uses the network", "use a file")
+            raise Fault(problem("E313.hub"))
         if path not in self._data:
             try:
                 self._data[path] = data_file(path)
@@ -121,16 +116,7 @@ class Inputs:
         pins = self.pins()
         for name in names:
             if name not in pins:
-                raise Rejected(
-                    [
-                        Diagnostic(
-                            "E323",
-                            f"{CONSTRAINTS} does not pin `{name}`",
-                            why="the version of a library can change a result, so it enters every card",
-                            fix=f"add a line such as `{name}==1.2.3` to {CONSTRAINTS}",
-                        )
-                    ]
-                )
+                raise Rejected([problem("E323", name=name)])
         return {name: pins[name][0] for name in names}
 
     def pins(self) -> dict[str, tuple[str, int]]:
@@ -167,24 +153,14 @@ class Inputs:
         if not self.is_local(base):
             return BaseModel(base, self.commit(of), None, None, hub=True)
         if of in self.lock().commits:
-            raise Fault(
-                f"`{base}` is a folder in the project and a hub model in {LOCK.as_posix()}",
-                "a folder comes first, so the same spec would use another model on a machine without it",
-                f"rename the folder, or use it on purpose: {UPDATE} drops the line",
-                "E376",
-            )
+            raise Fault(problem("E376", name=base))
         return in_folder(base)
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
         known = sorted(path.stem for path in disk.yaml_files(MODEL_SPECS) if SLUG.fullmatch(path.stem))
         if name not in known:
-            meant = nearest(name, known)
-            raise Fault(
-                f"no base model `{base}`" + (f", did you mean `{MADE}{meant}`?" if meant else ""),
-                f"`{MADE}<name>` is made from {MODEL_SPECS}/<name>.yaml; known: {', '.join(known) or 'none'}",
-                f"write `{MADE}{meant}`" if meant else f"write {MODEL_SPECS}/{name}.yaml, or use one of those known",
-            )
+            raise Fault(unknown("E314.made", base, [f"{MADE}{stem}" for stem in known], None, name=name, all=", ".join(known) or "none"))
         document = self.document(MODEL_SPECS / f"{name}.yaml")
         made, problems = validated(ModelFile, document.root)
         if made is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic_core import PydanticCustomError
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from compiler import disk
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
-from compiler.problems import Rejected, nearest, problem
+from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.names import SLUG_CHARS, slug
 
@@ -40,16 +40,7 @@ def in_project() -> None:
     if os.path.isdir(SPECS):
         return
     above = [up for up in (Path(*[".."] * count) for count in range(1, len(Path.cwd().parts))) if os.path.isdir(up / SPECS)]
-    raise Rejected(
-        [
-            Diagnostic(
-                "E113",
-                f"no {SPECS}/ in this folder",
-                why="octavo runs in the project's root",
-                fix=f"cd {above[0]}" if above else f"cd to the folder that holds {SPECS}/",
-            )
-        ]
-    )
+    raise Rejected([problem("E113.above", above=above[0]) if above else problem("E113.project")])
 
 
 def live(inputs: Inputs) -> list[Reference]:
@@ -60,46 +51,16 @@ def live(inputs: Inputs) -> list[Reference]:
     document = inputs.document(LIVE)
     entries = document.root.value
     if not isinstance(entries, list):
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E203",
-                    f"{LIVE} must be a list",
-                    why="it lists what is live, one experiment a line",
-                    fix="- quickstart",
-                    place=document.root.place,
-                )
-            ]
-        )
+        raise Rejected([problem("E203.live", document.root.place)])
     found: list[Reference] = []
     problems: list[Diagnostic] = []
     for entry in entries:
         try:
             if not isinstance(entry.value, str):
-                raise Rejected(
-                    [
-                        Diagnostic(
-                            "E203",
-                            "an entry must be the name of an experiment",
-                            why="one name a line",
-                            fix="- quickstart",
-                            place=entry.place,
-                        )
-                    ]
-                )
+                raise Rejected([problem("E203.entry", entry.place)])
             reference = named(entry.value, entry.place)
             if reference in found:
-                raise Rejected(
-                    [
-                        Diagnostic(
-                            "E319",
-                            f"`{reference.name}` is listed twice",
-                            why="it would be written twice",
-                            fix="delete this line",
-                            place=entry.place,
-                        )
-                    ]
-                )
+                raise Rejected([problem("E319.live", entry.place, name=reference.name)])
             found.append(reference)
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
@@ -118,8 +79,9 @@ def every_spec() -> list[Reference]:
     in_project()
     found = everything()
     if not found:
-        raise Rejected([Diagnostic("E113", f"no spec in {SPECS}/", why="an experiment is a file specs/<experiment>.yaml", fix=_START)])
-    problems = [problem for reference in found if (problem := _slug_problem(reference.stem, Place(reference.path.as_posix(), 1, 1)))]
+        raise Rejected([problem("E113.empty", start=_START)])
+    places = {reference.stem: Place(reference.path.as_posix(), 1, 1) for reference in found}
+    problems = [refused for stem, place in places.items() if (refused := _slug_problem(stem, place))]
     if problems:
         raise Rejected(problems)
     return found
@@ -131,47 +93,23 @@ def named(text: str, place: Place | None = None) -> Reference:
     path = SPECS / f"{name}.yaml"
     if name.endswith(".yaml"):
         path = Path(os.path.relpath(name))
-        problem = None if path.parent == SPECS else _elsewhere(path, place)
+        refused = None if path.parent == SPECS else problem("E321.elsewhere", place, path=path.as_posix()[:200])
     else:
-        problem = _slug_problem(name, place)
-    problem = problem or _slug_problem(path.stem, place)
-    if problem:
-        raise Rejected([problem])
+        refused = _slug_problem(name, place)
+    refused = refused or _slug_problem(path.stem, place)
+    if refused:
+        raise Rejected([refused])
     if not os.path.isfile(path):
         known = [reference.stem for reference in everything()]
-        meant = nearest(path.stem, known)
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E321",
-                    f"no experiment `{text[: SLUG_CHARS * 2]}`" + (f", did you mean `{meant}`?" if meant else ""),
-                    why=f"an experiment is a file specs/<experiment>.yaml; known: {', '.join(known) or 'none'}",
-                    fix=f"write `{meant}`" if meant else "ls specs",
-                    place=place,
-                )
-            ]
-        )
+        # a profile that is named too is left out of the comparison, and shown
+        missing = unknown("E321", path.stem, known, place, all=", ".join(known) or "none")
+        raise Rejected([replace(missing, what=missing.what.replace(f"`{path.stem}`", f"`{text[: SLUG_CHARS * 2]}`", 1))])
     return Reference(path.stem, profile if at else None, path)
 
 
 def _no_list() -> Diagnostic:
     there = everything()
-    return Diagnostic(
-        "E113",
-        f"cannot read {LIVE}: no such file",
-        why="it lists what is live, one experiment a line; a command without names is about all that is",
-        fix=f"echo '- {there[0].stem}' > {LIVE}" if there else f"{_START}, then: echo '- <experiment>' > {LIVE}",
-    )
-
-
-def _elsewhere(path: Path, place: Place | None) -> Diagnostic:
-    return Diagnostic(
-        "E321",
-        f"{path.as_posix()[:200]} is not in {SPECS}/",
-        why="an experiment is a file specs/<experiment>.yaml, and its folder is named after it",
-        fix=f"move it to {SPECS}/, and run octavo in the folder that holds {SPECS}/",
-        place=place,
-    )
+    return problem("E113.live", fix=f"echo '- {there[0].stem}' > {LIVE}" if there else f"{_START}, then: echo '- <experiment>' > {LIVE}")
 
 
 def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:

@@ -13,7 +13,7 @@ from typing import Literal
 from compiler import disk
 from compiler.document.node import Document, Node
 from compiler.document.validate import key_place
-from compiler.problems import Rejected, listed, nearest
+from compiler.problems import Rejected, nearest, problem
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.names import PATH, is_hub_id
 
@@ -147,21 +147,8 @@ def unused(within: Lock, read: Callable[[Path], Document]) -> Iterator[Diagnosti
     for of in within.commits:
         if of not in used:
             known = [one.name for one in used if one.kind == of.kind]
-            yield Diagnostic(
-                "W375",
-                f"no spec names the {of.kind.removesuffix('s')} `{of.name}`",
-                why=f"{LOCK.as_posix()} pins what specs use; they name: {listed(sorted(known))}",
-                fix=f"{UPDATE}, which drops the line",
-                place=within.places.get(of),
-                severity="warning",
-            )
+            yield problem("W375", within.places.get(of), kind=of.kind.removesuffix("s"), name=of.name, names=sorted(known))
 
 
 def _broken(what: str, place: Place) -> Diagnostic:
-    return Diagnostic(
-        "E377",
-        f"{LOCK.as_posix()} cannot be used: {what}",
-        why="a card takes the commit of a hub repository from this file, so it must be clear",
-        fix=f"delete the line, then {UPDATE}",
-        place=place,
-    )
+    return problem("E377", place, reason=what)

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.problems import Rejected
-from stages.contracts.diagnostic import Diagnostic
+from compiler.problems import Rejected, problem
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,7 @@ def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
             with suppress(OSError):
                 temporary.unlink()
         place = str(error.filename2 or error.filename or "a generated file").replace(".octavo-new", "")
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E401",
-                    f"cannot write {place}: {error.strerror or error}",
-                    why="a compile writes all its files or none",
-                    fix=f"make room or give yourself the right to write: df -h . && ls -ld {Path(place).parent}",
-                )
-            ]
-        ) from None
+        raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=Path(place).parent)]) from None
     return written
 
 

@@ -46,7 +46,7 @@ def _rows(node: Node, prompt: str, rows: int | None, inputs: Inputs) -> Iterator
     try:
         data = inputs.data(path.value)
     except Fault as fault:
-        yield fault.at(path.place, "E313")
+        yield fault.at(path.place)
         return
     if rows is not None and rows > len(data.rows):
         yield problem("E317", place_of(node, "rows", "path"), file=data.path, rows=len(data.rows), wanted=rows)
@@ -64,7 +64,7 @@ def _pinned(hub: Node, reference: Reference, inputs: Inputs) -> Iterator[Diagnos
         if inputs.commit(reference) == UNPINNED:
             yield problem("W376", hub.place, name=reference.name)
     except Fault as fault:
-        yield fault.at(hub.place, "E375")
+        yield fault.at(hub.place)
 
 
 def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -142,7 +142,7 @@ def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) ->
     try:
         model = inputs.model(experiment.spec.model.base)
     except Fault as fault:
-        yield fault.at(node.place, "E314")
+        yield fault.at(node.place)
         return
     if model.hub:
         yield from _pinned(node, Reference("models", model.path), inputs)
