@@ -84,15 +84,7 @@ def expand_imports(of: Experiment, locked: Mapping[str, str] | None = None, abse
     block, setups = block_of(of), []
     for name, condition in spec.conditions.items():
         node = of.node("conditions", name)
-        reward = RewardUse(
-            name=str(condition.reward) or name,
-            declared=None,
-            gates=(),
-            invert=False,
-            unknown_limit=0.0,
-            node=node.get("reward") or Node(None, node.key or node.place),
-            source=None,
-        )
+        reward = RewardUse(str(condition.reward) or name, None, (), node.get("reward") or Node(None, node.key or node.place))
         setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward))
     seeds = [of.node("seeds", index) for index in range(len(spec.seeds))]
     if len(setups) * len(seeds) > MAX_RUNS:

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from compiler.document.node import Document, Node
 from compiler.language.expand import Setup
 from compiler.language.experiment import Experiment
-from compiler.language.gates import OWN_KEYS, GateUse
+from compiler.language.gates import GateUse
 from compiler.language.rewards import RewardUse
 from stages.contracts.artifact import digest
 from stages.contracts.model import PromptData
 from stages.contracts.origin import Origin
 from stages.contracts.origin import Origins as OriginsFile
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward_card import RewardRules
 
 Origins = dict[str, Origin]
 DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")
@@ -57,15 +57,14 @@ def of_gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
     """Of gates in a reward or among scores. A gate's own pointer is the place of its block."""
     found: Origins = {}
     for index, use in enumerate(gates):
-        place, written = f"{pointer}/{index}", use.card.model_dump()
-        found[place] = origin(use.node if use.node.key is None else Node(None, use.node.key, layer=use.node.layer))
-        found[f"{place}/name"] = found[place]
-        found |= {f"{place}/{key}": origin(use.node.get(key)) for key in OWN_KEYS if key in written or key not in GateCard.LATER}
+        place = f"{pointer}/{index}"
+        found[place] = found[f"{place}/name"] = origin(use.node if use.node.key is None else _block(use.node))
         if use.node.get("kind") is None:  # a shorthand such as {constant: 0.0}
             found |= {f"{place}/settings/{key}": origin(use.node.get(_WRITTEN_AS.get(key, key))) for key in use.card.settings}
             found[f"{place}/kind"] = origin(use.node)
         else:
-            found |= leaves(f"{place}/settings", use.card.settings, use.node)
+            own = {key: value for key, value in use.card.model_dump(mode="json").items() if key not in ("name", "settings")}
+            found |= leaves(place, own, use.node) | leaves(f"{place}/settings", use.card.settings, use.node)
     return found
 
 
@@ -115,17 +114,11 @@ def of_condition(reward: RewardUse) -> Origins:
 
 def of_reward(reward: RewardUse) -> Origins:
     """Of the rest of a reward, which conditions share."""
-    source = reward.source
-    found = {"/reward/combine": origin(source.get("combine") if source else None)}
-    found["/reward/unknown_limit"] = origin(source.get("unknown", "limit") if source else None)
-    found |= of_gates("/reward/gates", reward.gates)
+    rules = reward.rules.model_dump(mode="json", by_alias=True, include={*RewardRules.model_fields})
+    found = leaves("/reward", rules, reward.source) | of_gates("/reward/gates", reward.gates)
     for key in ("penalties", "curriculum"):
-        for index in range(len(getattr(reward, key))):
-            found[f"/reward/{key}/{index}"] = origin(source.get(key, index) if source else None)
-    if reward.cap is not None:
-        found["/reward/cap"] = origin(source.get("cap") if source else None)
-    if reward.scale is not None:
-        found["/reward/scale"] = origin(source.get("scale") if source else None)
+        for index in range(len(rules.get(key, reward.penalties))):
+            found[f"/reward/{key}/{index}"] = origin(reward.source.get(key, index) if reward.source else None)
     return found
 
 

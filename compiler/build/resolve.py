@@ -203,11 +203,8 @@ def example_cards(of: Experiment, reward: str, data: TrainData, inputs: Inputs) 
     rows = inputs.data(data.path).rows if any(isinstance(example.row, str) for example in examples) else {}
     return tuple(
         ExampleCard(
-            completion=example.completion,
+            **{key: getattr(example, key) for key in ExampleCard.model_fields if key not in ("row", "because")},
             row=rows[example.row] if isinstance(example.row, str) else example.row,
-            expect=example.expect,
-            truncated=example.truncated,
-            tokens=example.tokens,
         )
         for example in examples
     )

@@ -17,8 +17,8 @@ from compiler.problems import Fault, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import gates as gates_of
 from stages.contracts.plugin import reads
+from stages.contracts.reward_card import TOLERANCE
 
-TOLERANCE = 1e-9
 _ONLY = {"weighted": ("weight", "needs"), "first_decides": ("on_pass", "on_fail")}
 
 

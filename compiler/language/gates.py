@@ -13,10 +13,10 @@ from compiler.language.spec_rewards import Gate
 from compiler.problems import unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward_card import Decisions, GateCard
 
-OWN_KEYS = ("kind", "on_pass", "on_fail", "weight", "needs")
-DECISIONS = {"on_pass": None, "on_fail": None, "weight": None, "needs": None}
+OWN_KEYS = ("kind", *Decisions.model_fields)
+DECISIONS = dict.fromkeys(Decisions.model_fields)
 """What a gate means for its reward; as a score of its own it means nothing."""
 
 
@@ -44,7 +44,7 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
     own, _ = validated(Gate, Node({key: inner for key, inner in node.items() if key in OWN_KEYS}, node.place, node.key))
     if own is None:  # the model of the spec says why
         return None, []
-    card = GateCard(name=name, settings=value.model_dump(mode="json"), **own.model_dump(include={*OWN_KEYS}))
+    card = GateCard(name=name, settings=value.model_dump(mode="json"), **{key: getattr(own, key) for key in OWN_KEYS})
     return GateUse(card, node), []
 
 

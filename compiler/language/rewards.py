@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 from compiler.document.node import Node
 from compiler.language.experiment import Experiment
@@ -12,12 +11,12 @@ from compiler.language.expressions import Unreadable, reward_condition
 from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
 from compiler.language.spec import Condition
 from compiler.language.spec_judged import CombinedScore
-from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward, Reward
+from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.evaluation import CombinedCard
 from stages.contracts.expressions import Expression
-from stages.contracts.reward_card import ExampleCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
+from stages.contracts.reward_card import ExampleCard, PenaltyCard, RewardCard, RewardRules
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
@@ -33,32 +32,19 @@ class RewardUse:
     declared: str | None
     """The reward in `rewards` that it is made of; None for constants and random ones."""
     gates: tuple[GateUse, ...]
-    invert: bool
-    unknown_limit: float
     node: Node
     """The condition's `reward`."""
-    source: Node | None
+    source: Node | None = None
     """The declared reward's block."""
-    combine: Literal["first_decides", "weighted"] = "first_decides"
+    invert: bool = False
+    rules: RewardRules = field(default_factory=RewardRules)
     penalties: tuple[PenaltyCard, ...] = ()
-    curriculum: tuple[PhaseCard, ...] = ()
-    cap: float | None = None
-    scale: ScaleCard | None = None
 
     def card(self, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
         """The reward as stages receive it."""
-        return RewardCard(
-            name=self.name,
-            combine=self.combine,
-            gates=tuple(gate.card for gate in self.gates),
-            invert=self.invert,
-            unknown_limit=self.unknown_limit,
-            examples=examples,
-            penalties=self.penalties,
-            curriculum=self.curriculum,
-            cap=self.cap,
-            scale=self.scale,
-        )
+        rules = {key: getattr(self.rules, key) for key in RewardRules.model_fields}
+        gates = tuple(gate.card for gate in self.gates)
+        return RewardCard(**rules, name=self.name, gates=gates, invert=self.invert, examples=examples, penalties=self.penalties)
 
 
 def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
@@ -77,7 +63,7 @@ SUPERVISED = "none: gold answers"
 def unrewarded(of: Experiment, condition_name: str) -> RewardUse:
     """What stands for the reward of a condition that is trained on gold answers."""
     node = of.node("conditions", condition_name)
-    return RewardUse(SUPERVISED, None, (), False, 0.0, node.get("reward") or node, None)
+    return RewardUse(SUPERVISED, None, (), node.get("reward") or node)
 
 
 def composed(
@@ -91,34 +77,21 @@ def composed(
     node = of.node("conditions", condition_name, "reward")
     if isinstance(use, ConstantReward):
         gate = shorthand("constant", {"score": use.constant}, node)
-        return RewardUse(f"constant({use.constant:g})", None, (gate,), False, 0.05, node, None)
+        return RewardUse(f"constant({use.constant:g})", None, (gate,), node)
     if isinstance(use, RandomReward):
         name = f"random({use.random}, {use.p:g})" if use.random == "bernoulli" else "random(uniform)"
-        return RewardUse(name, None, (shorthand("random", {"distribution": use.random, "p": use.p}, node),), False, 0.05, node, None)
+        return RewardUse(name, None, (shorthand("random", {"distribution": use.random, "p": use.p}, node),), node)
     declared = use.invert if isinstance(use, Inverted) else use
     place = node.get("invert") or node
     if declared not in rewards:
         problems.append(unknown("E301", declared, rewards, place.place))
         return None
-    reward: Reward = of.spec.rewards[declared]
-    after, phases = penalties[declared], curriculum(reward)
-    if after is None or phases is None:  # or its gates are wrong
-        return None
+    reward, after = of.spec.rewards[declared], penalties[declared]
+    if after is None or any(phase.begins >= 1 for phase in reward.curriculum):
+        return None  # its gates or phases are wrong
     invert = isinstance(use, Inverted)
-    return RewardUse(
-        f"invert({declared})" if invert else declared,
-        declared,
-        rewards[declared],
-        invert,
-        reward.unknown.limit,
-        node,
-        of.node("rewards", declared),
-        reward.combine,
-        after,
-        phases,
-        reward.cap,
-        ScaleCard(low=reward.scale.low, high=reward.scale.high) if reward.scale else None,
-    )
+    name = f"invert({declared})" if invert else declared
+    return RewardUse(name, declared, rewards[declared], node, of.node("rewards", declared), invert, reward, after)
 
 
 def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[PenaltyCard, ...] | None:
@@ -134,13 +107,6 @@ def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems
         if when := _read(of, node, penalty.when, kinds, problems):
             cards.append(PenaltyCard(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
     return tuple(cards) if len(cards) == len(reward.penalties) else None
-
-
-def curriculum(reward: Reward) -> tuple[PhaseCard, ...] | None:
-    """Phases; None when one begins after the end, which a rule says."""
-    if any(phase.begins >= 1 for phase in reward.curriculum):
-        return None
-    return tuple(PhaseCard(from_share=phase.begins, weights=dict(phase.weights)) for phase in reward.curriculum)
 
 
 def scores(of: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:

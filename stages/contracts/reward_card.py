@@ -1,137 +1,189 @@
-"""Rewards as a stage receives them: gates in order, how they combine, and what is taken off afterwards.
-
-Fields that came later than the first cards have defaults and are left out of a dump while they are unset, so a card that does not
-use them keeps its bytes, its name and its runs.
-"""
+"""Rewards: gates in order, how they combine, and what is taken off afterwards. What a spec and a card say alike is one model; a card's
+own models add what the compiler resolves: names, settings of each kind in full, conditions as data, rows of examples."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, ClassVar, Literal
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from stages.contracts.artifact import Frozen
-from stages.contracts.expressions import Expression
+from stages.contracts.artifact import Section, later
+from stages.contracts.expressions import Expression, gates
+from stages.contracts.names import Slug, exactly_one, fault
+from stages.contracts.plugin import marks, reads
 
-
-class _Grown(Frozen):
-    """A model whose LATER fields are dumped only when they are set."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _without_unset_later_fields(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = dumped(self)
-        for name, unset in _unset(type(self)):
-            if getattr(self, name) == unset:
-                found.pop(name, None)
-        return found
+Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
+TOLERANCE = 1e-9
+"""By how much weights may miss the sum of 1."""
 
 
-@functools.cache
-def _unset(model: type[_Grown]) -> list[tuple[str, Any]]:
-    """LATER fields with their defaults: thousands of gates are dumped, and pydantic looks fields up anew each time."""
-    return [(name, model.model_fields[name].default) for name in model.LATER]
+class Decisions(Section):
+    """What a gate means for its reward. As a score of its own it means nothing."""
+
+    on_pass: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate passes; not given: go on to the next gate.")
+    on_fail: float | None = Field(None, ge=-1000, le=1000, description="Reward when this gate fails; not given: go on to the next gate.")
+    weight: float | None = Field(
+        None, ge=0, le=1, json_schema_extra={"unit": "share"}, description="For `combine: weighted`: share of its score in the reward."
+    )
+    needs: Slug | None = Field(
+        None, description="For `combine: weighted`: an earlier gate that must pass, or this one is not asked and counts 0."
+    )
 
 
-class GateCard(_Grown):
+class GateCard(Decisions):
     """One gate. `kind` names the module in `stages/train/rewards/`; `settings` are its Settings model, dumped."""
-
-    LATER = frozenset({"weight", "needs"})
 
     name: str
     kind: str
     settings: dict[str, Any]
-    on_pass: float | None = None
-    """first_decides only: reward when this gate passes; null: go on to the next gate (the last gate's own score counts)."""
-    on_fail: float | None = None
-    """first_decides only: reward when this gate fails; null: go on to the next gate (the last gate's own score counts)."""
-    weight: float | None = Field(None, ge=0, le=1)
-    """weighted only, and required there: share of the gate's score in the reward. The weights of a reward sum to 1."""
-    needs: str | None = None
-    """weighted only: name of an earlier gate that must have passed; else this gate is not reached and its score counts as 0."""
 
 
-class PenaltyCard(Frozen):
-    """What happens to the reward when `when` holds: exactly one of `set` (the reward becomes this) and `factor` (is multiplied by it).
+class Effect(Section):
+    """What becomes of the reward when a condition holds: exactly one of `set` and `factor`."""
 
-    Penalties apply in order, after the gates are combined and before the cap. When `when` is unknown, the reward is null.
-    """
+    set: float | None = Field(None, ge=0, le=1, description="The reward becomes this.")
+    factor: float | None = Field(None, ge=0, le=1, description="The reward is multiplied by this.")
+
+    _one = exactly_one("set", "factor", says="a penalty has", why="each means something else", fix="set: 0.0")
+
+
+class PenaltyCard(Effect):
+    """Penalties apply in order, after the gates are combined and before the cap. When `when` is unknown, the reward is null."""
 
     name: str
     when: Expression
-    set: float | None = Field(None, ge=0, le=1)
-    factor: float | None = Field(None, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> PenaltyCard:
-        if (self.set is None) == (self.factor is None):
-            raise ValueError(f"penalty {self.name!r} needs exactly one of `set` and `factor`")
-        return self
 
 
-class PhaseCard(Frozen):
-    """Weights of all gates from a share of training on, up to the next phase. Before the first phase the gates' own weights hold."""
+class Phase(Section):
+    """Weights of all gates from a share of training on, up to the next phase; before the first one the gates' own weights hold."""
 
-    from_share: float = Field(ge=0, lt=1)
-    """Optimizer steps already done, as a share of the run's steps."""
-    weights: dict[str, float]
-    """Gate name -> 0..1, one entry for every gate; they sum to 1."""
+    begins: float = Field(
+        alias="from", ge=0, json_schema_extra={"unit": "share"}, description="Share of the run's steps after which the phase begins."
+    )
+    weights: dict[Slug, Weight] = Field(description="Weight of every gate; they sum to 1.")
 
 
-class ExampleCard(_Grown):
-    """A completion whose reward the author knows. `row` is the data row the gates see, resolved by the compiler."""
+class ExampleCard(Section):
+    """A completion whose reward the author knows. `row` is the data row the gates see."""
 
-    LATER = frozenset({"truncated", "tokens"})
-
-    completion: str
+    completion: str = Field(description="What a model might write.")
     row: dict[str, Any]
-    expect: float
-    because: str = ""
-    truncated: bool = False
-    """Score it as a completion that met the length limit."""
-    tokens: int | None = None
-    """Score it as a completion of this length, for gates that count tokens."""
+    expect: float = Field(description="The reward it must get.")
+    because: str = Field("", description="Why, in a few words.")
+    truncated: bool = later(False, description="Score it as a completion that was cut at the length limit.")
+    tokens: int | None = Field(None, ge=0, description="Its length in tokens, for gates that count them.")
 
 
-class ScaleCard(Frozen):
-    """The last step of a reward: r in 0..1 becomes low + r * (high - low)."""
+class Unknown(Section):
+    """What happens when a gate does not know, for example because its verifier crashed."""
 
-    low: float
-    high: float
+    limit: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        json_schema_extra={"unit": "share"},
+        description="Largest share of unknown completions in a step; above it the attempt stops.",
+    )
+
+
+class Scale(Section):
+    """Another range for a reward, such as that of `2 - words/16`: its 0 becomes `low`, its 1 becomes `high`."""
+
+    low: float = Field(ge=-1000, le=1000, json_schema_extra={"unit": "reward"}, description="What the lowest reward becomes.")
+    high: float = Field(ge=-1000, le=1000, json_schema_extra={"unit": "reward"}, description="What the highest reward becomes.")
 
     @model_validator(mode="after")
-    def _rises(self) -> ScaleCard:
-        if not self.low < self.high:
-            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+    def _rises(self) -> Scale:
+        if self.low >= self.high:
+            raise fault(
+                "E220",
+                f"a scale rises, and {self.low:g} is not below {self.high:g}",
+                "turned round it would reward the worst; `{invert: name}` says that openly",
+                f"scale: {{low: {self.high:g}, high: {self.low:g}}}" if self.high < self.low else "scale: {low: -2, high: 2}",
+            )
         return self
 
 
-class RewardCard(_Grown):
-    """A composed reward. Reward of a completion is null when a gate that was needed did not know.
+class RewardRules(Section):
+    """What a reward says beside its gates.
 
     first_decides: gates in order; the first one that decides ends the way.
     weighted: every gate that is reached judges; the reward is the sum of weight times score (partial credit counts). A gate is
     needed when its weight is above 0, or when a needed gate `needs` it. Then penalties, then the cap, then the inversion, then the scale.
     """
 
-    LATER = frozenset({"penalties", "curriculum", "cap", "scale"})
+    combine: Literal["first_decides", "weighted"] = Field(
+        "first_decides", description="first_decides: the first gate that decides ends the way. weighted: the sum of weight times score."
+    )
+    curriculum: tuple[Phase, ...] = Field(
+        (), max_length=100, description="For `combine: weighted`: other weights from a share of training on."
+    )
+    cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")
+    scale: Scale | None = Field(
+        None, description="Range of the reward for trainer, history and examples, after all else; not given: 0 to 1."
+    )
+    unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
+
+
+class RewardCard(RewardRules):
+    """A composed reward. Reward of a completion is null when a gate that was needed did not know. Examples are scored before any
+    inversion, with the weights of the start of training, on the reward's scale."""
 
     name: str
-    combine: Literal["first_decides", "weighted"] = "first_decides"
     gates: tuple[GateCard, ...] = Field(min_length=1)
     invert: bool = False
     """1 - reward; null stays null."""
     examples: tuple[ExampleCard, ...] = ()
-    """Scored before any inversion, with the weights of the start of training, on the reward's scale."""
-    unknown_limit: float = 0.05
-    """Largest share of unknown completions in a step, 0..1; above it the attempt stops."""
     penalties: tuple[PenaltyCard, ...] = ()
-    """Names are unique."""
-    curriculum: tuple[PhaseCard, ...] = ()
-    """weighted only: phases in rising order of `from_share`. Unweighted gate scores are logged, so curves compare across phases."""
-    cap: float | None = Field(None, ge=0, le=1)
-    """No reward is above this (before the inversion)."""
-    scale: ScaleCard | None = None
-    """What trainer, history and examples see; null: the reward as it is."""
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the card beyond its types. The compiler says the same with codes and places; a stage trusts no card."""
+        names = [gate.name for gate in self.gates]
+        if len(set(names)) != len(names):
+            yield f"reward {self.name!r} has two gates of one name: {names}"
+        if self.combine == "weighted":
+            yield from self._weighted(names)
+        elif self.curriculum or any(gate.weight is not None or gate.needs is not None for gate in self.gates):
+            yield f"reward {self.name!r}: weight, needs and curriculum belong to `combine: weighted`"
+        for place, gate in enumerate(self.gates):
+            kinds = reads(gate.kind)
+            if kinds and not any(before.kind in kinds for before in self.gates[:place]):
+                yield f"gate {gate.name!r} reads the verdict of a gate of kind {' or '.join(kinds)}, and none stands before it"
+        yield from self._penalties()
+
+    def _weighted(self, names: list[str]) -> Iterator[str]:
+        for place, gate in enumerate(self.gates):
+            if gate.on_pass is not None or gate.on_fail is not None:
+                yield f"gate {gate.name!r}: on_pass and on_fail belong to `combine: first_decides`"
+            if gate.needs is not None and gate.needs not in names[:place]:
+                yield f"gate {gate.name!r} needs {gate.needs!r}, which is no earlier gate"
+        yield from _weights(f"reward {self.name!r}", {gate.name: gate.weight for gate in self.gates}, names)
+        before = -1.0
+        for phase in self.curriculum:
+            if not before < phase.begins < 1:
+                yield f"reward {self.name!r}: phases of the curriculum do not rise at {phase.begins:g}"
+            before = phase.begins
+            yield from _weights(f"reward {self.name!r}, phase from {before:g}", phase.weights, names)
+
+    def _penalties(self) -> Iterator[str]:
+        kinds = {gate.name: gate.kind for gate in self.gates}
+        if len({penalty.name for penalty in self.penalties}) != len(self.penalties):
+            yield f"reward {self.name!r} has two penalties of one name"
+        for penalty in self.penalties:
+            for gate, mark in gates(penalty.when):
+                if gate not in kinds:
+                    yield f"penalty {penalty.name!r} asks for {gate!r}, which is no gate"
+                elif mark is not None and mark not in marks(kinds[gate]):
+                    yield f"penalty {penalty.name!r} asks for {gate}.{mark}, which gates of kind {kinds[gate]!r} do not see"
+
+
+def _weights(place: str, weights: Mapping[str, float | None], names: Sequence[str]) -> Iterator[str]:
+    numbers = [weight for weight in weights.values() if weight is not None]
+    if set(weights) != set(names):
+        yield f"{place}: weights of {sorted(weights)} for the gates {sorted(names)}"
+    elif len(numbers) < len(names) or not all(0 <= number <= 1 for number in numbers):
+        yield f"{place}: every gate needs a weight from 0 to 1"
+    elif not math.isclose(math.fsum(numbers), 1.0, abs_tol=TOLERANCE, rel_tol=0):
+        yield f"{place}: weights sum to {math.fsum(numbers):g}, not 1"

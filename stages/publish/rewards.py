@@ -91,7 +91,7 @@ def after(reward: RewardCard) -> Iterator[str]:
     """A sentence for each phase, each penalty and the cap, in the order in which they apply."""
     for phase in reward.curriculum:
         weights = ", ".join(f"{name} {percent(weight)}" for name, weight in phase.weights.items())
-        yield f"From {percent(phase.from_share)} of training on: {weights}."
+        yield f"From {percent(phase.begins)} of training on: {weights}."
     for penalty in reward.penalties:
         effect = f"becomes {setting(penalty.set)}" if penalty.set is not None else f"is multiplied by {setting(penalty.factor)}"
         yield f"Penalty {penalty.name}: where {text(penalty.when)}, the reward {effect}."

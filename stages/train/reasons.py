@@ -49,9 +49,9 @@ def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[s
             f"{counts['truncated']} of {counts['completions']} completions are cut at {condition.max_completion_length} tokens "
             f"({cut:.0%}, declared below {card.truncated.below:.0%}): raise max_completion_length."
         )
-    if unknown > condition.reward.unknown_limit:
+    if unknown > condition.reward.unknown.limit:
         reasons.append(
-            f"{counts['unknown']} of {counts['completions']} rewards are unknown (limit {condition.reward.unknown_limit:.0%}): "
+            f"{counts['unknown']} of {counts['completions']} rewards are unknown (limit {condition.reward.unknown.limit:.0%}): "
             "the verifier or the data is broken."
         )
     return reasons

@@ -141,13 +141,13 @@ class TrainingReward:
         rows = completion_rows(scored, answers, tokens, self.group)
         self.journal.batch(attempt=self.attempt, step=step, rows=rows)
         unknown = sum(reward is None for reward in scored.rewards)
-        if unknown > self.card.unknown_limit * len(answers):
+        if unknown > self.card.unknown.limit * len(answers):
             doubts = [
                 judgement for judged in scored.judgements.values() for judgement in judged if judgement and judgement.status == "unknown"
             ]
             broken = [judgement for judgement in doubts if judgement.broken]
             failure: FailureClass = "reward" if 2 * len(broken) >= len(doubts) > 0 else "verifier"
             reason = next((judgement.reason for judgement in (broken if failure == "reward" else doubts)), "")
-            limit = f"above the limit of {self.card.unknown_limit:.0%}"
+            limit = f"above the limit of {self.card.unknown.limit:.0%}"
             raise Stopped(failure, f"{unknown} of {len(answers)} rewards of step {step} are unknown, {limit}: {reason}")
         return scored.rewards

@@ -100,7 +100,7 @@ def test_a_gate_that_the_completions_do_not_know_is_no_change_by_itself(run, cap
 
 def test_a_curriculum_scores_each_step_with_the_weights_of_its_time(run, capsys):
     weighted = [{**FORMAT, "on_fail": None, "weight": 0.5}, {**EXACT, "on_pass": None, "on_fail": None, "weight": 0.5}]
-    phases = [{"from_share": 0.0, "weights": {"format": 1.0, "exact": 0.0}}, {"from_share": 0.5, "weights": {"format": 0.0, "exact": 1.0}}]
+    phases = [{"from": 0.0, "weights": {"format": 1.0, "exact": 0.0}}, {"from": 0.5, "weights": {"format": 0.0, "exact": 1.0}}]
     rows = [row(step, 0, "x", 0.1, "fail") for step in (1, 2)]
     run(gates=weighted, reward={"combine": "weighted", "curriculum": phases}, rows=rows)
     assert [step["reward_after"] for step in report(capsys)["curve"]] == [1.0, 0.0]

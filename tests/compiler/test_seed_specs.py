@@ -81,7 +81,7 @@ def test_seed_2(project: Path):
     assert (card.model.path, card.model.adapter.r, card.model.adapter.lora_alpha) == ("Qwen/Qwen2.5-Coder-1.5B-Instruct", 32, 64)
     assert (card.train.learning_rate, card.train.temperature, card.train.num_generations) == (5e-6, 0.9, 6)
     assert {gate.name: gate.weight for gate in card.reward.gates} == {"structure": 0.05, "types": 0.2, "compile": 0.1, "tests": 0.65}
-    assert [(phase.from_share, phase.weights["types"]) for phase in card.reward.curriculum] == [(0.0, 0.4), (0.5, 0.25)]
+    assert [(phase.begins, phase.weights["types"]) for phase in card.reward.curriculum] == [(0.0, 0.4), (0.5, 0.25)]
     assert card.reward.penalties[0].set == 0.0, "a runaway answer earns nothing (x0.3 still paid for it)"
     spec = one.experiment.spec
     assert [len(spec.stop.red_flags), len(spec.stop.green_lights), len(spec.expect)] == [2, 2, 6]

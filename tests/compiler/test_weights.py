@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from compiler.problems import Rejected
-from stages.contracts.reward_card import PhaseCard
-from stages.train.rewards.combine.sound import check
+from stages.contracts.reward_card import Phase
 
 SPEC = (Path(__file__).parents[1] / "golden" / "weighted" / "spec.yaml").read_text(encoding="utf-8")
 
@@ -20,12 +19,12 @@ def codes(compiled, text, name="example") -> list[str]:
 
 def test_the_card_says_what_the_spec_says_and_the_engine_takes_it(compiled):
     card = compiled(SPEC).cards.train["shaped"].reward
-    check(card)
+    assert list(card.problems()) == []
     assert card.combine == "weighted"
     assert [(gate.name, gate.weight, gate.needs) for gate in card.gates] == [("format", 0.2, None), ("tests", 0.8, "format")]
     assert card.curriculum == (
-        PhaseCard(from_share=0.0, weights={"format": 0.5, "tests": 0.5}),
-        PhaseCard(from_share=0.5, weights={"format": 0.2, "tests": 0.8}),
+        Phase(**{"from": 0.0}, weights={"format": 0.5, "tests": 0.5}),
+        Phase(**{"from": 0.5}, weights={"format": 0.2, "tests": 0.8}),
     )
     assert [(penalty.name, penalty.set, penalty.factor) for penalty in card.penalties] == [("runaway", None, 0.3)]
 
@@ -58,7 +57,7 @@ def test_origins_of_weights_phases_and_penalties(compiled):
 def test_inverting_a_weighted_reward(compiled):
     text = SPEC.replace("conditions:\n", "conditions:\n  turned: {reward: {invert: shaped}, role: control}\n")
     card = compiled(text).cards.train["turned"].reward
-    check(card)
+    assert list(card.problems()) == []
     assert (card.invert, card.combine, len(card.curriculum)) == (True, "weighted", 2)
 
 
@@ -101,7 +100,7 @@ def test_penalties_and_caps_go_with_both_ways_to_combine(compiled, spec):
         "    unknown: {limit: 5%}", "    unknown: {limit: 5%}\n    cap: 0.9\n    penalties: [{long: {when: truncated, set: 0}}]"
     )
     card = compiled(text).cards.train["shaped"].reward
-    check(card)
+    assert list(card.problems()) == []
     assert (card.combine, card.cap, card.penalties[0].set) == ("first_decides", 0.9, 0.0)
 
 

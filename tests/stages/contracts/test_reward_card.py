@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from stages.contracts.reward_card import GateCard, PenaltyCard, RewardCard
 
 OLD_GATE = {"name": "g", "kind": "format", "settings": {"min_chars": 1}, "on_pass": None, "on_fail": 0.0}
-OLD = {"name": "r", "combine": "first_decides", "gates": [OLD_GATE], "invert": False, "examples": [], "unknown_limit": 0.05}
+OLD = {"name": "r", "combine": "first_decides", "gates": [OLD_GATE], "invert": False, "examples": [], "unknown": {"limit": 0.05}}
 RUNAWAY = {"all": [{"signal": "truncated", "holds": True}, {"gate": "structure", "mark": "end_marker", "holds": False}]}
 FULL = {
     "name": "r",
@@ -19,7 +19,7 @@ FULL = {
     ],
     "invert": False,
     "examples": [],
-    "unknown_limit": 0.05,
+    "unknown": {"limit": 0.05},
     "penalties": [
         {"name": "runaway", "when": RUNAWAY, "set": 0.0, "factor": None},
         {
@@ -29,7 +29,7 @@ FULL = {
             "factor": 0.5,
         },
     ],
-    "curriculum": [{"from_share": 0.5, "weights": {"structure": 0.1, "tests": 0.9}}],
+    "curriculum": [{"from": 0.5, "weights": {"structure": 0.1, "tests": 0.9}}],
     "cap": 0.0,
 }
 

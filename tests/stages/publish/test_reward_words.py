@@ -1,4 +1,4 @@
-from stages.contracts.reward_card import GateCard, PenaltyCard, PhaseCard, RewardCard
+from stages.contracts.reward_card import GateCard, PenaltyCard, Phase, RewardCard
 from stages.publish.rewards import after, decides
 
 
@@ -9,7 +9,7 @@ def gate(name, **rest):
 def test_what_a_gate_of_a_weighted_reward_decides():
     reward = RewardCard(name="r", combine="weighted", gates=(gate("types", weight=0.2), gate("tests", weight=0.8, needs="types")))
     assert [decides(reward, one) for one in reward.gates] == ["20% of the reward", "80% of the reward; asked only where types passed"]
-    phased = reward.model_copy(update={"curriculum": (PhaseCard(from_share=0.5, weights={"types": 0.5, "tests": 0.5}),)})
+    phased = reward.model_copy(update={"curriculum": (Phase(**{"from": 0.5}, weights={"types": 0.5, "tests": 0.5}),)})
     assert decides(phased, phased.gates[0]) == "20% of the reward at first"
     assert list(after(phased)) == ["From 50% of training on: types 50%, tests 50%."]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard, ScaleCard
+from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard, Scale
 from stages.train.probes import highest, probes, texts
 
 ROWS = [{"id": "a", "answer": "x"}, {"id": "b", "answer": "y"}]
@@ -55,7 +55,7 @@ def test_a_reward_that_pays_nothing_has_no_best_answer():
 
 
 def test_scale_and_cap_move_what_the_best_answer_earns():
-    scaled = reward(WORDS, scale=ScaleCard(low=1.0, high=2.0))
+    scaled = reward(WORDS, scale=Scale(low=1.0, high=2.0))
     assert (highest(scaled), highest(reward(WORDS, cap=0.5)), highest(reward(WORDS))) == (2.0, 0.5, 1.0)
     assert [one.reward for one in probes(scaled, ROWS)] == [2.0, pytest.approx(1 + 15 / 16), 1.0]
     assert best(scaled) == ["empty"]

@@ -15,7 +15,7 @@ REWARD = RewardCard(
         GateCard(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0),
         GateCard(name="answer", kind="exact_match", settings={"column": "answer"}),
     ),
-    unknown_limit=0.25,
+    unknown={"limit": 0.25},
 )
 ROWS = {"a": {"id": "a", "answer": "1"}, "b": {"id": "b", "answer": "2"}, "no-answer": {"id": "no-answer"}}
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from stages.contracts.plugin import Judgement
-from stages.contracts.reward_card import GateCard, PhaseCard
+from stages.contracts.reward_card import GateCard, Phase
 from stages.train.rewards.combine.gate import unknown
 
 UPSTREAM = "a gate that this one needs is unknown"
 
 
-def phase_weights(gates: Sequence[GateCard], curriculum: Sequence[PhaseCard], progress: float) -> dict[str, float]:
+def phase_weights(gates: Sequence[GateCard], curriculum: Sequence[Phase], progress: float) -> dict[str, float]:
     """Weights at this share of training: those of the latest phase that has begun, else the gates' own."""
     weights = {gate.name: gate.weight or 0.0 for gate in gates}
     for phase in curriculum:
-        if phase.from_share <= progress:
+        if phase.begins <= progress:
             weights = dict(phase.weights)
     return weights
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, PhaseCard, RewardCard, ScaleCard
+from stages.contracts.reward_card import ExampleCard, GateCard, PenaltyCard, Phase, RewardCard, Scale
 from stages.train.recorder import Journal
 from stages.train.rewards.combine.gate import Gate
 from stages.train.rewards.compose import Composed, check_examples, compose
@@ -83,7 +83,7 @@ def test_an_unknown_gate_of_no_weight_counts_only_where_others_need_it():
 def test_the_scale_comes_last_and_unknown_has_none():
     """Seed 3's `2 - words/16`: the gate's score in 0..1 becomes the reward that was meant."""
     length = GateCard(name="words", kind="length", settings={"formula": "2 - words/16", "low": -2.0, "high": 2.0})
-    short = RewardCard(name="short", gates=(length,), scale=ScaleCard(low=-2.0, high=2.0))
+    short = RewardCard(name="short", gates=(length,), scale=Scale(low=-2.0, high=2.0))
     answers = [Answer("one", {}), Answer("w " * 16, {}), Answer("w " * 32, {}), Answer("", {})]
     assert compose(short).score(answers).rewards == pytest.approx([2 - 1 / 16, 1.0, 0.0, 2.0])
     inverted = short.model_copy(update={"invert": True})
@@ -155,7 +155,7 @@ def test_penalties_work_on_first_decides():
 
 
 def test_curriculum_by_progress():
-    phases = (PhaseCard(from_share=0.25, weights={"a": 0.5, "b": 0.5}), PhaseCard(from_share=0.5, weights={"a": 0.0, "b": 1.0}))
+    phases = (Phase(**{"from": 0.25}, weights={"a": 0.5, "b": 0.5}), Phase(**{"from": 0.5}, weights={"a": 0.0, "b": 1.0}))
     card = reward({"a": (1.0, None), "b": (0.0, None)}, curriculum=phases)
     for progress, expected in [(0.0, 1.0), (0.2499, 1.0), (0.25, 0.5), (0.4999, 0.5), (0.5, 0.0), (1.0, 0.0)]:
         found = scored(card, PASS, FAIL, progress=progress)
@@ -180,11 +180,11 @@ def test_examples_of_truncated_completions():
         ({"gates": {"a": (1.0, "b"), "b": (0.0, None)}}, "no earlier gate"),
         ({"gates": {"a": (1.0, "a")}}, "no earlier gate"),
         ({"gates": {"a": (None, None)}}, "needs a weight"),
-        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": 1.0}),)}, "weights of"),
-        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": 0.5, "b": 0.6}),)}, "sum to 1.1"),
-        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": -0.5, "b": 1.5}),)}, "from 0 to 1"),
-        ({"curriculum": (PhaseCard(from_share=0.0, weights={"a": math.nan, "b": 0.5}),)}, "from 0 to 1"),
-        ({"curriculum": (PhaseCard(from_share=0.5, weights={"a": 0.5, "b": 0.5}),) * 2}, "do not rise"),
+        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": 1.0}),)}, "weights of"),
+        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": 0.5, "b": 0.6}),)}, "sum to 1.1"),
+        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": -0.5, "b": 1.5}),)}, "from 0 to 1"),
+        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": math.nan, "b": 0.5}),)}, "from 0 to 1"),
+        ({"curriculum": (Phase(**{"from": 0.5}, weights={"a": 0.5, "b": 0.5}),) * 2}, "do not rise"),
         ({"penalties": (PenaltyCard(name="p", when={"gate": "c", "status": "pass"}, set=0.0),)}, "no gate"),
         ({"penalties": (PenaltyCard(name="p", when={"all": [{"gate": "a", "mark": "m"}]}, set=0.0),)}, "do not see"),
         ({"penalties": (PenaltyCard(name="p", when={"signal": "empty"}, set=0.0),) * 2}, "two penalties"),
@@ -238,7 +238,7 @@ def trees(draw):
     card = reward(
         {name: (weight, need) for name, weight, need in zip(names, weights, needs, strict=True)},
         penalties=penalties,
-        curriculum=draw(st.sampled_from([(), (PhaseCard(from_share=0.5, weights=reverse),)])),
+        curriculum=draw(st.sampled_from([(), (Phase(**{"from": 0.5}, weights=reverse),)])),
         cap=draw(st.none() | st.floats(0, 1)),
         invert=draw(st.booleans()),
     )
@@ -308,7 +308,7 @@ def test_a_plugin_that_breaks_is_unknown_and_the_trainer_never_sees_it():
 
 
 def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
-    phase = PhaseCard(from_share=0.5, weights={"low": 0.0, "high": 1.0})
+    phase = Phase(**{"from": 0.5}, weights={"low": 0.0, "high": 1.0})
     cards = tuple(
         GateCard(name=name, kind="constant", settings={"score": score}, weight=weight)
         for name, score, weight in [("low", 0.25, 1.0), ("high", 0.75, 0.0)]
