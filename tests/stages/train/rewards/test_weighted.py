@@ -1,6 +1,5 @@
 """Weighted rewards: partial credit, needs, penalties in three values, curriculum, cap. Unknown never becomes a number."""
 
-import math
 import types
 
 import pytest
@@ -182,8 +181,6 @@ def test_examples_of_truncated_completions():
         ({"gates": {"a": (None, None)}}, "needs a weight"),
         ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": 1.0}),)}, "weights of"),
         ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": 0.5, "b": 0.6}),)}, "sum to 1.1"),
-        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": -0.5, "b": 1.5}),)}, "from 0 to 1"),
-        ({"curriculum": (Phase(**{"from": 0.0}, weights={"a": math.nan, "b": 0.5}),)}, "from 0 to 1"),
         ({"curriculum": (Phase(**{"from": 0.5}, weights={"a": 0.5, "b": 0.5}),) * 2}, "do not rise"),
         ({"penalties": (PenaltyCard(name="p", when={"gate": "c", "status": "pass"}, set=0.0),)}, "no gate"),
         ({"penalties": (PenaltyCard(name="p", when={"all": [{"gate": "a", "mark": "m"}]}, set=0.0),)}, "do not see"),
