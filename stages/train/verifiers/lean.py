@@ -6,9 +6,7 @@ import functools
 import json
 import secrets
 import signal
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from stages.train.verifiers import isolation, lean_inside, lean_text, proofs, sandbox, seccomp
 from stages.train.verifiers.box import Ended, Order
@@ -20,17 +18,11 @@ from stages.train.verifiers.lean_server import Server
 from stages.train.verifiers.lean_setup import Installation, installation
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import CPU_SLACK, STACK_SIGNALS, Checked, used
-from stages.train.verifiers.verifier import Verifier
+from stages.train.verifiers.verifier import Verdicts, Verifier
 
 PROCESSES = 100
 """Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
 OUT = ("--size", str(2**28), "--tmpfs", "/out")
-
-
-class Proofs(Protocol):
-    """Whatever checks proofs."""
-
-    def run(self, jobs: Sequence[Job]) -> list[Checked]: ...
 
 
 def bubblewrap_only(tier: Tier) -> None:
@@ -114,13 +106,13 @@ def _checked(job: Job, ended: Ended) -> Checked:
 
 
 @functools.lru_cache(maxsize=4)
-def _verifier(lean: Installation, header: str) -> Proofs:
+def _verifier(lean: Installation, header: str) -> Verdicts[Job, Checked]:
     if lean.kind == "server":
         return Server(lean.url)
     return programs(lean) if lean.kind == "program" else Repls(lean, header)
 
 
-def verifier(header: str) -> Proofs:
+def verifier(header: str) -> Verdicts[Job, Checked]:
     """This process's verifier for a header. Raises VerifierUnavailable when there is no Lean."""
     lean = installation()
     return _verifier(lean, header if lean.kind == "repl" else "")

@@ -12,7 +12,6 @@ import os
 import secrets
 import select
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from stages.train.verifiers.lean_read import messages, read
 from stages.train.verifiers.lean_setup import Installation
 from stages.train.verifiers.lean_text import Job
 from stages.train.verifiers.proofs import OVERFLOW, Checked, used
-from stages.train.verifiers.verifier import cores, memory
+from stages.train.verifiers.verifier import Verdicts, cores, memory
 
 USES = 200
 """A REPL keeps every environment that it ever made, so it is replaced after this many jobs."""
@@ -35,7 +34,6 @@ HEADER_SECONDS = 600.0
 """Wall seconds for the imports, which may be all of Mathlib from a cold disk."""
 WATCH_SECONDS = 0.05
 ANSWER_BYTES = 8 * 2**20
-CACHED_JOBS = 4096
 ENV = "/usr/bin/env"
 
 
@@ -137,17 +135,15 @@ class Repl:
         return lines[-1] if lines else ""
 
 
-class Repls:
-    """REPLs for one header, as many as cores and memory allow. Thread-safe; `run` never raises."""
+class Repls(Verdicts[Job, Checked]):
+    """REPLs for one header, as many as cores and memory allow."""
 
     def __init__(self, lean: Installation, header: str, workers: int | None = None) -> None:
         self._lean, self._header, self._workers = lean, header, workers or cores()
-        self._kept: dict[Job, Checked] = {}
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        super().__init__()
 
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
+    def forget(self) -> None:
+        super().forget()
         self.repls: list[Repl | None] = [None] * self._workers
         self._threads = ThreadPoolExecutor(self._workers, "octavo-lean")
 
@@ -156,37 +152,32 @@ class Repls:
         for place in range(self._workers):
             self._drop(place)
 
-    def run(self, jobs: Sequence[Job]) -> list[Checked]:
-        """One result a job, in order. A job that its REPL fails is asked once more, alone in a new one."""
-        with self._lock:
-            results = {job: self._kept.get(job) or lean_text.refused(job) for job in jobs}
-            waiting = [job for job, result in results.items() if result is None]
-            if waiting:
-                most = max(1, min(self._workers, -(-len(waiting) // 2), memory() // max(job.memory for job in waiting)))
-                parts = [waiting[place::most] for place in range(most)]
-                futures = [self._threads.submit(self._work, place, part) for place, part in enumerate(parts)]
-                try:
-                    for part, future in zip(parts, futures, strict=True):
-                        results |= zip(part, future.result(), strict=True)
-                except BaseException:
-                    for repl in self.repls:
-                        if repl:
-                            repl.process.kill()
-                    raise
-            if len(self._kept) > CACHED_JOBS:
-                self._kept.clear()
-            self._kept |= {job: result for job, result in results.items() if result and result.keep}
-            return [results[job] or proofs.unknown("the REPL gave no result") for job in jobs]
+    def check(self, jobs: list[Job]) -> dict[Job, Checked]:
+        results = {job: bad for job in jobs if (bad := lean_text.refused(job))}
+        waiting = [job for job in jobs if job not in results]
+        if not waiting:
+            return results
+        most = max(1, min(self._workers, -(-len(waiting) // 2), memory() // max(job.memory for job in waiting)))
+        parts = [waiting[place::most] for place in range(most)]
+        futures = [self._threads.submit(self._work, place, part) for place, part in enumerate(parts)]
+        try:
+            return results | {job: result for future in futures for job, result in future.result().items()}
+        except BaseException:  # an interrupt: whoever waits for a REPL does not wait longer
+            for repl in self.repls:
+                if repl:
+                    repl.process.kill()
+            raise
 
     def _drop(self, place: int) -> None:
         repl, self.repls[place] = self.repls[place], None
         if repl:
             repl.close()
 
-    def _work(self, place: int, jobs: Sequence[Job]) -> list[Checked]:
-        return [self._checked(place, job) for job in jobs]
+    def _work(self, place: int, jobs: Sequence[Job]) -> dict[Job, Checked]:
+        return {job: self._checked(place, job) for job in jobs}
 
     def _checked(self, place: int, job: Job) -> Checked:
+        """The verdict on a job. One that its REPL fails is asked once more, in a new one."""
         result = proofs.unknown("the REPL gave no result")
         for _ in range(2):
             try:

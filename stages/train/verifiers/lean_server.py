@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from stages.train.verifiers.lean_read import messages, read
 from stages.train.verifiers.lean_setup import SERVER_KEY
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import Checked
+from stages.train.verifiers.verifier import Verdicts
 from stages.train.verifiers.web import post
 
 BATCH = 16
@@ -27,7 +26,6 @@ ATTEMPTS = 3
 """Requests for a single proof."""
 PAUSE_SECONDS = 1.0
 ANSWER_BYTES = 64 * 2**20
-CACHED_JOBS = 4096
 _TIMED_OUT = "timed out"
 
 
@@ -35,27 +33,20 @@ class _Refused(Exception):
     """The server did not answer a request."""
 
 
-class Server:
-    """The verifier behind an address. Thread-safe."""
+class Server(Verdicts[Job, Checked]):
+    """The verifier behind an address."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._kept: OrderedDict[Job, Checked] = OrderedDict()
-        self._lock = threading.Lock()
+        super().__init__()
 
-    def run(self, jobs: Sequence[Job]) -> list[Checked]:
-        """One result a job, in order. Never raises."""
-        with self._lock:
-            found = {job: self._kept.get(job) or lean_text.refused(job) for job in jobs}
-            waiting = [job for job, one in found.items() if one is None]
-            for start in range(0, len(waiting), BATCH):
-                for job, one in zip(waiting[start : start + BATCH], self._some(waiting[start : start + BATCH]), strict=True):
-                    found[job] = one
-                    if one.keep:
-                        self._kept[job] = one
-            while len(self._kept) > CACHED_JOBS:
-                self._kept.popitem(last=False)
-            return [found[job] or proofs.unknown("the server gave no result") for job in jobs]
+    def check(self, jobs: list[Job]) -> dict[Job, Checked]:
+        results = {job: bad for job in jobs if (bad := lean_text.refused(job))}
+        waiting = [job for job in jobs if job not in results]
+        for start in range(0, len(waiting), BATCH):
+            part = waiting[start : start + BATCH]
+            results |= zip(part, self._some(part), strict=True)
+        return results
 
     def _some(self, jobs: Sequence[Job]) -> list[Checked]:
         reason = ""

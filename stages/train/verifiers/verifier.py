@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -37,8 +38,38 @@ J = TypeVar("J")
 R = TypeVar("R", bound=Result)
 
 
-class Verifier(Generic[J, R]):
-    """Runs jobs of one kind. Thread-safe. Jobs are hashable: equal jobs run once, and verdicts that cannot change are kept."""
+class Verdicts(ABC, Generic[J, R]):
+    """Whatever gives verdicts. Thread-safe. Jobs are hashable: equal jobs are checked once, and verdicts that cannot change are kept."""
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Also in a fork of the process that used it: its processes are the parent's, and so are the threads that may hold the lock."""
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[J, R] = OrderedDict()
+
+    def run(self, jobs: Sequence[J]) -> list[R]:
+        """One verdict a job, in order. Never raises for what the verifier cannot do: that is a verdict of its own, unknown."""
+        with self._lock:
+            results = {job: self._kept[job] for job in jobs if job in self._kept}
+            results |= self.check([job for job in dict.fromkeys(jobs) if job not in results])
+            for job in dict.fromkeys(jobs):
+                if results[job].keep:
+                    self._kept[job] = results[job]
+                    self._kept.move_to_end(job)
+            while len(self._kept) > CACHED_JOBS:
+                self._kept.popitem(last=False)
+            return [results[job] for job in jobs]
+
+    @abstractmethod
+    def check(self, jobs: list[J]) -> dict[J, R]:
+        """Verdicts of jobs that are not known yet, each once."""
+
+
+class Verifier(Verdicts[J, R]):
+    """Runs jobs of one kind in boxes."""
 
     def __init__(
         self,
@@ -53,13 +84,10 @@ class Verifier(Generic[J, R]):
         none. `workers`: most boxes at a time, None = one a core."""
         self._program, self._order, self._read, self._unknown = program, order, read, unknown
         self._tier, self._workers = tier, workers or cores()
-        self._kept: OrderedDict[J, R] = OrderedDict()
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        super().__init__()
 
-    def _forget(self) -> None:
-        """In a fork of the process that used it: the boxes are the parent's, and so are the threads that may hold the lock."""
-        self._lock = threading.Lock()
+    def forget(self) -> None:
+        super().forget()
         self.boxes: list[Box | None] = [None] * self._workers
         self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
 
@@ -70,20 +98,7 @@ class Verifier(Generic[J, R]):
             if box:
                 box.close()
 
-    def run(self, jobs: Sequence[J]) -> list[R]:
-        """One result a job, in order. Never raises for what the verifier cannot do: that is a result of its own, unknown."""
-        with self._lock:
-            results = {job: self._kept[job] for job in jobs if job in self._kept}
-            results |= self._checked([job for job in dict.fromkeys(jobs) if job not in results])
-            for job in dict.fromkeys(jobs):
-                if results[job].keep:
-                    self._kept[job] = results[job]
-                    self._kept.move_to_end(job)
-            while len(self._kept) > CACHED_JOBS:
-                self._kept.popitem(last=False)
-            return [results[job] for job in jobs]
-
-    def _checked(self, jobs: Sequence[J]) -> dict[J, R]:
+    def check(self, jobs: list[J]) -> dict[J, R]:
         made = {job: self._order(job) for job in jobs}
         results = {job: order for job, order in made.items() if not isinstance(order, Order)}
         orders = {job: order for job, order in made.items() if isinstance(order, Order)}
