@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import disk
-from compiler.build.revisions import LOCK, UPDATE
 from compiler.build.snapshots import snapshot_of
 from compiler.document.node import Node
 from compiler.document.validate import key_place
@@ -19,7 +18,7 @@ from compiler.language.experiment import Experiment
 from compiler.language.rewards import RewardUse
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import Import, ImportedSpec
-from compiler.problems import listed, nearest
+from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard
@@ -182,65 +181,32 @@ def _recorded(of: Experiment, run: str, path: str) -> str | None:
         return None
 
 
-_WHY = "every run is imported from a log of its own, which its card pins by content"
-
-
 def _neither(block: Node) -> Diagnostic:
-    return Diagnostic(
-        "E389",
-        "`runs.import` needs exactly one of `path` and `files`",
-        why=_WHY,
-        fix="path: logs/{condition}/seed-{seed}/trainer_state.json",
-        place=key_place(block),
-    )
+    return problem("E389.neither", key_place(block))
 
 
 def _no_run(of: Experiment, name: str, known: list[str]) -> Diagnostic:
-    meant = nearest(name, known)
-    return Diagnostic(
-        "E389",
-        f"`runs.import.files` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else ""),
-        why=f"runs are conditions x seeds: {listed(known)}",
-        fix=f"write `{meant}`" if meant else "delete the line, or add its condition or seed",
-        place=of.node("runs", "import", "files", name).key,
-    )
+    return unknown("E389.run", name, known, of.node("runs", "import", "files", name).key)
 
 
 def _without(run: str, node: Node) -> Diagnostic:
-    return Diagnostic("E389", f"no log for the run `{run}`", why=_WHY, fix=f"add `{run}: <path>` to `files`", place=key_place(node))
+    return problem("E389.log", key_place(node), run=run)
 
 
 def _bad_path(path: str, run: str, node: Node) -> Diagnostic:
-    return Diagnostic(
-        "E389",
-        f"`{path[:120]}`, the path of `{run}`, is no path in the project",
-        why="paths enter cards and dvc.yaml: relative, below the project, of letters, digits and `._-/`",
-        fix="copy or link the logs into the project, such as data/imports/",
-        place=node.place,
-    )
+    return problem("E389.path", node.place, path=path[:120], run=run)
 
 
 def _shared(path: str, first: str, second: str, node: Node) -> Diagnostic:
-    return Diagnostic(
-        "E389",
-        f"`{first}` and `{second}` have one log, `{path}`",
-        why="two runs with the same numbers would count as two seeds",
-        fix="put `{condition}` and `{seed}` into the path, or list the paths under `files`",
-        place=node.place,
-    )
+    return problem("E389.shared", node.place, path=path, run=first, other=second)
 
 
 def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic:
-    return NoLog(
-        "E389",
-        f"`{path}`, the log of `{run}`, does not exist",
-        why=_WHY,
-        fix=f"{UPDATE} {fetched}, which fetches it from W&B"
-        if fetched
-        else f"check the name: ls {Path(path).parent.as_posix()}; or fetch it: dvc pull {path}{_renamed(run, node)}",
-        place=node.place,
-        log=path,
-    )
+    folder, renamed = Path(path).parent.as_posix(), _renamed(run, node)
+    missing = problem("E389.missing", node.place, path=path, run=run, folder=folder, renamed=renamed)
+    if fetched:
+        missing = problem("E389.fetched", node.place, path=path, run=run, experiment=fetched)
+    return NoLog(missing.code, missing.what, missing.why, missing.fix, node.place, log=path)
 
 
 def _renamed(run: str, node: Node) -> str:
@@ -250,20 +216,8 @@ def _renamed(run: str, node: Node) -> str:
 
 
 def _of_another_run(path: str, found: str, named: str, experiment: str, node: Node) -> Diagnostic:
-    return Diagnostic(
-        "E493",
-        f"`{path}` is a snapshot of {found[:120]}, and the spec names {named}",
-        why="the numbers of another run would stand under this one's name",
-        fix=f"correct the id, or fetch the run that is meant: {UPDATE} {experiment}",
-        place=node.place,
-    )
+    return problem("E493", node.place, path=path, held=found[:120], named=named, experiment=experiment)
 
 
 def _not_as_locked(path: str, run: str, experiment: str, node: Node) -> Diagnostic:
-    return Diagnostic(
-        "E493",
-        f"`{path}`, the snapshot of `{run}`, is not what was fetched from W&B",
-        why=f"{LOCK.as_posix()} holds another hash of it: the file was edited, or only one of the two was committed",
-        fix=f"git checkout {path} {LOCK.as_posix()}; or fetch it again: {UPDATE} {experiment}",
-        place=node.place,
-    )
+    return problem("E493.edited", node.place, path=path, run=run, experiment=experiment)
