@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -18,33 +18,30 @@ STEPS, OF_A_STEP, LETTERS, ALL_LETTERS = 6, 24, 400, 60_000
 """Of a run's page: steps, completions a step, letters a completion and letters in all."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Completions that ended the same way at the gates."""
 
     label: str
     tone: str
-    count: int
+    total: int
     rewards: str
     texts: list[tuple[str, int]]
     """The most frequent texts with their counts."""
 
 
-@dataclass(frozen=True)
-class Examples:
+class Examples(NamedTuple):
     condition: str
     run: str
     window: str
-    count: int
+    total: int
     outcomes: list[Outcome]
 
 
-@dataclass(frozen=True)
-class Browser:
+class Browser(NamedTuple):
     rows: pd.DataFrame
     """Columns step, prompt, reward, label, tone, text."""
     steps: list[int]
-    count: int
+    total: int
     """Completions that the run has."""
     path: str
 
@@ -62,7 +59,7 @@ def examples(experiment: ExperimentFiles) -> Iterator[Examples]:
         first = max(int(steps.min()), last - max(1, round(share * run.ref.target_steps)) + 1)
         rows = _read(run, condition, ("step", ">=", first))
         outcomes = [_outcome(label, tone, group) for (label, tone), group in rows.groupby(["label", "tone"], sort=False)]
-        outcomes.sort(key=lambda outcome: -outcome.count)
+        outcomes.sort(key=lambda outcome: -outcome.total)
         window = f"steps {first}–{last}" if first < last else f"step {first}"
         yield Examples(condition.name, run.ref.name, window, len(rows), outcomes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from itertools import islice
 
 from markupsafe import Markup
@@ -25,22 +24,11 @@ class Tables:
 
     def __init__(self, experiment: ExperimentFiles, facts: Facts) -> None:
         self.experiment, self.facts = experiment, facts
-        self.conditions = [condition.name for condition in experiment.card.conditions]
-        self.runs = [run.ref.name for run in experiment.runs]
-
-    @cached_property
-    def moved_digits(self) -> dict[str, int | None]:
-        return self.facts.moved_digits(self.conditions, "reward")
-
-    @cached_property
-    def _reward_digits(self) -> int:
-        ends = (self.facts.find(run, "reward", statistic) for run in self.runs for statistic in ("initial", "final"))
-        return numbers.column_decimals((finding.value, None, None) for finding in ends if finding)
-
-    @cached_property
-    def _score_digits(self) -> dict[bool, list[int]]:
-        """Whether the table is that of seeds -> digits of each score's column."""
-        return {False: self._column_digits(self.conditions), True: self._column_digits(self.runs)}
+        names, runs = [condition.name for condition in experiment.card.conditions], [run.ref.name for run in experiment.runs]
+        ends = (facts.find(run, "reward", statistic) for run in runs for statistic in ("initial", "final"))
+        self._own_reward = numbers.column_decimals((finding.value, None, None) for finding in ends if finding)
+        self._moved = facts.moved_digits(names, "reward")
+        self._shares = {False: self._column_digits(names), True: self._column_digits(runs)}
 
     def _column_digits(self, subjects: Iterable[str]) -> list[int]:
         columns = zip(*(self._scores(subject) for subject in subjects), strict=True)
@@ -53,30 +41,20 @@ class Tables:
     def evaluated(self, subject: str, *, seed: bool = False) -> list[Markup]:
         """The shared evaluation's pass shares, one a score; those of a seed without intervals."""
         write, scores = self.facts.value if seed else self.facts.interval, self._scores(subject)
-        digits = self._score_digits[seed] or [2] * len(scores)
-        return [write(finding, decimals) for finding, decimals in zip(scores, digits, strict=True)]
+        return [write(finding, digits) for finding, digits in zip(scores, self._shares[seed] or [2] * len(scores), strict=True)]
 
     def movement(self, condition: str) -> tuple[Markup, Markup, Markup]:
         """First window, last window and change of the reward."""
-        return movement(self.facts, condition, "reward", self.moved_digits[condition])
+        return movement(self.facts, condition, "reward", self._moved[condition])
 
     def own_reward(self, run: str, statistic: str) -> Markup:
         """With the column's digits, but never a 0.000 for a number that is not 0."""
-        finding, digits = self.facts.find(run, "reward", statistic), self._reward_digits
+        finding, digits = self.facts.find(run, "reward", statistic), self._own_reward
         vanishes = finding is not None and finding.value and abs(finding.value) < 0.5 * 10**-digits
         return self.facts.value(finding, None if vanishes else digits)
 
     def share(self, subject: str, metric: str) -> Markup:
         return self.facts.value(self.facts.find(subject, metric, "final", "share"), 2)
-
-    def included(self, condition: str) -> int:
-        return sum(run.included for run in self.experiment.of_condition(condition))
-
-    def counted(self, condition: str) -> Markup:
-        return self.facts.counted(self.facts.find(condition, "runs", "included"))
-
-    def steps(self, run: RunFiles, of: str = "/") -> Markup:
-        return steps_done(self.facts, run, of)
 
     def changed_by_exclusions(self) -> Iterator[tuple[str, Markup, str]]:
         """(id, number, number with every run) of the numbers that the excluded runs would change."""

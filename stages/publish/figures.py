@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as etree
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
@@ -25,59 +24,39 @@ _HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.
 _FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     figure: Figure
     svg: Markup
     csv: str
-
-    @property
-    def plot(self) -> str | None:
-        """The file with the interactive form of a curve; None of other figures."""
-        return f"{self.figure.name}.js" if self.figure.name.startswith("curves-") else None
+    plot: str
+    """File with the interactive form of a curve; empty of other figures."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Pictures of one section; a caption that all of them share is written once."""
-
-    pictures: tuple[Picture, ...]
-
-    @property
-    def caption(self) -> str:
-        captions = {picture.figure.caption for picture in self.pictures}
-        return captions.pop() if len(captions) == 1 else ""
-
-
-def pictures(experiment: ExperimentFiles) -> dict[str, Group]:
+def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
     """Pictures by the section that shows them (`conditions`, `reward`, `curves`), in the order of the page's card.
 
     Pictures that share their style rules carry them once.
     """
-    card, drawings = experiment.card, {drawing.figure.name: drawing for drawing in experiment.drawings}
-    sections = {
-        "conditions": [name for name in drawings if name.startswith("evaluation")],
-        "reward": [name for name in drawings if name.startswith("funnel")],
-        "curves": [name for name in drawings if not name.startswith(("evaluation", "funnel"))],
-    }
+    card, styles = experiment.card, set[str]()
     order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
     order += [f"curves-{name}" for name in card.curves]
-    groups, styles = {}, set[str]()
-    for section, names in sections.items():
-        names.sort(key=lambda name: order.index(name) if name in order else len(order))
-        groups[section] = Group(tuple(picture(drawings[name], styles) for name in names))
-    return groups
+    drawings = sorted(experiment.drawings, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
+    sections: dict[str, list[Drawing]] = {"conditions": [], "reward": [], "curves": []}
+    for drawing in drawings:
+        first = drawing.figure.name.split("-")[0]
+        sections[{"evaluation": "conditions", "funnel": "reward"}.get(first, "curves")].append(drawing)
+    return {section: [picture(drawing, styles) for drawing in some] for section, some in sections.items()}
 
 
 def picture(drawing: Drawing, styles: set[str], svg: Markup | None = None) -> Picture:
     """Without the rules of style that the page has already; `styles` collects them. `svg` in place of the file's."""
-    svg = inlined(drawing.svg) if svg is None else svg
+    svg, name = inlined(drawing.svg) if svg is None else svg, drawing.figure.name
     style = STYLE.search(svg)
     if style and style[0] in styles:
         svg = Markup(svg.replace(style[0], "", 1))
     elif style:
         styles.add(style[0])
-    return Picture(drawing.figure, svg, drawing.csv.name)
+    return Picture(drawing.figure, svg, drawing.csv.name, f"{name}.js" if name.startswith("curves-") else "")
 
 
 def inlined(path: Path) -> Markup:

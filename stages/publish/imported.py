@@ -132,14 +132,10 @@ def source(run: RunFiles) -> str:
 
 def mapped(card: ImportCard, metric: str) -> str:
     """What a metric was read from, in the log's unit and with the factor; empty for a metric that is not mapped."""
-    found = _mapped(card, metric)
-    if found is None:
+    column = _mapped(card, metric)
+    if column is None:
         return ""
-    if isinstance(found, ColumnCard):
-        name = f"column {found.column}"
-    else:
-        name = "; ".join(f"{words}: key {key}" for kind, words in _KINDS.items() if (key := getattr(found, kind)))
-    return f"{name}, in {found.unit}" + ("" if found.factor == 1 else f", times {numbers.number(found.factor)}")
+    return f"{_read_from(column)}, in {column.unit}" + ("" if column.factor == 1 else f", times {numbers.number(column.factor)}")
 
 
 def for_programs(run: RunFiles, metric: str) -> dict[str, Any]:

@@ -73,22 +73,17 @@ def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
     return min(_cap(largest, most), max((decimals_for(*cell) for cell in known), default=2))
 
 
-def agreed_column(rows: Iterable[_Spread], *, least: int = 0) -> int:
-    """Digits for the columns initial, final and change of a table, or of a single row of it: the fewest from `least` on that show every
-    number and with which every printed change is the printed final minus the printed initial. Where four digits do not reach that (many
-    rows, each rounded by itself), those with the fewest rows that rounding parts by one in the last digit."""
+def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:
+    """Digits for each row (initial, final, change) of a table, so that every printed change is the printed final minus the printed initial.
+
+    The column has the fewest digits, from `least` on, that show every number and with which most rows add up. A row that does not add up
+    with them, or of which they show nothing, has the fewest digits with which it does: a printed change that does not follow reads as a
+    mistake, another number of digits does not. None: numbers so small that they are printed with an exponent.
+    """
     every = list(rows)
     start = min(_MOST, max(least, column_decimals(((value, None, None) for row in every for value in row), most=_MOST)))
-    known = [row for row in every if None not in row]
-    return min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in known))
-
-
-def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:
-    """Digits for each row of such a table: those of the column, and for a row whose change would not follow with them, or of which they
-    would show nothing, the fewest with which it does. A printed change that does not follow from the printed numbers reads as a mistake,
-    another number of digits does not. None: numbers so small that they are printed with an exponent."""
-    every = list(rows)
-    column = agreed_column(every, least=least)
+    whole = [row for row in every if None not in row]
+    column = min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in whole))
     return [_row_digits(row, column, least) for row in every]
 
 

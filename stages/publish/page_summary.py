@@ -52,11 +52,9 @@ class PageSummary(Artifact):
 
 def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], warnings: int) -> PageSummary:
     card = experiment.card
-    lines = (
+    lines = tuple(
         ClaimLine(
-            id=claim.id,
-            says=claim.says,
-            verdict=claim.verdict,
+            **{name: getattr(claim, name) for name in ("id", "says", "verdict")},
             printed=claim.fact.striptags() if claim.fact else "",
             place=claim.at,
             finding=claim.decided.finding,
@@ -64,20 +62,14 @@ def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], war
         for claim in claims
     )
     return PageSummary(
+        **{name: getattr(card, name) for name in ("title", "owner", "tags", "profile", "parent", "changes", "hypothesis")},
         experiment=experiment.folder.name,
-        title=card.title,
         question=card.question.strip(),
         answer=answer(claims),
-        owner=card.owner,
-        tags=card.tags,
-        profile=card.profile,
-        claims=tuple(lines),
+        claims=lines,
         runs=len(experiment.runs),
         included=experiment.included,
         finished=sum(run.state in ("finished", "unknown") for run in experiment.runs),
         warnings=warnings,
         data_until=experiment.data_until,
-        parent=card.parent,
-        changes=card.changes,
-        hypothesis=card.hypothesis,
     )

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.publish import numbers
-from stages.publish.numbers import agreed_column, agreed_rows, column_decimals, counted, fixed, interval, listed, number, setting
+from stages.publish.numbers import agreed_rows, column_decimals, counted, fixed, interval, listed, number, setting
 
 M = numbers.MINUS
 
@@ -40,14 +40,14 @@ def test_changes_carry_their_sign() -> None:
 )
 def test_a_printed_change_follows_from_the_printed_numbers(initial: float, final: float, printed: tuple[str, str, str]) -> None:
     change = final - initial
-    digits = agreed_column([(initial, final, change)])
+    digits = agreed_rows([(initial, final, change)])[0]
     assert (fixed(initial, digits), fixed(final, digits), fixed(change, digits, signed=True)) == printed
 
 
 @given(st.integers(-9999, 9999), st.integers(-9999, 9999))
 def test_with_four_digits_the_change_always_follows(first: int, last: int) -> None:
     initial, final = first / 1e4, last / 1e4
-    digits = agreed_column([(initial, final, final - initial)])
+    digits = agreed_rows([(initial, final, final - initial)])[0]
 
     def printed(value: float) -> float:
         return round(float(fixed(value, digits).replace(M, "-")), 6)
@@ -63,19 +63,13 @@ def test_a_column_takes_the_digits_of_the_cell_that_needs_most_but_not_more_than
     assert column_decimals([(120.4, 100.0, 140.0), (118.0, 100.0, 136.0)]) == 0
 
 
-def test_a_column_of_changes_has_the_fewest_digits_with_which_all_of_them_follow() -> None:
-    assert agreed_column([(0.62, 0.87, 0.25), (0.5, 0.4, -0.1)]) == 2
-    assert agreed_column([(0.6249, 0.8751, 0.2502), (0.5, 0.4, -0.1)]) == 3
-    assert agreed_column([(0.5, None, None)]) == 2
-    assert agreed_column([(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]) == 4  # case 15 in a table: +0.0334, not +0.033
-
-
-def test_more_digits_are_taken_only_where_the_changes_follow_with_them() -> None:
+def test_changes_follow_with_the_fewest_digits_of_the_column() -> None:
+    assert agreed_rows([(0.62, 0.87, 0.25), (0.5, 0.4, -0.1)]) == [2, 2]
+    assert agreed_rows([(0.6249, 0.8751, 0.2502), (0.5, 0.4, -0.1)]) == [3, 3]
+    assert agreed_rows([(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]) == [4, 4]  # case 15 in a table: +0.0334, not +0.033
     fits_two, fits_more = (0.10044, 0.30056, 0.20012), (0.1849, 0.3451, 0.1602)  # 0.10 + 0.20 = 0.30; 0.18 + 0.16 is not 0.35
-    assert (agreed_column([fits_two]), agreed_column([fits_more])) == (2, 3)
-    assert agreed_column([fits_more], least=4) == 4  # digits that an interval beside it asks for
-    # 0.1004 + 0.2001 is not 0.3006: no number of digits suits all three, and three digits part the fewest
-    assert agreed_column([fits_two, fits_more, fits_more]) == 3
+    assert (agreed_rows([fits_two]), agreed_rows([fits_more])) == ([2], [3])
+    assert agreed_rows([fits_more], least=4) == [4]  # digits that an interval beside it asks for
 
 
 def test_a_row_whose_change_does_not_follow_with_the_digits_of_its_column_has_its_own() -> None:
@@ -122,13 +116,6 @@ def test_settings_are_printed_as_a_spec_holds_them() -> None:
     ]
 
 
-def test_case_15_in_a_table() -> None:
-    rows = [(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]
-    digits = agreed_column(rows)
-    printed = [tuple(number(value, "reward", decimals=digits, signed=value == row[2]) for value in row) for row in rows]
-    assert printed == [("0.0018", "0.0352", "+0.0334"), ("0.6200", "0.8700", "+0.2500")]
-
-
 def test_case_36_a_falling_rate_has_a_negative_change() -> None:
     """Decay, not warm-up: the numbers say so, and the change follows from them."""
     first, last = 3.58e-6, 3.55e-6
@@ -150,4 +137,4 @@ def test_numbers_of_any_size_are_printed() -> None:
     assert numbers.interval(2e20, 1e20, 3e20, signed=True) == "+2.00 × 10²⁰ [+1.00 × 10²⁰, +3.00 × 10²⁰]"
     assert numbers.interval(0.0, -1.7e308, 1.7e308) == "0 [−1.70 × 10³⁰⁸, 1.70 × 10³⁰⁸]"
     assert numbers.number(999_999_999_999_999.0) == "999\u202f999\u202f999\u202f999\u202f999"
-    assert numbers.agreed_column([(1e30, 3e30, 2e30)]) == 0
+    assert numbers.agreed_rows([(1e30, 3e30, 2e30)]) == [0]
