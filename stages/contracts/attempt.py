@@ -80,7 +80,7 @@ class Ended(Frozen):
     stopped: StoppedBy | None = Field(None, exclude_if=_unset)
     generation: str | None = Field(None, exclude_if=_unset)
     """What sampled the completions where that is not decided by the card alone, such as `compiled`, or
-    `transformers: no memory for a copy that samples: 17.1 GiB needed, 20.0 free`."""
+    `transformers: no memory for a copy that samples: 17.1 GiB taken, 20.0 were free`."""
 
 
 class Outcome(Artifact):
