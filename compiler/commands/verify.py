@@ -24,13 +24,13 @@ from stages.contracts.verification import Difference, Verification, Verified
 IMPORT = "stages.train.collect"
 WHY = {
     "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
-    "E410": "a stage's files belong to the card that it ran with; held against another card they say nothing",
-    "E487": "a lock names each file that a stage read and wrote; another file was made by nobody knows what",
+    "E410": "a stage's files belong to the card that it ran with; compared with another card they mean nothing",
+    "E487": "a lock names each file that a stage read and wrote; the origin of any other file is unknown",
     "S488": "what is published is what the recorded files give, computed again with the same code",
-    "S489": "the site shows the page as it was written, digit by digit",
+    "S489": "the site is what MkDocs builds from the pages, and nothing else",
     "S496": "an imported run holds what its source gives, read as its card says, and nothing else",
     "E494": "only what has been run can be verified",
-    "S495": "ledger, outcome, history, evaluation and lineage name each other, and must tell one story",
+    "S495": "ledger, outcome, history, evaluation and lineage name each other, and must agree",
 }
 
 

@@ -17,7 +17,7 @@ _KINDS = (
     ("runs", ("S495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
     ("sources read again", ("S496",), "imported runs read again from their sources, against history, outcome and imported.json"),
     ("findings computed again", ("S488",), "findings computed again from the files, with health, figures, page and passports"),
-    ("files of the site", ("S489",), "files of the built site, against the page"),
+    ("files of the site", ("S489",), "files of the built site, against one that is built again from the pages"),
 )
 
 

@@ -7,7 +7,6 @@ training. The site is built again from the pages that they give. Cards and locks
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -80,7 +79,7 @@ def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> Reco
     rules, made = (experiment.page / RULES).absolute(), Recomputed()
     with _scratch(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
-        environment = {**_trusted(root), **({RECORDED: rules.as_posix()} if rules.is_file() else {})}
+        environment = {RECORDED: rules.as_posix()} if rules.is_file() else {}
         for stage in (stage for stage in STAGES if stage not in due):
             ran = run_module(STAGES[stage], [f"{RUNS}/{experiment.name}"], root, environment)
             if ran.returncode:
@@ -100,18 +99,6 @@ def _refusal(experiment: ExperimentFolder, stage: str, ran: subprocess.Completed
         what=f"{stage} could not compute again what it wrote, so nothing after it was checked: {' '.join(words.split())}",
         fix=(error["fix"] if error else None) or f"python -m {module} {RUNS}/{experiment.name}",
     )
-
-
-def _trusted(root: Path) -> dict[str, str]:
-    """Where git answers in the project, it may answer in the scratch folder too, whoever owns the repository (CI often runs as another)."""
-    try:
-        if subprocess.run(["git", "rev-parse", "--git-dir"], capture_output=True, check=False).returncode:
-            return {}
-    except OSError:
-        return {}
-    given = os.environ.get("GIT_CONFIG_COUNT", "0")
-    number = int(given) if given.isdigit() else 0
-    return {"GIT_CONFIG_COUNT": str(number + 1), f"GIT_CONFIG_KEY_{number}": "safe.directory", f"GIT_CONFIG_VALUE_{number}": str(root)}
 
 
 @contextmanager
