@@ -97,8 +97,6 @@ def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str
     place = node.key if rest == ["[key]"] and node.key else key_place(node)
     if kind in catalogue():
         return problem(kind, place, **context)
-    if kind == "octavo":
-        return Diagnostic(context["code"], context["what"], why=context["why"], fix=context["fix"], place=place)
     if kind in ("literal_error", "union_tag_not_found", "union_tag_invalid"):
         return _choice(key, node, context, place)
     if kind in _RANGES:

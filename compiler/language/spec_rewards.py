@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from stages.contracts.artifact import Section
-from stages.contracts.names import Slug, fault
+from stages.contracts.names import Slug, refused
 from stages.contracts.reward_card import Decisions, Effect, ExampleCard, RewardRules
 
 
@@ -31,7 +31,7 @@ def _one(entry: Any, what: str, why: str, fix: str) -> Any:
     """Before its parts are looked at: without a name, each setting would be taken for one."""
     if isinstance(entry, dict) and len(entry) != 1:
         names = ", ".join(f"`{name}`" for name in entry) or "none"
-        raise fault("E210", f"{what} is one name with its settings, here: {names}", why, fix)
+        raise refused("E210", kind=what, names=names, why=why, fix=fix)
     return entry
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from compiler.document.units import LengthText
 from stages.contracts.artifact import Section
-from stages.contracts.names import Slug, fault
+from stages.contracts.names import Slug, exactly_one
 
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
 _FOR = "The condition holds on so many logged steps in a row; not given: once, for the mean over the last tenth of the run."
@@ -56,10 +56,4 @@ class Expectation(Section):
     )
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is about; not given: the treatments.")
 
-    @model_validator(mode="after")
-    def _one_bound(self) -> Expectation:
-        if (self.above is None) == (self.below is None):
-            raise fault(
-                "E209", "an expectation has exactly one of `above` and `below`", "the bound and its side decide the score", "above: 0.20"
-            )
-        return self
+    _one_bound = exactly_one("above", "below", says="an expectation has", why="the bound and its side decide the score", fix="above: 0.20")

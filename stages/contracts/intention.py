@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from stages.contracts.artifact import Frozen
-from stages.contracts.names import Slug, exactly_one, fault
+from stages.contracts.names import Slug, exactly_one, refused
 
 
 class ChangeWords(Frozen):
@@ -90,12 +90,8 @@ class When(Frozen):
         states = () if self.states is None else (self.states,) if isinstance(self.states, str) else self.states
         if (self.claim and not states) or any(state not in known for state in states):
             subject = "a claim" if self.claim else "an expectation" if self.expectation else "a red flag, which is raised or not,"
-            raise fault(
-                "E209",
-                f"`is` says for which outcome of {subject} the plan is made",
-                f"known: {', '.join(known) or 'none; leave it out'}",
-                f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`",
-            )
+            fix = f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`"
+            raise refused("E209.outcome", subject=subject, known=", ".join(known) or "none; leave it out", fix=fix)
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stages.contracts.artifact import Section, later
-from stages.contracts.names import HubId, ProjectPath, fault
+from stages.contracts.names import HubId, ProjectPath, refused
 
 
 class Adapter(Section):
@@ -81,21 +81,10 @@ class PromptData(Section):
     @model_validator(mode="after")
     def _one_source(self) -> PromptData:
         if (self.path is None) == (self.hub is None):
-            both = self.path is not None
-            raise fault(
-                "E209",
-                "prompts have exactly one of `path` and `hub`" + (", and here both" if both else ""),
-                "a file in the project and a dataset of the hub are two sources; layers merge, and null removes what a lower one says",
-                f"hub: null, beside `path: {self.path}`" if both else "path: data/train.jsonl",
-            )
+            raise refused("E209.both", path=self.path) if self.path is not None else refused("E209.source")
         given = next((key for key in ("split", "config", "id") if getattr(self, key) is not None), None)
         if self.hub is None and given is not None:
-            raise fault(
-                "E275",
-                f"`{given}` belongs to a hub dataset, and these prompts are the file `{self.path}`",
-                "a file has no splits and no configurations, and its ids stand under `id`",
-                f"delete `{given}`, or write `{given}: null` above a layer that gives it",
-            )
+            raise refused("E275", key=given, path=self.path)
         return self
 
 

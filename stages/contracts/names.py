@@ -25,18 +25,13 @@ def refused(code: str, **facts: Any) -> PydanticCustomError:
     return PydanticCustomError(code, code, facts)
 
 
-def fault(code: str, what: str, why: str, fix: str) -> PydanticCustomError:
-    """An error of a validator that already knows its code and its words."""
-    return PydanticCustomError("octavo", "{what}", {"code": code, "what": what, "why": why, "fix": fix})
-
-
 def exactly_one(*keys: str, says: str, why: str, fix: str) -> Any:
     """A validator of a model: E209 unless exactly one of the fields is given. `says` begins the sentence, such as `a claim has`."""
     listed = f"{', '.join(f'`{key}`' for key in keys[:-1])} and `{keys[-1]}`"
 
     def check(self: Any) -> Any:
         if sum(getattr(self, key) is not None for key in keys) != 1:
-            raise fault("E209", f"{says} exactly one of {listed}", why, fix)
+            raise refused("E209.one", says=says, keys=listed, why=why, fix=fix)
         return self
 
     return model_validator(mode="after")(check)

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Section, later
 from stages.contracts.expressions import Expression, gates
-from stages.contracts.names import Slug, exactly_one, fault
+from stages.contracts.names import Slug, exactly_one, refused
 from stages.contracts.plugin import marks, reads
 
 Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
@@ -97,12 +97,8 @@ class Scale(Section):
     @model_validator(mode="after")
     def _rises(self) -> Scale:
         if self.low >= self.high:
-            raise fault(
-                "E220",
-                f"a scale rises, and {self.low:g} is not below {self.high:g}",
-                "turned round it would reward the worst; `{invert: name}` says that openly",
-                f"scale: {{low: {self.high:g}, high: {self.low:g}}}" if self.high < self.low else "scale: {low: -2, high: 2}",
-            )
+            fix = f"scale: {{low: {self.high:g}, high: {self.low:g}}}" if self.high < self.low else "scale: {low: -2, high: 2}"
+            raise refused("E220", low=self.low, high=self.high, fix=fix)
         return self
 
 
