@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import psutil
 
@@ -151,7 +152,7 @@ class Box:
         until = time.monotonic() + seconds
         while b"\n" not in self._read:
             left = max(0.0, until - time.monotonic())
-            if not select.select([self._process.stdout], [], [], min(left, WATCH_SECONDS) if resident else left)[0]:
+            if not readable(self._process.stdout, min(left, WATCH_SECONDS) if resident else left):
                 if resident and usage(self._process.pid)[1] > resident:
                     raise TooLarge
                 if left > 0:
@@ -170,6 +171,13 @@ class Box:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
                 stream.close()
+
+
+def readable(stream: IO[bytes], seconds: float) -> bool:
+    """Whether something can be read within so many seconds. Unlike `select`, for any number of a descriptor."""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 def usage(pid: int) -> tuple[float, int]:

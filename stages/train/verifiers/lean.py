@@ -20,7 +20,7 @@ from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.proofs import CPU_SLACK, STACK_SIGNALS, Checked, used
 from stages.train.verifiers.verifier import Verdicts, Verifier
 
-PROCESSES = 100
+PROCESSES = 300
 """Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
 OUT = ("--size", str(2**28), "--tmpfs", "/out")
 
@@ -48,7 +48,7 @@ def tier() -> str:
 def program(lean: Installation, tier: Tier) -> Program:
     """A box in which `lean` compiles one answer and a new `lean` checks it. Raises VerifierUnavailable."""
     bubblewrap_only(tier)
-    environment = dict(entry.split("=", 1) for entry in lean.environment) | {"HOME": "/", "PYTHONHASHSEED": "0"}
+    environment = dict(entry.split("=", 1) for entry in lean.environment) | {"HOME": "/", "PYTHONHASHSEED": "0", "LEAN_NUM_THREADS": "4"}
     environment["LEAN_PATH"] = ":".join(["/out", *filter(None, [environment.get("LEAN_PATH")])])
     source = Path(lean_inside.__file__).read_text(encoding="utf-8")
     words = (*(f"{name}={value}" for name, value in environment.items()), "--", *lean.command)

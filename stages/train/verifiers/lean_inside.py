@@ -31,7 +31,7 @@ def become(command: list[str], environment: dict[str, str], text: tuple[int, int
     os.lseek(given, 0, os.SEEK_SET)
     for old, new in ((given, 0), (output, 1), (null, 2)):
         os.dup2(old, new)
-    os.closerange(3, 4096)
+    os.closerange(3, 2**20)
     seconds = math.ceil(cpu + 0.1)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     signal.setitimer(signal.ITIMER_PROF, cpu)

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.train.verifiers import isolation, lean_text, proofs, sandbox
-from stages.train.verifiers.box import usage
+from stages.train.verifiers.box import readable, usage
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Program
 from stages.train.verifiers.lean_read import messages, read
@@ -116,7 +115,7 @@ class Repl:
                 seconds, resident = usage(self.process.pid)
                 if seconds > cpu or resident > memory or watched > until:
                     raise Stopped("cpu" if seconds > cpu else "memory" if resident > memory else "wall")
-            if not select.select([self.process.stdout], [], [], WATCH_SECONDS)[0]:
+            if not readable(self.process.stdout, WATCH_SECONDS):
                 continue
             chunk = os.read(self.process.stdout.fileno(), 65536)
             if not chunk:

@@ -30,6 +30,8 @@ import types
 from typing import Any
 
 RESULT_FD = 3
+MOST_DESCRIPTORS = 2**20
+"""The host may have many files open, and what it hands in keeps its number."""
 PRELOADED = (
     "abc argparse array base64 binascii bisect calendar cmath codecs collections collections.abc colorsys contextlib copy csv dataclasses "
     "datetime decimal difflib enum fractions functools graphlib hashlib heapq hmac html inspect io itertools json keyword locale logging "
@@ -166,7 +168,7 @@ def run_answer(contents: int, order: list[int], null: int, filter_: tuple[_Progr
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.dup2(output, RESULT_FD)
-        os.closerange(RESULT_FD + 1, 4096)
+        os.closerange(RESULT_FD + 1, MOST_DESCRIPTORS)
         job = marshal.loads(content)
         random.seed(0)  # after the fork, which seeds it anew
         limited(milliseconds / 1000, memory)

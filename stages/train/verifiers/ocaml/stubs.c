@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STACK = 64 << 20, FIRST = 3, APART = 500, LAST = 4096 };
+enum { STACK = 64 << 20, FIRST = 3, APART = 500, LAST = 1 << 20 };
 
 static int limit(int what, rlim_t most) {
   struct rlimit both = {most, most};

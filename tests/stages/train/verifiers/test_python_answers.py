@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -430,3 +431,17 @@ def test_the_reviewers_thief_finds_no_sibling(fresh, tier, shared_attacks):
     exec("THIEF" + source.split("THIEF", 1)[1].split("for tier")[0], scope)
     found = fresh(tier, 1).run([function(scope["HONEST"], [2]), function(scope["THIEF"], [2])])
     assert [one.values[0].value for one in found] == [13, 0]
+
+
+def test_an_answer_holds_no_descriptor_of_others_however_high_their_numbers(fresh, tier):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
+    held = [os.dup(0) for _ in range(min(hard, 20_000) - 500)]
+    try:
+        count = "import os\ndef f(n):\n  open = 0\n  for fd in range(4, n):\n"
+        count += "    try: os.lseek(fd, 0, 1); open += 1\n    except OSError as error: open += error.errno != 9\n  return open"
+        assert values(fresh(tier), function(count, [25_000])) == [0]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
