@@ -263,7 +263,7 @@ class Run:
         if "reward" not in self.completions or self.completions["reward"].isna().all():
             return pd.DataFrame()
         rounded = self.completions["reward"].round(9) + 0.0  # equal rewards written by different arithmetic are one value; no minus zero
-        return pd.crosstab(self.completions["step"], rounded)
+        return rounded.groupby([self.completions["step"], rounded]).size().unstack(fill_value=0)
 
     @cached_property
     def examples(self) -> dict[float, list[str]]:

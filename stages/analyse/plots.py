@@ -78,7 +78,9 @@ def _broken(axes: Any, values: pd.Series, **style: Any) -> None:
     """A line that breaks where points are further apart than usual; a point by itself becomes a dot."""
     gaps = values.index.to_series().diff()
     breaks = values.index[gaps > max(usual_distance(values.index), 2 * gaps.median())]
-    broken = pd.concat([values.rename(index=float), pd.Series(np.nan, index=breaks - 0.5)]).sort_index()
+    broken = values
+    if len(breaks):
+        broken = pd.concat([values.rename(index=float), pd.Series(np.nan, index=breaks - 0.5)]).sort_index()
     alone = broken.notna() & broken.shift().isna() & broken.shift(-1).isna()
     axes.plot(broken.index, broken, marker="o", markersize=2, markevery=np.flatnonzero(alone).tolist(), **style)
 

@@ -23,7 +23,8 @@ def detect(settings: Settings, run: Run) -> Detection:
     """One signal a metric that is not always finite; `gradient` stands for gradient norm, loss and skipped steps together."""
     if run.steps.empty:
         return not_observable(NAME, "nothing was logged")
-    metrics = [name for name in run.steps.columns if name not in (*GRADIENT_METRICS, SKIPPED)]
+    odd = run.steps.columns[run.steps.eq(float("inf")).any()]
+    metrics = [name for name in odd if name not in (*GRADIENT_METRICS, SKIPPED)]
     spreads = {"gradient": run.gradient} | {name: run.nonfinite(name) for name in metrics}
     return looked(NAME, *(_signal(run, name, spread) for name, spread in spreads.items() if spread is not None))
 

@@ -64,22 +64,21 @@ def _outliers(values: Series, window: int, k: float) -> Series | None:
     A MAD of twenty correlated rows is often far too small by chance (a third of healthy runs had a spike by it), so no row is measured by
     less than the median distance of all rows from their rolling medians.
     """
+    import numpy as np
+
     if (values - values.median()).abs().median() == 0.0:
         return None
-    medians = values.rolling(window).median().shift()
+    numbers, medians = values.to_numpy(), values.rolling(window).median().shift()
     distances = (values - medians).abs()
     usual = distances.median()
-    first = values.iloc[: window + 1]
-    for place in range(window):  # each of the first rows against the others among the first window + 1
-        others = first.drop(first.index[place])
-        medians.iloc[place] = others.median()
-        distances.iloc[place] = abs(first.iloc[place] - others.median())
-    for step in distances.index[distances > k * usual]:
-        place = values.index.get_loc(step)
-        before = values.iloc[place - window : place] if place >= window else first.drop(step)
-        if not distances[step] > k * (before - medians[step]).abs().median():
-            distances[step] = 0.0
-    far = distances > k * usual
+    # each of the first rows is held against the others among the first window + 1
+    before = [np.delete(numbers[: window + 1], place) for place in range(window)]
+    medians.iloc[:window] = np.median(before, axis=1)
+    far = (values - medians).abs() > k * usual
+    for place in np.flatnonzero(far):
+        others = before[place] if place < window else numbers[place - window : place]
+        middle = medians.iloc[place]
+        far.iloc[place] = abs(numbers[place] - middle) > k * np.median(np.abs(others - middle))
     early = far.iloc[:window].tolist()
     if early[0]:  # the series comes in from far away, until two near rows follow each other
         near = next((place for place in range(2, window) if not early[place] and not early[place - 1]), window - 1)
