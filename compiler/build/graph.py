@@ -9,7 +9,7 @@ from typing import Protocol
 
 from compiler.build.graph_analysis import RUN, TEMPLATES, Analysed, analysis, of_runs
 from compiler.build.stage import Pipeline, Stage, paths
-from stages.contracts.algorithms import SFT, STAGES
+from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
 
 SITE = Path("site")
@@ -136,7 +136,7 @@ def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
         root = f"{folder.root.as_posix()}/{name}"
         yield Stage(
             f"train-{name}",
-            STAGES[of.algorithms[condition]],
+            ALGORITHMS[of.algorithms[condition]].stage,
             (root,),
             (*(f"{root}/{file}" for file in given), *shared[condition]),
             tuple([f"{root}/{file}" for file in made]),

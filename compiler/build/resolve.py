@@ -19,7 +19,7 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import DECISIONS
 from compiler.language.rewards import RewardUse
-from stages.contracts.algorithms import SFT, STAGES, AnyTrainCard
+from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version
 from stages.contracts.evaluation import EvaluateCard, Sampling
@@ -97,7 +97,7 @@ class Resolver:
             device=self.device,
             gpus=max(1, self.spec.resources.gpus),
             versions=self._versions(LIBRARIES),
-            code=self._code(STAGES[setup.train.algorithm], GATES, (use.card.kind for use in setup.reward.gates)),
+            code=self._code(ALGORITHMS[setup.train.algorithm].stage, GATES, (use.card.kind for use in setup.reward.gates)),
         )
 
     def preflight(self) -> PreflightCard:

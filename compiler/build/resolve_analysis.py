@@ -14,7 +14,7 @@ from compiler.build.stops import expect_cards, stop_card
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
-from stages.contracts.algorithms import SFT
+from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.analysis_card import (
     ConcludeCard,
     ConditionCard,
@@ -32,28 +32,6 @@ from stages.contracts.plugin import DETECTORS
 from stages.contracts.rule_card import ConditionStop
 
 P = TypeVar("P", Action, Contingency)
-CURVES = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm")
-PPO_CURVES = (
-    "reward",
-    "objective.rlhf_reward",
-    "objective.kl",
-    "kl",
-    "kl_coef",
-    "entropy",
-    "loss.policy",
-    "loss.value",
-    "loss",
-    "value.explained_variance",
-    "value.error",
-    "value.clipfrac",
-    "advantages",
-    "policy.approxkl",
-    "policy.clipfrac",
-    "truncated",
-    "completion_tokens",
-    "grad_norm",
-)
-SFT_CURVES = ("loss", "mean_token_accuracy", "entropy", "grad_norm")
 
 
 class AnalysisCards:
@@ -175,16 +153,10 @@ class AnalysisCards:
     def curves(self) -> tuple[str, ...]:
         gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
-        algorithms = {setup.train.algorithm for setup in self.expansion.setups}
-        supervised = SFT_CURVES if SFT in algorithms else ()
-        if algorithms == {SFT}:
-            return supervised
-        if "ppo" in algorithms:
-            rewarded: tuple[str, ...] = (*PPO_CURVES, *pass_shares)
-        else:
-            kl = ("kl",) if any(logs_kl(setup.train) for setup in self.expansion.setups) else ()
-            rewarded = (*CURVES, *kl, *pass_shares)
-        return tuple(dict.fromkeys([*rewarded, *supervised]))
+        rows = [ALGORITHMS[setup.train.algorithm] for setup in self.expansion.setups]
+        without = () if any(logs_kl(setup.train) for setup in self.expansion.setups) else ("kl",)
+        rewarded, supervised = ([name for row in rows if row.is_rewarded is kind for name in row.curves] for kind in (True, False))
+        return tuple(name for name in dict.fromkeys([*rewarded, *pass_shares, *supervised]) if name not in without)
 
 
 def _on_one_line(plan: P) -> P:

@@ -11,13 +11,14 @@ from compiler.build.imports import ImportedRuns, block_of, filled, section
 from compiler.build.inputs import Inputs
 from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve import Cards
-from compiler.build.resolve_analysis import CURVES, AnalysisCards
+from compiler.build.resolve_analysis import AnalysisCards
 from compiler.document.layers import overlay
 from compiler.document.units import factor
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import ColumnUse, MetricUse, SummaryUse
+from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.digests import file_digest
@@ -27,6 +28,7 @@ from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.page_card import PageCard
 
 CARD = RunFolder(RUNS).import_card.name
+_USUAL = tuple(name for name in ALGORITHMS[DEFAULT].curves if name != "kl")
 
 
 def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
@@ -102,7 +104,7 @@ class _Imports(AnalysisCards):
         """Mapped metrics, the usual ones first. A summary has no curves."""
         if self.use.format == "summary":
             return ()
-        return tuple(dict.fromkeys([*(name for name in CURVES if name in self.use.metrics), *self.use.metrics]))
+        return tuple(dict.fromkeys([*(name for name in _USUAL if name in self.use.metrics), *self.use.metrics]))
 
     def origins_of(self, run: Run) -> places.Origins:
         root = block_of(self.of)

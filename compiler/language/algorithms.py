@@ -22,7 +22,7 @@ def _section(settings: type[TrainSettings]) -> type[TrainSettings]:
     return create_model(settings.__name__, __base__=settings, __doc__=settings.__doc__, __module__=__name__, early_stop=field)
 
 
-SECTIONS = {name: _section(settings) for name, settings in ALGORITHMS.items()}
+SECTIONS = {name: _section(row.settings) for name, row in ALGORITHMS.items()}
 """Algorithm -> the `train` section of a spec. On cards the rule is one of `stop`, beside the settings."""
 
 
@@ -38,7 +38,7 @@ def early_stop(section: TrainSettings) -> EarlyStop | None:
 
 def card_settings(section: TrainSettings) -> TrainSettings:
     """A `train` section as a card holds it."""
-    return ALGORITHMS[section.algorithm].model_validate(section.model_dump(exclude={"early_stop"}))
+    return ALGORITHMS[section.algorithm].settings.model_validate(section.model_dump(exclude={"early_stop"}))
 
 
 def algorithm(train: Node | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import DetectorCard
 from stages.contracts.plugin import DETECTORS, kinds, load
 
@@ -43,13 +44,11 @@ PROFILES: dict[str, dict[str, dict[str, Any]]] = {
         "duplicates": {},
     },
 }
-DEFAULT = "grpo-default"
-_OF = {"ppo": "ppo-default", "sft": "sft-default"}
 
 
 def profile_of(named: str | None, algorithm: str) -> str:
     """The profile of runs that an algorithm trains: the one that the spec names, else the algorithm's own."""
-    return named or _OF.get(algorithm, DEFAULT)
+    return named or ALGORITHMS[algorithm if algorithm in ALGORITHMS else DEFAULT].profile
 
 
 def detectors(profile: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[DetectorCard, ...]:

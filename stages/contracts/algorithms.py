@@ -1,8 +1,12 @@
-"""All training algorithms, for those who read any train card: the compiler and the pages. Stages import their own algorithm only."""
+"""All training algorithms, for those who read any train card: the compiler and the pages. Stages import their own algorithm only.
+
+A new algorithm is a file of settings beside this one, a row here, and a stage.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator
 
@@ -13,15 +17,58 @@ from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
 from stages.contracts.train_settings import TrainSettings
 
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A row of the table. Which history metrics its runs log stands beside each metric (stages/contracts/history.py)."""
+
+    settings: type[TrainSettings]
+    stage: str
+    """Module of the stage that trains with it."""
+    profile: str
+    """Its health profile (compiler/language/health_profiles.py)."""
+    curves: tuple[str, ...]
+    """History metrics drawn on the page, in order; `kl` only where it is logged."""
+    is_rewarded: bool = True
+    """Whether it learns from a reward; else it imitates gold answers."""
+
+
+_GROUPED = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm", "kl")
+_PPO = (
+    "reward",
+    "objective.rlhf_reward",
+    "objective.kl",
+    "kl",
+    "kl_coef",
+    "entropy",
+    "loss.policy",
+    "loss.value",
+    "loss",
+    "value.explained_variance",
+    "value.error",
+    "value.clipfrac",
+    "advantages",
+    "policy.approxkl",
+    "policy.clipfrac",
+    "truncated",
+    "completion_tokens",
+    "grad_norm",
+)
+_SFT = ("loss", "mean_token_accuracy", "entropy", "grad_norm")
+
 DEFAULT = "grpo"
 SFT = "sft"
-"""The one algorithm without a reward: it imitates gold answers."""
-ALGORITHMS: dict[str, type[TrainSettings]] = {"grpo": GrpoSettings, "rloo": RlooSettings, "ppo": PpoSettings, SFT: SftSettings}
-"""Algorithm -> its settings, in the order of the reference."""
+ALGORITHMS: dict[str, Algorithm] = {
+    "grpo": Algorithm(GrpoSettings, "stages.train.trl", "grpo-default", _GROUPED),
+    "rloo": Algorithm(RlooSettings, "stages.train.trl", "grpo-default", _GROUPED),
+    "ppo": Algorithm(PpoSettings, "stages.train.ppo", "ppo-default", _PPO),
+    SFT: Algorithm(SftSettings, "stages.train.supervised", "sft-default", _SFT, is_rewarded=False),
+}
+"""By name, in the order of the reference."""
 
-Settings = GrpoSettings | RlooSettings | PpoSettings | SftSettings
-AnyTrainCard = TrainCard[Annotated[Settings, Discriminator("algorithm")]]
-
-
-STAGES = {"grpo": "stages.train.trl", "rloo": "stages.train.trl", "ppo": "stages.train.ppo", SFT: "stages.train.supervised"}
-"""Algorithm -> module of the stage that trains with it."""
+if TYPE_CHECKING:
+    Settings = TrainSettings
+    AnyTrainCard = TrainCard[TrainSettings]
+else:
+    Settings = Union[tuple(row.settings for row in ALGORITHMS.values())]  # noqa: UP007  # of as many as the table has
+    AnyTrainCard = TrainCard[Annotated[Settings, Discriminator("algorithm")]]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compiler.problems import Rejected
-from stages.contracts.algorithms import STAGES
+from stages.contracts.algorithms import ALGORITHMS
 
 PPO = """train:
   algorithm: ppo
@@ -42,7 +42,7 @@ def test_a_spec_without_an_algorithm_is_grpo(spec, files):
 def test_the_stage_follows_the_algorithm(spec, files, algorithm, stage):
     rloo = spec.replace("train:\n  max_steps", "train:\n  algorithm: rloo\n  max_steps")
     made = files(rloo if algorithm == "rloo" else with_train(spec, PPO)).files
-    trained = {command for command in commands(made) if command in STAGES.values()}
+    trained = {command for command in commands(made) if command in {row.stage for row in ALGORITHMS.values()}}
     assert trained == {f"stages.train.{stage}"}
     assert json.loads(made["runs/example/shaped-s1/train.card.json"])["train"]["algorithm"] == algorithm
 

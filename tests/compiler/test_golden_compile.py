@@ -32,26 +32,27 @@ def compare(case: str, made: dict[str, str], update: bool) -> None:
         assert text == expected[path], path
 
 
-@pytest.mark.parametrize("name", ["example", "example@smoke"])
-def test_small(name, work, files, update_golden):
-    made = files((GOLDEN / "small" / "spec.yaml").read_text(encoding="utf-8"), name)
-    assert files((GOLDEN / "small" / "spec.yaml").read_text(encoding="utf-8"), name) == made, "two compiles are equal"
-    every = {**made.files, **made.once}
-    case, left_out = ("small/smoke", "dvc.yaml$") if "@" in name else ("small/proper", r"-s(42|99)/|origins\.json|retry\.json|_models/")
-    compare(case, {path: text for path, text in every.items() if not re.search(left_out, path)}, update_golden)
+CASES = {
+    "small": ("example", r"plain-s7/train|/dvc\.yaml|analysis/|page\.card|preflight\.card"),
+    "weighted": ("example", r"shaped-s1/train|evaluate\.card"),
+    "ppo": ("example", r"shaped-s1/train"),
+    "sft": ("example", r"gold-s1/train"),
+}
+"""Case -> name of the experiment, and what is kept of its files: one run card an algorithm, one pipeline, and the cards of single stages."""
 
 
-def test_weighted(work, files, update_golden):
-    """A weighted reward with needs, a penalty and a curriculum: the cards of one seed and of the stages that score."""
-    made = files((GOLDEN / "weighted" / "spec.yaml").read_text(encoding="utf-8")).files
-    compare(
-        "weighted", {path: text for path, text in made.items() if re.search(r"-s1/|preflight\.card|evaluate\.card", path)}, update_golden
-    )
+@pytest.mark.parametrize("case", CASES)
+def test_cases(case, work, files, update_golden):
+    name, kept = CASES[case]
+    text = (GOLDEN / case / "spec.yaml").read_text(encoding="utf-8")
+    made = files(text, name)
+    assert files(text, name) == made, "two compiles are equal"
+    compare(case, {path: text for path, text in made.files.items() if re.search(kept, path)}, update_golden)
 
 
 def test_quickstart(monkeypatch, update_golden):
-    """Of the real quickstart: the pipeline, the first seed of each condition, and the cards of stages that run once."""
+    """Of the real quickstart: the first seed of each condition, its pipeline, and how bases are made."""
     monkeypatch.chdir(ROOT)
     made = project(compile_all([named("quickstart")], Inputs()), with_site=True).files
-    chosen = {path: text for path, text in made.items() if not re.search(r"-s[2-9]/|origins\.json|preflight\.card", path)}
+    chosen = {path: text for path, text in made.items() if re.search(r"-s1/train|/dvc\.yaml|^dvc\.yaml|pretrain\.card|page\.card", path)}
     compare("quickstart", chosen, update_golden)

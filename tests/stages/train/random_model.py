@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from stages.contracts.algorithms import STAGES
+from stages.contracts.algorithms import ALGORITHMS
 from stages.contracts.artifact import file_digest, write
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
@@ -53,7 +53,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     gate = GateCard(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
     gold = settings.algorithm == "sft"
-    modules = [STAGES[settings.algorithm]]
+    modules = [ALGORITHMS[settings.algorithm].stage]
     card = TrainCard[type(settings)](  # type: ignore[misc]
         experiment="small",
         condition="short",
@@ -78,7 +78,7 @@ def start(algorithm: str, folder: Path, *modules: Path, group: bool = False) -> 
     group of its own."""
     path = os.pathsep.join([*map(str, modules), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
-    command = [sys.executable, "-m", STAGES[algorithm], "runs/small/short-s1"]
+    command = [sys.executable, "-m", ALGORITHMS[algorithm].stage, "runs/small/short-s1"]
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=group
     )

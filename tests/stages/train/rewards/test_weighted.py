@@ -236,7 +236,7 @@ def trees(draw):
         {name: (weight, need) for name, weight, need in zip(names, weights, needs, strict=True)},
         penalties=penalties,
         curriculum=draw(st.sampled_from([(), (Phase(**{"from": 0.5}, weights=reverse),)])),
-        cap=draw(st.none() | st.floats(0, 1)),
+        cap=draw(st.none() | st.floats(0, 1, exclude_min=True)),
         invert=draw(st.booleans()),
     )
     table = draw(st.lists(st.lists(SAID, min_size=count, max_size=count), min_size=1, max_size=4))
