@@ -38,7 +38,7 @@ CASES = {
     "ppo": ("example", r"shaped-s1/train"),
     "sft": ("example", r"gold-s1/train"),
 }
-"""Case -> name of the experiment, and what is kept of its files: one run card an algorithm, one pipeline, and the cards of single stages."""
+"""Case -> name of the experiment, and what is kept of its files: one run card an algorithm, one pipeline, cards of single stages."""
 
 
 @pytest.mark.parametrize("case", CASES)
