@@ -22,8 +22,7 @@ from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, end, lock
 from stages.train.failures import classify
-from stages.train.imports.files import outcome_of, write_files
-from stages.train.imports.found import found_in, nothing
+from stages.train.imports.files import outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
 
 MODULE = "stages.train.collect"
@@ -39,7 +38,7 @@ def collect(folder: Path) -> int:
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
         begun = time.monotonic()
         try:
-            found = found_in(card, started)
+            source = read_run(card, started)
             if file_digest(Path(card.source.path)) != card.source.sha256:
                 raise Unreadable(
                     f"{card.source.path} changed while it was read, so a program still writes it; "
@@ -48,15 +47,16 @@ def collect(folder: Path) -> int:
         except (Exception, KeyboardInterrupt) as caught:
             failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
             return _failed(run, card, started, failure, error, time.monotonic() - begun)
-        outcome = outcome_of(card, found)
-        write_files(run, found, outcome)
+        outcome = outcome_of(card, source)
+        write_files(run, source, outcome)
         state: Literal["finished", "unknown", "failed"] = "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
         taken = time.monotonic() - begun
         end(run, started, failure=None, error=outcome.error, last_step=outcome.steps_done, seconds=taken, outcome=state)
     print(
-        f"{card.experiment} {run.name}: {found.imported.rows} rows of {card.source.path}, {outcome.steps_done} of {card.target_steps} steps"
+        f"{card.experiment} {run.name}: {source.imported.rows} rows of {card.source.path}, "
+        f"{outcome.steps_done} of {card.target_steps} steps"
     )
-    for note in found.imported.notes:
+    for note in source.imported.notes:
         print(f"  note: {note}")
     return 0
 
@@ -83,8 +83,8 @@ def _unchanged(card: ImportCard) -> None:
 
 def _failed(run: RunFolder, card: ImportCard, started: Started, failure: FailureClass, error: str, seconds: float) -> int:
     """Leave the hole that a page shows: no rows, and why."""
-    found = nothing(card, started, error)
-    write_files(run, found, outcome_of(card, found, failure))
+    source = unusable(card, started, error)
+    write_files(run, source, outcome_of(card, source, failure))
     end(run, started, failure=failure, error=error, last_step=0, seconds=seconds)
     print(f"\n{run.root}: the import failed ({failure}): {error}", file=sys.stderr)
     return {"interrupted": 130, "disk": 1}.get(failure, 0)

@@ -30,9 +30,9 @@ from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.environment import prepare
 from stages.train.failures import classify, exit_code
-from stages.train.imports.files import Found, imported, outcome_of, write_files
+from stages.train.imports.files import ReadRun, imported, outcome_of, write_files
 from stages.train.imports.log import Unreadable
-from stages.train.imports.mapping import Mapped, mapped
+from stages.train.imports.mapping import Mapped, map_log
 from stages.train.imports.readers import read_log
 
 MODULE = "stages.train.command"
@@ -92,7 +92,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    found = Found(imported(card, started, history, True, source), history.rows, history.last, error or "")
+    found = ReadRun(imported(card, started, history, True, source), history.rows, history.last, error or "")
     outcome = outcome_of(card, found, failure)
     write_files(run, found, outcome)
     end(run, started, failure=failure, error=error, last_step=history.last, seconds=time.monotonic() - begun)
@@ -105,7 +105,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
 def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
     if not log.exists():
         raise Unreadable(f"the program left no {log.name} in its folder")
-    history = mapped(read_log(log, card.read), card.read, card.target_steps, started.attempt)
+    history = map_log(read_log(log, card.read), card.read, card.target_steps, started.attempt)
     if not history.rows:
         raise Unreadable(f"{log.name} holds no row of any metric that the spec maps")
     return history

@@ -17,8 +17,7 @@ from stages.contracts.attempt import Outcome, Started, read_attempts
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id
-from stages.train.imports.files import outcome_of, write_files
-from stages.train.imports.found import found_in, nothing
+from stages.train.imports.files import outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
 
 
@@ -48,12 +47,12 @@ def _again(run: RunFolder, made: RunFolder) -> str:
 
 def _write(card: ImportCard, started: Started, made: RunFolder) -> None:
     try:
-        found = found_in(card, started)
+        source = read_run(card, started)
     except Unreadable as error:
-        found = nothing(card, started, str(error))
-        write_files(made, found, outcome_of(card, found, "data"))
+        source = unusable(card, started, str(error))
+        write_files(made, source, outcome_of(card, source, "data"))
         return
-    write_files(made, found, outcome_of(card, found))
+    write_files(made, source, outcome_of(card, source))
 
 
 if __name__ == "__main__":

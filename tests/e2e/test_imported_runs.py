@@ -234,7 +234,7 @@ def test_a_log_that_grows_while_it_is_read_is_not_imported(logs, monkeypatch):
             stream.write(json.dumps({"step": 21}) + "\n")
         return read_log(*of)
 
-    monkeypatch.setattr("stages.train.imports.found.read_log", growing)
+    monkeypatch.setattr("stages.train.imports.files.read_log", growing)
     assert collect(folder / "shaped-s1") == 0
     outcome = json.loads((folder / "shaped-s1" / "outcome.json").read_text())
     assert outcome["failure"] == "data" and "changed while it was read" in outcome["error"]

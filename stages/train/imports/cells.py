@@ -1,19 +1,22 @@
-"""A log's cell -> one of the states of history: a number, not finite, or null."""
+"""A log's cell as a number: finite, not finite, or null; and what to write in place of one that is none."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
-
-_WORDS = {"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"}
-"""What logs write as text for numbers that JSON lacks."""
-_BARE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""As json_text.py gives them, many in a log."""
-_NULL = {"null", "none", "n/a", ""}
-
 
 LARGEST = 1e150
 """A number beyond it counts as not finite: its square would not be, and every spread and interval is made of squares."""
+_NULL = {"null", "none", "n/a", ""}
+_POINT = "write numbers with a point and without separators of thousands: it may be either"
+_HINTS = (
+    (re.compile(r"[-+]?[0-9.,]+ ?%"), "leave the sign away and say `unit: '%'`"),
+    (re.compile(r"[-+]?[0-9]+,[0-9]+(?:[eE][-+]?[0-9]+)?"), _POINT),
+    (re.compile(r"[-+]?[0-9]{1,3}(?:[,.' _][0-9]{3})+(?:[.,][0-9]*)?"), "write it without separators of thousands"),
+    (re.compile(r"[-–—?.]+|na|missing|undefined|#[a-z0-9/]+[!?]?", re.I), "leave a cell empty where nothing was logged, or write null"),
+    (re.compile(r"a list of [0-9]+"), "log one number a column"),
+)
 
 
 class NoNumber(Exception):
@@ -21,40 +24,37 @@ class NoNumber(Exception):
 
 
 def number(cell: Any) -> float | None:
-    """The cell as a number, NaN and Infinity among them; None when it was logged as "does not apply". Raises NoNumber."""
-    if cell is None or type(cell) is float:
-        return cell
-    if isinstance(cell, (int, float)):  # true and false count as 1 and 0
-        try:
-            return float(cell)
-        except OverflowError:  # more than 308 digits: what float() makes of the same number as text
-            return math.inf if cell > 0 else -math.inf
-    if isinstance(cell, str):
-        if cell in _BARE:
-            return _BARE[cell]
-        word = cell.strip().lower()
-        if word in _NULL:
-            return None
-        if word in _WORDS:
-            return float(word)
-        try:
-            return float(word)
-        except ValueError:
-            pass
-    raise NoNumber(repr(cell)[:60])
+    """The cell as a number, inf for one that is not finite; None when it was logged as "does not apply". Raises NoNumber."""
+    if cell is None:
+        return None
+    if isinstance(cell, str) and cell.strip().lower() in _NULL:
+        return None
+    try:
+        value = float(cell)  # true and false count as 1 and 0; a text may be nan or infinity
+    except OverflowError:  # an integer of more than 308 digits
+        return math.inf if cell > 0 else -math.inf
+    except (TypeError, ValueError):
+        raise NoNumber(repr(cell)[:60]) from None
+    return math.inf if math.isnan(value) else value
 
 
-def scaled(found: float, factor: float) -> float | None:
+def scaled(value: float, factor: float) -> float | None:
     """The number in the unit of its metric; None when it is not finite, or beyond LARGEST."""
-    value = found * factor
-    return value if abs(value) <= LARGEST else None
+    product = value * factor
+    return product if abs(product) <= LARGEST else None
 
 
 def whole(cell: Any) -> int | None:
     """The cell as a step: a whole number from 0; None when there is none. Raises NoNumber."""
-    found = number(cell)
-    if found is None:
+    value = number(cell)
+    if value is None:
         return None
-    if not math.isfinite(found) or found != int(found) or found < 0 or found >= 1 << 53:
+    if not math.isfinite(value) or value != int(value) or value < 0 or value >= 1 << 53:
         raise NoNumber(repr(cell)[:60])
-    return int(found)
+    return int(value)
+
+
+def hint(cell: Any) -> str:
+    """What to write in place of a cell, as the end of a sentence; empty when there is no advice."""
+    text = str(cell).strip()
+    return next((f"; {fix}" for pattern, fix in _HINTS if pattern.fullmatch(text)), "")

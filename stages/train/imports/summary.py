@@ -1,4 +1,4 @@
-"""Format `summary`: one JSON file with the summaries of many runs, final values and no series. A run is found by what it holds."""
+"""Format `summary`: one JSON file with the summaries of many runs, single values and no series. A run is found by what it holds."""
 
 from __future__ import annotations
 
@@ -7,37 +7,92 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.train.imports.content import content as contents
-from stages.train.imports.json_text import loads
+from stages.contracts.history import metric
+from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
+from stages.train.imports.cells import NoNumber, hint, number, scaled, whole
 from stages.train.imports.log import Unreadable
+from stages.train.imports.text import content, load_json
+
+_METHODS = {
+    "last": "last logged value in the source's summary",
+    "mean": "mean over the whole run in the source's summary",
+    "final": "mean over the end of the run in the source's summary",
+    "initial": "mean over the beginning of the run in the source's summary",
+}
 
 
-def read(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
+def read_summary(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
     """The one object of the file, at any depth, that holds all of `where`. Raises Unreadable when none or several do."""
     try:
-        content = loads(contents(path))
+        whole_file = load_json(content(path))
     except ValueError as error:
         raise Unreadable(f"{path} is not JSON: {error}") from None
-    found = [one for one in _objects(content) if all(key in one and _is(one[key], value) for key, value in where.items())]
-    asked = json.dumps(dict(where), ensure_ascii=False)
-    if not found:
-        raise Unreadable(f"no object of {path} holds {asked}")
-    if len(found) > 1:
-        raise Unreadable(f"{len(found)} objects of {path} hold {asked}, so which one is the run is open")
-    return found[0]
+    matches = [
+        candidate
+        for candidate in _objects(whole_file)
+        if all(key in candidate and (candidate[key] == value or candidate[key] == str(value)) for key, value in where.items())
+    ]  # a seed may be written as a number or as a text
+    wanted = json.dumps(dict(where), ensure_ascii=False)
+    if not matches:
+        raise Unreadable(f"no object of {path} holds {wanted}")
+    if len(matches) > 1:
+        raise Unreadable(f"{len(matches)} objects of {path} hold {wanted}, so which one is the run is open")
+    return matches[0]
 
 
-def _is(found: Any, wanted: str | int) -> bool:
-    """A seed may be written as a number or as a text."""
-    return bool(found == wanted) or (isinstance(found, str) and found == str(wanted))
-
-
-def _objects(content: Any) -> Iterator[dict[str, Any]]:
-    waiting = [content]
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+
+
+def summary_values(summary: Mapping[str, Any], read: ReadCard) -> tuple[SummaryValue, ...]:
+    """What the card asks of a run's summary. Raises Unreadable for a key that is not there or holds no number."""
+    return tuple(value for card in read.summary for value in _values(summary, card))
+
+
+def nonfinite_from(summary: Mapping[str, Any], read: ReadCard) -> dict[str, int]:
+    """Metric -> first step at which the source says that it was not finite."""
+    steps = {card.metric: step_count(summary, card.nonfinite_from) for card in read.summary if card.nonfinite_from is not None}
+    return {name: step for name, step in steps.items() if step is not None}
+
+
+def step_count(summary: Mapping[str, Any], key: str) -> int | None:
+    """A number of steps; None when the source has none."""
+    try:
+        return whole(_get(summary, key))
+    except NoNumber as text:
+        raise Unreadable(f"`{key}` is no whole number: {text}") from None
+
+
+def _values(summary: Mapping[str, Any], card: SummaryCard) -> Iterator[SummaryValue]:
+    meaning = metric(card.metric)
+    for kind, words in _METHODS.items():
+        key = getattr(card, kind)
+        if key is None:
+            continue
+        try:
+            logged = number(_get(summary, key))
+        except NoNumber as text:
+            raise Unreadable(f"`{key}` is no number: {text}{hint(_get(summary, key))}") from None
+        value = None if logged is None else scaled(logged, card.factor)
+        if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:
+            raise Unreadable(f"`{card.metric}` is a share, and `{key}` is {value:.6g}; is it in per cent? add `unit: '%'`")
+        yield SummaryValue(
+            metric=card.metric,
+            statistic="initial" if kind == "initial" else "final",
+            value=value,
+            state="null" if logged is None else "nonfinite" if value is None else "value",
+            method=f"{words} (`{key}`); no series was imported",
+        )
+
+
+def _get(summary: Mapping[str, Any], key: str) -> Any:
+    if key not in summary:
+        raise Unreadable(f"no key `{key}` in the run's summary. It has: {', '.join(sorted(map(str, summary))[:20])}")
+    return summary[key]

@@ -1,123 +1,130 @@
 """Format `tensorboard`: event files (`events.out.tfevents.*`), one or a folder of them, in the order of the times at which they begin.
 
-A file ends, for us as for TensorBoard, at its first frame that is torn (a crash) or whose checksum is wrong, and says where and how much
-is behind it: what follows a wrong byte may begin anywhere.
+TensorBoard's own reader checks the checksums. A file ends, for octavo as for TensorBoard, at its first frame that is torn (a crash) or
+whose checksum is wrong; the note says where, and how much lies behind it.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from stages.train.imports.log import Log, Unreadable, from_rows
 
-from stages.train.imports.event_frames import frame, scalars, unpacked, wrong
-from stages.train.imports.log import Column, Log, Unreadable
+STEP = "step of the event"
+"""Column of the step in the table: every event carries its step, so the spec's `step` has no meaning here."""
+_FAULTS = {
+    "header crc32": "the length of a frame has a wrong checksum",
+    "event crc32": "a frame has a wrong checksum",
+    "truncated": "a frame is torn",
+}
 
-_FLOAT = struct.Struct("<f").unpack
-_TIME = struct.Struct("<d").unpack
 
-
-def read(path: Path, index: str = "step") -> Log:
-    """`index` has no meaning here: every event carries its step. Raises Unreadable for a file that is none. A tag that two files hold at
-    the same time is told in `Log.at_once`: a run that is resumed writes a new file when the old one has ended."""
-    begins = {file: _begins(file) for file in (path.rglob("*tfevents*") if path.is_dir() else [path])}
-    files = sorted(begins, key=lambda file: begins[file])
+def read_tensorboard(path: Path, index: str = STEP) -> Log:
+    """Raises Unreadable for a file that is none. `Log.at_once` names tags that two files hold at the same time: a run that is resumed
+    writes a new file when the old one has ended."""
+    files = [_EventFile(file) for file in (path.rglob("*tfevents*") if path.is_dir() else [path])]
+    files.sort(key=lambda file: (file.begins, file.path.as_posix()))
     if not files:
         raise Unreadable(f"{path} holds no event file (`*tfevents*`)")
-    log = Log([], {})
-    tags: dict[bytes, Column] = {}
-    others: set[bytes] = set()
-    cuts: list[str] = []
-    ends: dict[bytes, tuple[float, Path]] = {}
+    rows: list[dict[str, Any]] = []
+    starts, others, at_once, ends = set[int](), set[str](), dict[str, str](), dict[str, _EventFile]()
     for file in files:
-        before = {tag: len(column.rows) for tag, column in tags.items()}
-        log.starts.add(len(log.index))
-        cut, until = _file(file, log.index, tags, others, alone=len(files) == 1)
-        cuts += [cut] if cut else []
-        for tag in (tag for tag, column in tags.items() if len(column.rows) > before.get(tag, 0)):
-            if tag in ends and begins[file][0] < ends[tag][0]:
-                log.at_once.setdefault(tag.decode("utf-8", "replace"), _at_once(tag, ends[tag][1], file))
-            ends[tag] = until, file
-    for tag, column in tags.items():
-        column.cells = _cells(column.cells)
-        log.columns[tag.decode("utf-8", "replace")] = column
-    log.no_numbers = {tag.decode("utf-8", "replace") for tag in others - tags.keys()}
-    log.cut = "; ".join(cuts)
-    folders = sorted({file.parent.as_posix() for file in files})
+        if file.cut and file.whole == 0 and len(files) == 1:
+            raise Unreadable(f"{path} is no event file of TensorBoard: at its beginning {file.fault}")
+        starts.add(len(rows))
+        rows += file.rows
+        others |= file.others
+        for tag in sorted({name for row in file.rows for name in row} - {STEP}):
+            if tag in ends and file.begins < ends[tag].until:
+                at_once.setdefault(tag, _overlap(tag, ends[tag].path, file.path))
+            ends[tag] = file
+    log = from_rows(rows, STEP)
+    log.starts, log.at_once, log.no_numbers = starts, at_once, others - set(log.columns)
+    log.cut = "; ".join(file.cut for file in files if file.cut)
+    folders = sorted({file.path.parent.as_posix() for file in files})
     if len(folders) > 1:
-        log.notes.append(
-            f"event files of {len(folders)} folders were read as one run: {', '.join(folders[:3])}" + ", ..." * (len(folders) > 3)
-        )
+        more = ", ..." if len(folders) > 3 else ""
+        log.notes.append(f"event files of {len(folders)} folders were read as one run: {', '.join(folders[:3])}{more}")
     return log
 
 
-def _begins(path: Path) -> tuple[float, str]:
-    """The wall time of a file's first event, which every file has; names of folders and hosts are in no order of time."""
-    with path.open("rb") as stream:
-        head = stream.read(21)
-    return (_TIME(head[13:])[0] if len(head) == 21 and head[12] == 9 else 0.0), path.as_posix()
+class _EventFile:
+    """One event file, read up to the first frame that is not whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[dict[str, Any]] = []
+        self.others: set[str] = set()
+        """Tags of what is no single number: images, texts, histograms."""
+        self.begins, self.until = 0.0, 0.0
+        """Wall times of the first and the last event."""
+        self.whole = 0
+        """Bytes of whole frames."""
+        self.cut, self.fault = "", ""
+        from tensorboard.compat.proto.event_pb2 import Event  # TensorBoard takes a second to import
+
+        for record in self._records():
+            try:
+                event = Event.FromString(record)
+            except Exception as error:  # protobuf's DecodeError has a different home in each version
+                raise Unreadable(f"the frame at byte {self.whole - 16 - len(record)} of {path} is no event: {error}") from None
+            self.begins = self.begins or event.wall_time
+            self.until = event.wall_time
+            for value in event.summary.value:
+                cell = _scalar(value)
+                if cell is None:
+                    self.others.add(value.tag)
+                    continue
+                if not self.rows or self.rows[-1][STEP] != event.step or value.tag in self.rows[-1]:
+                    self.rows.append({STEP: event.step})
+                self.rows[-1][value.tag] = cell
+
+    def _records(self) -> Iterator[bytes]:
+        from tensorboard.compat.tensorflow_stub import errors
+        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
+
+        size = self.path.stat().st_size
+        reader = PyRecordReader_New(str(self.path).encode())
+        try:
+            while True:
+                reader.GetNext()
+                record: bytes = reader.record()
+                self.whole += 16 + len(record)  # length, its checksum, the event, its checksum
+                yield record
+        except errors.OutOfRangeError:
+            return
+        except errors.DataLossError as error:
+            rest = self.path.read_bytes()[self.whole :]
+            self.fault = next(text for mark, text in _FAULTS.items() if mark in str(error)) if rest.strip(b"\0") else "there are only zeros"
+            after = f" (after step {self.rows[-1][STEP]})" if self.rows else ""
+            self.cut = (
+                f"{self.path.name}: at byte {self.whole}{after} {self.fault}, so its last {size - self.whole} of {size} bytes were not read"
+            )
 
 
-def _at_once(tag: bytes, first: Path, second: Path) -> str:
-    name = tag.decode("utf-8", "replace")
+def _scalar(value: Any) -> float | None:
+    """A Summary.Value's number, inf when it is not finite; None for what holds no single number."""
+    kind = value.WhichOneof("value")
+    if kind == "simple_value":
+        number = float(value.simple_value)
+    elif kind == "tensor" and value.tensor.dtype in (1, 2):  # float and double
+        from tensorboard.util.tensor_util import make_ndarray
+
+        array = make_ndarray(value.tensor)
+        if array.size != 1:
+            return None
+        number = float(array.reshape(-1)[0])
+    else:
+        return None
+    return number if math.isfinite(number) else math.inf
+
+
+def _overlap(tag: str, first: Path, second: Path) -> str:
     where = [(file.parent if first.parent != second.parent else file).as_posix() for file in (first, second)]
     return (
-        f"`{name}` was written to {where[0]} and to {where[1]} at the same time, so they are two series or two processes: "
+        f"`{tag}` was written to {where[0]} and to {where[1]} at the same time, so they are two series or two processes: "
         "name the one that is meant by `path` or `files`"
     )
-
-
-def _file(path: Path, index: list[Any], columns: dict[bytes, Column], others: set[bytes], *, alone: bool) -> tuple[str, float]:
-    """Add one file's events; where it is cut, and the wall time of its last event. Cells of the fast way stay packed floats until all is
-    read."""
-    data = path.read_bytes()
-    at, size, until = 0, len(data), 0.0
-    last: Any = object()  # a new file is a new row, whatever its step
-    row = len(index) - 1
-    while at < size:
-        while (block := scalars(data, at)).cells:
-            at, until = block.end, block.time
-            for packed, tag, value in block.cells:
-                if packed != last:
-                    last = packed
-                    row += 1
-                    index.append(unpacked(packed))
-                try:
-                    column = columns[tag]
-                except KeyError:
-                    column = columns[tag] = Column()
-                column.rows.append(row)
-                column.cells.append(value)
-        if at >= size:
-            break
-        fault = wrong(data, at)
-        if fault and at == 0 and alone:
-            raise Unreadable(f"{path} is no event file of TensorBoard: at its beginning {fault}")
-        if fault:
-            after = f" (after step {index[-1]})" if index else ""
-            return f"{path.name}: at byte {at}{after} {fault}, so its last {size - at} of {size} bytes were not read", until
-        try:
-            one = frame(data, at)
-        except ValueError as error:
-            raise Unreadable(f"the frame at byte {at} of {path} is no event: {error}") from None
-        at, until = one.end, one.time
-        others.update(one.others)
-        for name, cell in one.scalars:
-            row += 1
-            last = object()
-            index.append(one.step)
-            column = columns.setdefault(name, Column())
-            column.rows.append(row)
-            column.cells.append(cell)
-    return "", until
-
-
-def _cells(cells: Iterable[Any]) -> list[float]:
-    try:
-        found: list[float] = np.frombuffer(b"".join(cells), "<f4").tolist()
-    except TypeError:  # some came the slow way, and are numbers already
-        found = [_FLOAT(cell)[0] if isinstance(cell, bytes) else cell for cell in cells]
-    return found

@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 
 from stages.contracts.line_pattern import PART, names
-from stages.train.imports.content import content
-from stages.train.imports.log import Log, Unreadable, by_column
+from stages.train.imports.cells import number
+from stages.train.imports.log import Log, Unreadable, from_rows
+from stages.train.imports.text import content
 
 _NUMBER = (
     r"(?:[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
@@ -23,81 +24,75 @@ _BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
 _ENDS = r"(?!,[0-9]{3})"
 """No number ends before a comma and three digits: 1,000.5 is not 1."""
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-_NULL = {"None", "null"}
 _LONGEST = 20_000
 """Characters of a line that is looked at."""
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def line_expression(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression that never goes back: what a number or a run of blanks has taken it keeps, and none begins
     inside of another. So a line is read in a time that grows with its length, whatever it holds."""
-    parts, found = [], list(PART.finditer(pattern))
-    for index, part in enumerate(found):
-        after = found[index + 1]["text"] if index + 1 < len(found) else None
+    expressions, parts = [], list(PART.finditer(pattern))
+    for place, part in enumerate(parts):
+        after = (parts[place + 1]["text"] or "") if place + 1 < len(parts) else ""
         if part["name"] is not None:
-            number = _NUMBER.replace(r"\.[0-9]*", r"\.[0-9]+") if (after or "").startswith(".") else _NUMBER
-            parts.append(f"{'' if index else _BEGINS}((?>{number})){'' if (after or '').startswith(',') else _ENDS}")
+            number = _NUMBER.replace(r"\.[0-9]*", r"\.[0-9]+") if after.startswith(".") else _NUMBER
+            expressions.append(f"{'' if place else _BEGINS}((?>{number})){'' if after.startswith(',') else _ENDS}")
         elif part["blanks"]:
-            parts.append(r"\s++" if index else r"(?<!\s)\s++")
+            expressions.append(r"\s++" if place else r"(?<!\s)\s++")
         else:
-            parts.append(re.escape(part["text"] or part["stray"]))
-    return re.compile("".join(parts))
+            expressions.append(re.escape(part["text"] or part["stray"]))
+    return re.compile("".join(expressions))
 
 
-def read(path: Path, pattern: str, index: str) -> Log:
+def read_text(path: Path, pattern: str, index: str) -> Log:
     """Every place of a line that follows the pattern is a row. Raises Unreadable when there is none."""
     data = content(path)
-    lines, covered, repaired = _decoded(_COLOURS.sub(b"", data) if b"\x1b" in data else data)
-    groups, line_pattern = names(pattern), compiled(pattern)
-    other = long = 0
+    lines, hidden, repaired = _decoded(_COLOURS.sub(b"", data) if b"\x1b" in data else data)
+    columns, expression = names(pattern), line_expression(pattern)
+    others = too_long = 0
     rows: list[dict[str, float | None]] = []
-    last = False
+    is_last = False
     for line in lines:
         if len(line) > _LONGEST:
-            long += 1
+            too_long += 1
             continue
-        found = line_pattern.findall(line)
-        last = bool(found)
-        if not found:
-            other += bool(line.strip())
-        for numbers in found if len(groups) > 1 else ((number,) for number in found):
-            try:
-                rows.append(dict(zip(groups, map(float, numbers), strict=True)))
-            except ValueError:
-                rows.append({name: None if number in _NULL else float(number) for name, number in zip(groups, numbers, strict=True)})
+        matches = expression.findall(line)
+        is_last = bool(matches)
+        others += not matches and bool(line.strip())
+        rows += [dict(zip(columns, map(number, match if len(columns) > 1 else [match]), strict=True)) for match in matches]
     if not rows:
         first = next((line.strip()[:80] for line in lines if line.strip()), "")
         raise Unreadable(f"no line of {path} follows the pattern `{pattern}`; its first line is {first!r}")
-    log = by_column(rows, index)
-    if other:
-        log.notes.append(f"{other} of {other + len(rows)} lines do not follow the pattern and were left out")
-    hidden = sum(len(line_pattern.findall(text)) for text in covered if len(text) <= _LONGEST)
-    if hidden:
-        log.notes.append(f"places that follow the pattern and were written over in their line, as by a progress bar, left out: {hidden}")
-    if long:
-        log.notes.append(f"lines of more than {_LONGEST:,} characters, which were left out: {long}")
+    log = from_rows(rows, index)
+    if others:
+        log.notes.append(f"{others} of {others + len(rows)} lines do not follow the pattern and were left out")
+    covered = sum(len(expression.findall(text)) for text in hidden if len(text) <= _LONGEST)
+    if covered:
+        log.notes.append(f"places that follow the pattern and were written over in their line, as by a progress bar, left out: {covered}")
+    if too_long:
+        log.notes.append(f"lines of more than {_LONGEST:,} characters, which were left out: {too_long}")
     if repaired:
         log.notes.append(f"{repaired} lines were written in a wrong encoding and repaired")
-    if last and not data.endswith(b"\n"):
+    if is_last and not data.endswith(b"\n"):
         log.notes.append("the last line has no line end, so its last number may be cut")
     return log
 
 
 def _decoded(data: bytes) -> tuple[list[str], list[str], int]:
     """Lines as text; what was written over in them; and how many had to be repaired."""
-    found, covered, repaired = [], [], 0
+    lines, hidden, repaired = [], [], 0
     for line in data.split(b"\n"):
         if b"\r" in line:
             before, _, line = line.rstrip(b"\r").rpartition(b"\r")  # of a progress bar that writes over itself, what remains to be seen
-            covered += before.decode("utf-8", "replace").split("\r") if before else []
+            hidden += before.decode("utf-8", "replace").split("\r") if before else []
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError:
             text, repaired = line.decode("cp1252", "replace"), repaired + 1
         if not text.isascii() and (better := _repair(text)) != text:
             text, repaired = _repair(better), repaired + 1
-        found.append(text)
-    return found, covered, repaired
+        lines.append(text)
+    return lines, hidden, repaired
 
 
 def _repair(text: str) -> str:

@@ -10,16 +10,47 @@ wandb has in its cache may be older than the run, so the cache is a new folder e
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.wandb_snapshot import Answer, Ask
+from stages.contracts.wandb_snapshot import Answer, Ask, Fault
 from stages.train.imports.log import Unreadable
-from stages.train.imports.wandb_answers import fault_of
 from stages.train.imports.wandb_rows import Rows, numbers_of, settings_of, write_snapshot
+
+_STATUS = re.compile(r"(?:returned error|HTTP|status(?: code)?)[ :]+(?P<status>[1-5][0-9]{2})\b")
+_NO_RUN = re.compile(r"could not find (?:run|project)|not found", re.I)
+_REFUSED = re.compile(
+    r"permission denied|forbidden|unauthori[sz]ed|not authori[sz]ed|invalid api key|no api key|api key must|relogin", re.I
+)
+_AWAY = re.compile(r"giving up after|connection|dial tcp|did not respond|timed? ?out|deadline|no such host|service process", re.I)
+
+
+def fault_of(error: BaseException) -> tuple[Fault, str]:
+    """What wandb raises -> the fault and a sentence of octavo's own: what a server says is not repeated, since it may hold anything."""
+    if isinstance(error, ImportError):
+        return "away", "wandb is not installed: pip install wandb"
+    if isinstance(error, Unreadable):
+        return "unclear", str(error)
+    text = str(error)
+    match = _STATUS.search(text)
+    status = int(match["status"]) if match else None
+    if status == 404 or (status is None and _NO_RUN.search(text)):
+        return "unknown", "W&B has no such run for this account: it was deleted, is misspelt, or belongs to another team"
+    if status == 401 or "api key" in text.lower():
+        return "unknown", "W&B takes no key of this account: WANDB_API_KEY is missing or wrong"
+    if status == 403 or _REFUSED.search(text):
+        return "unknown", "W&B refuses this account the run"
+    if status == 429:
+        return "away", "W&B asks to wait (rate limit), also after several tries"
+    if (status is not None and status >= 500) or _AWAY.search(text):
+        return "away", "W&B does not answer, also after several tries"
+    if isinstance(error, OSError):
+        return "away", f"the snapshot cannot be written: {error.strerror or type(error).__name__}"
+    return "unclear", f"wandb cannot use the answer ({type(error).__name__})"
 
 
 def fetch(run: Any, path: Path) -> int:

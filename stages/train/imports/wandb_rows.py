@@ -79,7 +79,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def _strict(value: Any) -> Any:
-    """NaN and Infinity as text, which `cells.number` reads back."""
+    """NaN and Infinity as text, which the reader takes back."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

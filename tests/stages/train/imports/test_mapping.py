@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.import_card import ColumnCard, Gap, ReadCard
-from stages.train.imports import jsonl
-from stages.train.imports.log import Unreadable, by_column
-from stages.train.imports.mapping import mapped
+from stages.train.imports.json_logs import read_jsonl
+from stages.train.imports.log import Unreadable, from_rows
+from stages.train.imports.mapping import map_log
 
 FIXTURES = Path(__file__).parents[5] / "shared" / "cases" / "fixtures"
 shared = pytest.mark.skipif(not FIXTURES.exists(), reason="the shared cases are not here")
@@ -25,45 +25,45 @@ def rows(found, metric="reward"):
 
 
 def test_states_stay_apart_and_units_are_converted():
-    log = by_column([{"step": 1, "r": 50}, {"step": 2, "r": None}, {"step": 3}, {"step": 4, "r": "NaN"}], "step")
+    log = from_rows([{"step": 1, "r": 50}, {"step": 2, "r": None}, {"step": 3}, {"step": 4, "r": "NaN"}], "step")
     read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=0.01, unit="%"),))
-    found = mapped(log, read, 4, "a")
+    found = map_log(log, read, 4, "a")
     assert rows(found, "truncated") == [(1, 0.5, "value"), (2, None, "null"), (4, None, "nonfinite")]
 
 
 def test_case_10_stride_and_gaps():
-    log = by_column(({"step": step, "r": 0.0} for step in range(1, 301, 2) if step not in (5, 7)), "step")
-    found = mapped(log, read_card(reward="r"), 300, "a")
+    log = from_rows(({"step": step, "r": 0.0} for step in range(1, 301, 2) if step not in (5, 7)), "step")
+    found = map_log(log, read_card(reward="r"), 300, "a")
     assert found.stride == 2 and found.gaps == (Gap(after=3, before=9),) and found.last == 299
 
 
 def test_case_12_step_301_is_contamination():
-    found = mapped(by_column(({"step": step, "r": 1.0} for step in range(1, 302)), "step"), read_card(reward="r"), 300, "a")
+    found = map_log(from_rows(({"step": step, "r": 1.0} for step in range(1, 302)), "step"), read_card(reward="r"), 300, "a")
     assert found.notes == ("contaminated: the log reaches step 301 of 300, so a finished run was trained on",)
 
 
 def test_case_18_resume_makes_a_part_of_its_own():
-    log = by_column([{"step": step, "r": 0.0} for step in range(1, 213)] + [{"step": step, "r": 1.0} for step in range(201, 221)], "step")
-    found = mapped(log, read_card(reward="r"), 220, "a")
+    log = from_rows([{"step": step, "r": 0.0} for step in range(1, 213)] + [{"step": step, "r": 1.0} for step in range(201, 221)], "step")
+    found = map_log(log, read_card(reward="r"), 220, "a")
     assert {row["attempt"] for row in found.rows} == {"a-part1", "a-part2"}
     assert "resumed: logged to step 212, then again from step 201; the later rows count" in found.notes
 
 
 @shared
 def test_case_7_merged_names_are_flagged_and_honest_ones_are_not():
-    merged = mapped(jsonl.read(FIXTURES / "two_gates_same_name.jsonl"), read_card(reward="reward"), 6, "a")
+    merged = map_log(read_jsonl(FIXTURES / "two_gates_same_name.jsonl"), read_card(reward="reward"), 6, "a")
     assert any(note.startswith("merged: ") and "gate" in note for note in merged.notes)
     for name in ("healthy", "nan_persistent_from_3", "all_none_reward", "zero_reward", "num_iterations2_sparse_rows"):
-        found = mapped(jsonl.read(FIXTURES / f"{name}.jsonl"), read_card(reward="reward"), 6, "a")
+        found = map_log(read_jsonl(FIXTURES / f"{name}.jsonl"), read_card(reward="reward"), 6, "a")
         assert not any("merged" in note for note in found.notes), name
 
 
 @shared
 def test_case_1_and_4_nan_and_sparse_rows():
-    found = mapped(jsonl.read(FIXTURES / "nan_persistent_from_3.jsonl"), read_card(grad_norm="grad_norm", kl="kl"), 6, "a")
+    found = map_log(read_jsonl(FIXTURES / "nan_persistent_from_3.jsonl"), read_card(grad_norm="grad_norm", kl="kl"), 6, "a")
     assert [state for _, _, state in rows(found, "grad_norm")][2:] == ["nonfinite"] * (len(rows(found, "grad_norm")) - 2)
     assert {state for step, _, state in rows(found, "kl") if step >= 3} <= {"null", "nonfinite"}
-    sparse = mapped(jsonl.read(FIXTURES / "num_iterations2_sparse_rows.jsonl"), read_card(reward="reward"), 6, "a")
+    sparse = map_log(read_jsonl(FIXTURES / "num_iterations2_sparse_rows.jsonl"), read_card(reward="reward"), 6, "a")
     assert [step for step, _, _ in rows(sparse)] == [1, 3, 5]
 
 
@@ -71,7 +71,7 @@ def epochs(printed, steps_per_epoch, target):
     read = ReadCard(
         format="jsonl", epoch="e", steps_per_epoch=steps_per_epoch, columns=(ColumnCard(metric="reward", column="r", unit="reward"),)
     )
-    return mapped(by_column([{"e": epoch, "r": float(row)} for row, epoch in enumerate(printed)], "e"), read, target, "a")
+    return map_log(from_rows([{"e": epoch, "r": float(row)} for row, epoch in enumerate(printed)], "e"), read, target, "a")
 
 
 def test_case_35_an_epoch_is_no_step():
@@ -105,37 +105,37 @@ def test_what_the_rows_hold():
 
 
 def test_steps_from_zero():
-    log = by_column([{"step": 0, "r": 1.0}, {"step": 1, "r": 2.0}], "step")
-    assert any("step 0" in note for note in mapped(log, read_card(reward="r"), 2, "a").notes)
-    shifted = mapped(log, read_card(reward="r").model_copy(update={"counts_from": 0}), 2, "a")
+    log = from_rows([{"step": 0, "r": 1.0}, {"step": 1, "r": 2.0}], "step")
+    assert any("step 0" in note for note in map_log(log, read_card(reward="r"), 2, "a").notes)
+    shifted = map_log(log, read_card(reward="r").model_copy(update={"counts_from": 0}), 2, "a")
     assert [step for step, _, _ in rows(shifted)] == [1, 2] and not shifted.notes
 
 
 def test_what_cannot_be_mapped_says_so():
-    log = by_column([{"step": 1, "rewards": 1.0}], "step")
+    log = from_rows([{"step": 1, "rewards": 1.0}], "step")
     with pytest.raises(Unreadable, match="no column `reward` for the metric `reward`; did you mean `rewards`"):
-        mapped(log, read_card(reward="reward"), 1, "a")
+        map_log(log, read_card(reward="reward"), 1, "a")
     optional = ReadCard(format="jsonl", columns=(ColumnCard(metric="kl", column="kl", unit="x", optional=True),))
-    assert mapped(log, optional, 1, "a").rows == []
+    assert map_log(log, optional, 1, "a").rows == []
     with pytest.raises(Unreadable, match="is no number"):
-        mapped(by_column([{"step": 1, "r": "warm"}], "step"), read_card(reward="r"), 1, "a")
+        map_log(from_rows([{"step": 1, "r": "warm"}], "step"), read_card(reward="r"), 1, "a")
     with pytest.raises(Unreadable, match="no whole number"):
-        mapped(by_column([{"step": 1.5, "r": 1}], "step"), read_card(reward="r"), 1, "a")
+        map_log(from_rows([{"step": 1.5, "r": 1}], "step"), read_card(reward="r"), 1, "a")
     with pytest.raises(Unreadable, match="no row of a metric has a step"):
-        mapped(by_column([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
+        map_log(from_rows([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
 
 
 def test_the_call_counter_of_wandb_is_no_step_by_itself():
-    log = by_column([{"_step": 0, "r": 1.0}], "train/global_step")
+    log = from_rows([{"_step": 0, "r": 1.0}], "train/global_step")
     with pytest.raises(
         Unreadable, match=r"step: _step` with `counts_from: 0`, if each call of log\(\) was one step: W&B counts calls there"
     ):
-        mapped(log, read_card(reward="r").model_copy(update={"format": "wandb"}), 1, "a")
+        map_log(log, read_card(reward="r").model_copy(update={"format": "wandb"}), 1, "a")
 
 
 def test_an_uneven_log_looks_sampled():
     steps = [step for step in range(1, 1000) if json.dumps(step)[-1] in "147" or step % 13 == 0]
-    found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
+    found = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
     assert any(note.startswith("uneven: ") for note in found.notes)
 
 
@@ -153,9 +153,9 @@ def test_case_7_a_sum_of_any_parts_is_honest_and_of_one_name_for_several_it_is_f
             row = {"step": step, f"{prefix}reward": (sum(parts.values()) + twin) * (1 + rng.uniform(-1, 1) * 2**-24)}
             row |= {f"{prefix}rewards/{name}/mean": value for name, value in parts.items()}
             if step % 5 < 4:
-                row[f"{prefix}rewards/f0/mean"] = None if step % 5 else float("nan")
+                row[f"{prefix}rewards/f0/mean"] = None if step % 5 else float("inf")
             rows.append({"step": step} if step % 7 == 0 else row)
-        found = mapped(by_column(rows, "step"), read_card(reward=f"{prefix}reward"), 40, "a")
+        found = map_log(from_rows(rows, "step"), read_card(reward=f"{prefix}reward"), 40, "a")
         flagged = [note for note in found.notes if note.startswith("merged: ")]
         assert len(flagged) == merged, (names, scale, found.notes)
         if merged:
@@ -168,7 +168,7 @@ def test_case_32_an_export_of_500_rows_never_passes_for_a_whole_log(total):
     rng = random.Random(total)
     edges = [1 + total * number // 500 for number in range(501)]
     steps = [rng.randrange(first, last) for first, last in pairwise(edges)]
-    found = mapped(by_column(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), total, "a")
+    found = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), total, "a")
     missing = sum(after - before > 1 for before, after in pairwise(steps))
     assert missing == 0 or found.stride > 1 or len(found.gaps) == missing
     told = found.stride > 1 or any(note.startswith("uneven: ") for note in found.notes)
@@ -177,7 +177,9 @@ def test_case_32_an_export_of_500_rows_never_passes_for_a_whole_log(total):
 
 def of_steps(*steps: int):
     """A log of the steps, each reward the place of its row."""
-    return mapped(by_column(({"step": step, "r": float(row)} for row, step in enumerate(steps, 1)), "step"), read_card(reward="r"), 10, "a")
+    return map_log(
+        from_rows(({"step": step, "r": float(row)} for row, step in enumerate(steps, 1)), "step"), read_card(reward="r"), 10, "a"
+    )
 
 
 @pytest.mark.parametrize("steps", [(1, 2, 4, 3, 5), (1, 10, 2, 3, 11), (7, 6, 5, 4, 3, 2, 1), (10, 20, 30, 25, 35)])
@@ -209,7 +211,7 @@ def test_a_resume_logs_steps_again(steps, parts):
 def test_rows_of_another_metric_may_come_late():
     """An evaluation that runs beside the training is logged when it is done, at the step that it looked at."""
     rows_ = [{"step": 1, "r": 1.0}, {"step": 2, "r": 2.0}, {"step": 1, "e": 0.5}, {"step": 3, "r": 3.0}, {"step": 2, "e": 0.75}]
-    found = mapped(by_column(rows_, "step"), read_card(reward="r", kl="e"), 3, "a")
+    found = map_log(from_rows(rows_, "step"), read_card(reward="r", kl="e"), 3, "a")
     assert rows(found) == [(1, 1.0, "value"), (2, 2.0, "value"), (3, 3.0, "value")] and rows(found, "kl") == [
         (1, 0.5, "value"), (2, 0.75, "value"),
     ]  # fmt: skip
@@ -219,7 +221,7 @@ def test_rows_of_another_metric_may_come_late():
 def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not():
     def log(other):
         lines = [{"step": step, "r": float(step) + of} for step in range(1, 6) for of in (0.0, other)]
-        return mapped(by_column(lines, "step"), read_card(reward="r"), 5, "a")
+        return map_log(from_rows(lines, "step"), read_card(reward="r"), 5, "a")
 
     with pytest.raises(Unreadable, match=r"`r` has several values at 5 of 5 steps \(1, 1.5 at step 1\), so the log holds several runs or"):
         log(0.5)
@@ -231,7 +233,7 @@ def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not
 def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_told():
     def share(*cells, factor=1.0):
         read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=factor, unit="x"),))
-        return mapped(by_column(({"step": step, "r": cell} for step, cell in enumerate(cells, 1)), "step"), read, 3, "a")
+        return map_log(from_rows(({"step": step, "r": cell} for step, cell in enumerate(cells, 1)), "step"), read, 3, "a")
 
     with pytest.raises(Unreadable, match=r"share, and 2 of 3 .* \(50 at step 1\); is it in per cent\? truncated: {column: r, unit: '%'}"):
         share(50, 0, 95)
@@ -242,6 +244,6 @@ def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_told():
 
 
 def test_a_trainer_that_was_told_another_number_of_steps_is_told():
-    log = by_column([{"step": 1, "r": 1.0}], "step")
+    log = from_rows([{"step": 1, "r": 1.0}], "step")
     log.planned = 500
-    assert mapped(log, read_card(reward="r"), 300, "a").notes == ("the trainer was told to make 500 steps, and the spec says 300",)
+    assert map_log(log, read_card(reward="r"), 300, "a").notes == ("the trainer was told to make 500 steps, and the spec says 300",)

@@ -13,7 +13,7 @@ import pytest
 
 from stages.contracts.import_card import ColumnCard, ReadCard
 from stages.train.imports.log import Unreadable
-from stages.train.imports.mapping import Mapped, mapped
+from stages.train.imports.mapping import Mapped, map_log
 from stages.train.imports.readers import read_log
 
 ROWS = [{"step": 1, "r": 1.5}, {"step": 2, "r": 2.5}]
@@ -35,7 +35,7 @@ def card(form: str, pattern: str = "step {step} r {r}") -> ReadCard:
 def history(tmp_path, form: str, content: bytes | str, pattern: str = "step {step} r {r}") -> Mapped:
     path = tmp_path / "log"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return mapped(read_log(path, card(form, pattern)), card(form, pattern), 10, "a")
+    return map_log(read_log(path, card(form, pattern)), card(form, pattern), 10, "a")
 
 
 def values(found: Mapped) -> list[tuple[int, object]]:
@@ -85,7 +85,7 @@ def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
     assert values(found) == [(1, 1e150), *((step, "nonfinite") for step in range(2, 6))]
     assert found.notes == ("numbers beyond 1e+150, which count as not finite: `r` 2",)
     read = ReadCard(format="csv", columns=(ColumnCard(metric="reward", column="r", unit="%", factor=1e10),))
-    assert values(mapped(read_log(tmp_path / "log", read), read, 10, "a"))[0] == (1, "nonfinite")
+    assert values(map_log(read_log(tmp_path / "log", read), read, 10, "a"))[0] == (1, "nonfinite")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_step_that_is_logged_twice_has_its_later_value_and_a_sparse_column_is_
     path = tmp_path / "log"
     path.write_text("step,reward,kl\n1,1,\n2,1,0.5\n3,1,\n")
     read = ReadCard(format="csv", columns=cards)
-    assert mapped(read_log(path, read), read, 3, "a").notes == ("not logged at every step of the log: `kl` at 1 of 3",)
+    assert map_log(read_log(path, read), read, 3, "a").notes == ("not logged at every step of the log: `kl` at 1 of 3",)
 
 
 def test_torn_ends_are_told(tmp_path):
@@ -252,7 +252,7 @@ def test_event_files_of_several_folders_are_told(tmp_path):
         with writers.SummaryWriter(tmp_path / "tb" / name) as writer:
             writer.add_scalar("r", 1.5, 1)
     read = card("tensorboard")
-    assert "event files of 2 folders" in mapped(read_log(tmp_path / "tb", read), read, 1, "a").notes[0]
+    assert "event files of 2 folders" in map_log(read_log(tmp_path / "tb", read), read, 1, "a").notes[0]
 
 
 def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
@@ -263,7 +263,7 @@ def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
         with writers.SummaryWriter(tmp_path / "resumed" / folder) as writer:
             for step in steps:
                 writer.add_scalar("r", step + (folder == "Dec01"), step)
-    assert values(mapped(read_log(tmp_path / "resumed", read), read, 4, "a")) == [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0)]
+    assert values(map_log(read_log(tmp_path / "resumed", read), read, 4, "a")) == [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0)]
 
     train, other = writers.SummaryWriter(tmp_path / "both" / "train"), writers.SummaryWriter(tmp_path / "both" / "eval")
     for step in (1, 2, 3):
@@ -272,12 +272,12 @@ def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
             writer.add_histogram("h", np.array([1.0, 2.0]), step)
     train.close(), other.close()
     with pytest.raises(Unreadable, match=r"`r` was written to \S+both/\w+ and to \S+both/\w+ at the same time, so they are two series"):
-        mapped(read_log(tmp_path / "both", read), read, 3, "a")
+        map_log(read_log(tmp_path / "both", read), read, 3, "a")
     log = read_log(tmp_path / "both" / "train", read)
-    assert values(mapped(log, read, 3, "a")) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert values(map_log(log, read, 3, "a")) == [(1, 1.0), (2, 2.0), (3, 3.0)]
     of_histogram = ReadCard(format="tensorboard", columns=(ColumnCard(metric="reward", column="h", unit="reward"),))
     with pytest.raises(Unreadable, match="`h` is in the log and holds no numbers"):
-        mapped(log, of_histogram, 3, "a")
+        map_log(log, of_histogram, 3, "a")
 
 
 def test_event_files_of_a_run_that_was_resumed_between_two_logged_steps(tmp_path):
@@ -290,7 +290,7 @@ def test_event_files_of_a_run_that_was_resumed_between_two_logged_steps(tmp_path
             for step in range(first, first + 141, 20):
                 writer.add_scalar("r", float(first), step)
     (tmp_path / "tb" / "events.out.tfevents.9").write_bytes(bytes(64))
-    found = mapped(read_log(tmp_path / "tb", read), read, 300, "a")
+    found = map_log(read_log(tmp_path / "tb", read), read, 300, "a")
     parts = dict.fromkeys(row["attempt"] for row in found.rows)
     assert list(parts) == ["a-part1", "a-part2"] and found.end == 250
     assert sum(row["attempt"] == "a-part1" for row in found.rows) == 8
@@ -315,7 +315,7 @@ def test_an_event_file_with_any_byte_wrong_or_missing_is_read_up_to_there_and_ne
     path, read = tmp_path / "events.out.tfevents.1", card("tensorboard")
     right = [(step, "nonfinite" if step == 3 else step / 2) for step in range(1, 30)]
     path.write_bytes(binary_logs)
-    assert values(whole := mapped(read_log(path, read), read, 30, "a")) == right and not any("cut" in note for note in whole.notes)
+    assert values(whole := map_log(read_log(path, read), read, 30, "a")) == right and not any("cut" in note for note in whole.notes)
     lengths = set()
     for trial in range(300):
         data = bytearray(binary_logs)
@@ -326,7 +326,7 @@ def test_an_event_file_with_any_byte_wrong_or_missing_is_read_up_to_there_and_ne
             data[at] ^= 1 << random_.randrange(8)
         path.write_bytes(data)
         try:
-            found = mapped(read_log(path, read), read, 30, "a")
+            found = map_log(read_log(path, read), read, 30, "a")
         except Unreadable as said:
             assert at < 200 and str(said)
             continue
@@ -357,7 +357,7 @@ def test_what_is_wrong_with_an_event_file_is_told_with_its_place(tmp_path, binar
         at += 16 + int.from_bytes(binary_logs[at : at + 8], "little")
     path, read = tmp_path / "events.out.tfevents.1", card("tensorboard")
     path.write_bytes(data := change(binary_logs, at))
-    found = mapped(read_log(path, read), read, 30, "a")
+    found = map_log(read_log(path, read), read, 30, "a")
     assert [step for step, _ in values(found)] == list(range(1, 11))
     lost = f"its last {len(data) - at} of {len(data)} bytes were not read; everything before it was read"
     assert found.notes[0] == f"cut: {path.name}: at byte {at} (after step 10) {says}, so {lost}"

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from stages.contracts.wandb_snapshot import Answer, Ask
-from stages.train.imports import wandb_snapshot
 from stages.train.imports.cells import number
-from stages.train.imports.wandb_answers import fault_of
+from stages.train.imports.json_logs import read_snapshot
+from stages.train.imports.wandb_api import fault_of
 from stages.train.imports.wandb_rows import settings_of
 from tests.compiler.wandb_stand_in import KEY, Faults, Run, wandb
 
@@ -60,11 +60,11 @@ def test_a_snapshot_holds_every_row_of_all_pages_and_gaps_and_reads_back(tmp_pat
     assert (head["id"], head["rows"], head["last_history_step"], head["state"]) == ("0q46w52p", len(rows), 3000, "finished")
     assert head["config"] == {"learning_rate": 1e-6, "seed": 3, "bf16": True, "lr.end": 0.5}
     assert head["summary"] == {"train/loss": 0.5, "train/global_step": 3001}
-    log = wandb_snapshot.read(tmp_path / "0.jsonl")
-    assert log.index == [one["train/global_step"] for one in rows]
-    cells = [number(cell) for cell in log.columns["train/loss"].cells]
-    assert math.isnan(cells[3]) and cells[4] == math.inf and cells[5] is None and cells[6:] == [one["train/loss"] for one in rows[6:]]
-    assert log.columns["nested.kl"].cells == [0.5] and set(log.columns) == {"_step", "train/global_step", "train/loss", "nested.kl"}
+    log = read_snapshot(tmp_path / "0.jsonl")
+    assert list(log.table[log.index]) == [one["train/global_step"] for one in rows]
+    cells = [number(cell) for cell in log.logged("train/loss")]
+    assert cells[3] == math.inf and cells[4] == math.inf and cells[5] is None and cells[6:] == [one["train/loss"] for one in rows[6:]]
+    assert list(log.logged("nested.kl")) == [0.5] and set(log.columns) == {"_step", "train/global_step", "train/loss", "nested.kl"}
     assert log.notes == ["columns of W&B that hold no numbers are not in the snapshot: nested.text, note, sample"] and not log.failed
 
 
@@ -76,10 +76,10 @@ def test_older_rows_that_wandb_keeps_in_parquet_files_are_read_too(tmp_path):
     run = Run([row(step, **{"train/loss": step / 2}) for step in range(50, 60)], parquet=[file.getvalue()], last_of_parquet=49)
     with wandb({NAME: run}) as server:
         assert asked(server, tmp_path / "x", NAME)[0].rows == 60
-    log = wandb_snapshot.read(tmp_path / "0.jsonl")
-    assert log.index == list(range(1, 61))
-    cells = [number(cell) for cell in log.columns["train/loss"].cells]
-    assert math.isnan(cells[2]) and cells[3:] == [step / 2 for step in range(3, 60)]
+    log = read_snapshot(tmp_path / "0.jsonl")
+    assert list(log.table[log.index]) == list(range(1, 61))
+    cells = [number(cell) for cell in log.logged("train/loss")]
+    assert cells[2] == math.inf and cells[3:] == [step / 2 for step in range(3, 60)]
 
 
 def test_case_33_no_rows_is_an_error_and_never_a_run_of_no_steps(tmp_path):
@@ -95,7 +95,7 @@ def test_case_33_no_rows_is_an_error_and_never_a_run_of_no_steps(tmp_path):
     assert [one.fault for one in (empty, short, twice, same, placeless)] == ["unclear"] * 3 + [None] * 2
     assert "0 rows, but its last history step is 160660" in empty.text and "ends at 9 of 20" in short.text and "1 twice" in twice.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3.jsonl", "4.jsonl"] and same.rows == 1
-    log = wandb_snapshot.read(tmp_path / "4.jsonl")
+    log = read_snapshot(tmp_path / "4.jsonl")
     assert placeless.state == "running" and log.running.startswith("W&B said `running`") and "fetches it again" in log.notes[0]
 
 
@@ -130,7 +130,7 @@ def test_an_old_snapshot_and_one_that_the_summary_contradicts(tmp_path):
     path = tmp_path / "run.jsonl"
     head = {"schema": "octavo.wandb_snapshot/1", "entity": "e", "project": "p", "id": "i", "state": "finished", "rows": 1}
     path.write_text("\n".join(map(json.dumps, [{**head, "summary": {"train/global_step": 300}}, {"train/global_step": 299, "loss": 1}])))
-    assert wandb_snapshot.read(path).notes == ["W&B's summary says `train/global_step` 300, and the history ends at 299"]
+    assert read_snapshot(path).notes == ["W&B's summary says `train/global_step` 300, and the history ends at 299"]
 
 
 def test_words_of_other_clients():

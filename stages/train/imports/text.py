@@ -1,15 +1,16 @@
-"""What a log file holds, as UTF-8 without a mark; and files that are no text at all."""
+"""What a text file holds, as UTF-8 without a mark, and as JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 from stages.train.imports.log import Unreadable
 
 _PACKED = {b"\x1f\x8b": ("gzip", "gunzip"), b"PK\x03\x04": ("zip", "unzip"), b"\xfd7zXZ": ("xz", "unxz"), b"BZh": ("bzip2", "bunzip2")}
 _PACKED |= {b"\x28\xb5\x2f\xfd": ("zstd", "unzstd")}
-_MARK = b"\xef\xbb\xbf"
-_WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
 def content(path: Path) -> bytes:
@@ -23,9 +24,19 @@ def content(path: Path) -> bytes:
     for mark, (kind, command) in _PACKED.items():
         if data.startswith(mark):
             raise Unreadable(f"{path} is packed ({kind}), and a card pins what is read: {command} it first")
-    if data.startswith(_WIDE):
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:
             return data.decode("utf-16").encode("utf-8")
         except UnicodeError:
             raise Unreadable(f"{path} begins as UTF-16 and is none") from None
-    return data.removeprefix(_MARK)
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def load_json(text: bytes) -> Any:
+    """The value of a JSON text as other programs write it; a bare NaN or Infinity is inf. Raises ValueError."""
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=lambda word: math.inf)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise ValueError("nested too deep") from None
