@@ -10,6 +10,8 @@ import pandas as pd
 
 WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
+EVENT_STEP = "step of the event"
+"""Where TensorBoard's events have their step: no name that the log itself has."""
 
 
 class Unreadable(Exception):
@@ -47,7 +49,8 @@ class Log:
 
     @property
     def columns(self) -> list[str]:
-        return list(self.table.columns)
+        """Names that the log has."""
+        return [name for name in self.table.columns if name != EVENT_STEP]
 
     def logged(self, column: str) -> pd.Series[Any]:
         """Cells of a column in the rows that hold it; empty for a column that the log lacks."""

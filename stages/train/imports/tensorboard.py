@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stages.train.imports.log import Log, Unreadable, from_rows
+from stages.train.imports.log import EVENT_STEP, Log, Unreadable, from_rows
 
-STEP = "step of the event"
-"""Column of the step in the table: every event carries its step, so the spec's `step` has no meaning here."""
 _FAULTS = {
     "header crc32": "the length of a frame has a wrong checksum",
     "event crc32": "a frame has a wrong checksum",
@@ -22,7 +20,7 @@ _FAULTS = {
 }
 
 
-def read_tensorboard(path: Path, index: str = STEP) -> Log:
+def read_tensorboard(path: Path, index: str = EVENT_STEP) -> Log:
     """Raises Unreadable for a file that is none. `Log.at_once` names tags that two files hold at the same time: a run that is resumed
     writes a new file when the old one has ended."""
     files = [_EventFile(file) for file in (path.rglob("*tfevents*") if path.is_dir() else [path])]
@@ -37,11 +35,11 @@ def read_tensorboard(path: Path, index: str = STEP) -> Log:
         starts.add(len(rows))
         rows += file.rows
         others |= file.others
-        for tag in sorted({name for row in file.rows for name in row} - {STEP}):
+        for tag in sorted({name for row in file.rows for name in row} - {EVENT_STEP}):
             if tag in ends and file.begins < ends[tag].until:
                 at_once.setdefault(tag, _overlap(tag, ends[tag].path, file.path))
             ends[tag] = file
-    log = from_rows(rows, STEP)
+    log = from_rows(rows, EVENT_STEP)
     log.starts, log.at_once, log.no_numbers = starts, at_once, others - set(log.columns)
     log.cut = "; ".join(file.cut for file in files if file.cut)
     folders = sorted({file.path.parent.as_posix() for file in files})
@@ -78,8 +76,8 @@ class _EventFile:
                 if cell is None:
                     self.others.add(value.tag)
                     continue
-                if not self.rows or self.rows[-1][STEP] != event.step or value.tag in self.rows[-1]:
-                    self.rows.append({STEP: event.step})
+                if not self.rows or self.rows[-1][EVENT_STEP] != event.step or value.tag in self.rows[-1]:
+                    self.rows.append({EVENT_STEP: event.step})
                 self.rows[-1][value.tag] = cell
 
     def _records(self) -> Iterator[bytes]:
@@ -99,7 +97,7 @@ class _EventFile:
         except errors.DataLossError as error:
             rest = self.path.read_bytes()[self.whole :]
             self.fault = next(text for mark, text in _FAULTS.items() if mark in str(error)) if rest.strip(b"\0") else "there are only zeros"
-            after = f" (after step {self.rows[-1][STEP]})" if self.rows else ""
+            after = f" (after step {self.rows[-1][EVENT_STEP]})" if self.rows else ""
             self.cut = (
                 f"{self.path.name}: at byte {self.whole}{after} {self.fault}, so its last {size - self.whole} of {size} bytes were not read"
             )
