@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import multimode
 from typing import Any
 
 import pandas as pd
