@@ -179,6 +179,8 @@ class Run:
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table (or series) by step that may enter statistics."""
+        if self.bad_steps.empty:
+            return table
         kept = ~table.index.isin(self.bad_steps)
         return table[kept & (table.index < self.since)] if self.since is not None else table[kept]
 

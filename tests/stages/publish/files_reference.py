@@ -90,9 +90,7 @@ Their metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the
 
 - `history.parquet` ({history.HISTORY_SCHEMA}), one row a step, metric and attempt: {_names(history.HISTORY_COLUMNS)}.
   `state` is `value`, `nonfinite` (logged as NaN or infinite; value null) or `null` (logged
-  as "does not apply"; value null). A metric that was not logged at a step has no row. Where one attempt wrote all of it, rows are
-  sorted by metric and step, the file says so (`sorting_columns`), and `octavo.index` in its metadata says at which steps each
-  metric was logged: analysis then reads `value` alone. A copy that another program sorted anew is read row by row, to the same numbers.
+  as "does not apply"; value null). A metric that was not logged at a step has no row.
 - `completions.parquet` ({history.COMPLETIONS_SCHEMA}), one row a completion: {_names(history.COMPLETIONS_COLUMNS)}, then for each gate
   {_names(history.gate_columns("<gate>"))}. A status is one of {_names(history.STATUSES)}.
 - `evaluation.parquet` ({history.EVALUATION_SCHEMA}), one row a completion: {_names(history.EVALUATION_COLUMNS)}, then the
