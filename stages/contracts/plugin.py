@@ -7,8 +7,8 @@ The folder is the registry: a table of kinds would change the code hash of every
 
 which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`; one that reads the data
 row names in `COLUMNS` those of its settings that name a column. A gate that grades what an earlier one found names the kinds of that
-one in `READS`, and finds its judgement in `Answer.said`. One that runs processes names their sandbox with `tier()`; its `require(settings)`,
-if it has one, raises what `tier()` raises where the machine lacks what these settings need. A detector module has `Settings` and
+one in `READS`, and finds its judgement in `Answer.said`. One that runs processes names their sandbox with `tier()`; a `require(settings)`
+beside it raises what `tier()` raises where the machine lacks what these settings need. A detector module has `Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
 
