@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from compiler.build.imports import ImportedTraining
 from compiler.language.expand import Setup
+from stages.contracts.algorithms import ALGORITHMS
 from stages.contracts.grouped import GroupedSettings
 from stages.contracts.history import GATE_METRICS, METRICS, PENALTY_METRICS
 from stages.contracts.train_settings import TrainSettings
@@ -20,7 +21,8 @@ def logs_kl(train: TrainSettings) -> bool:
 @functools.cache
 def logged_by(algorithm: str) -> tuple[str, ...]:
     """History metrics that runs of an algorithm log."""
-    return tuple(name for name, metric in METRICS.items() if not metric.algorithms or algorithm in metric.algorithms)
+    named = ALGORITHMS[algorithm].logs or algorithm if algorithm in ALGORITHMS else algorithm
+    return tuple(name for name, metric in METRICS.items() if not metric.algorithms or named in metric.algorithms)
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:

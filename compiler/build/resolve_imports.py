@@ -17,13 +17,23 @@ from compiler.document.units import factor
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import ColumnUse, MetricUse, SummaryUse
+from compiler.language.spec_imports import MetricUse
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.digests import file_digest
 from stages.contracts.history import metric
-from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, ReadCard, SourceCard, SummaryCard
+from stages.contracts.import_card import (
+    Column,
+    ColumnCard,
+    CommandCard,
+    ImportCard,
+    LogReading,
+    ReadCard,
+    SourceCard,
+    SummaryCard,
+    SummaryKeys,
+)
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.page_card import PageCard
 
@@ -81,15 +91,10 @@ class _Imports(AnalysisCards):
     def _read(self, run: Run) -> ReadCard:
         use = self.use
         return ReadCard(
-            format=use.format,
-            step=use.step,
-            epoch=use.epoch,
-            steps_per_epoch=use.steps_per_epoch,
-            counts_from=use.counts_from,
-            pattern=use.pattern,
+            **{key: getattr(use, key) for key in LogReading.model_fields},
             where={key: _where(filled(value, use, run), run) if isinstance(value, str) else value for key, value in use.where.items()},
-            columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryUse)),
-            summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryUse)),
+            columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryKeys)),
+            summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryKeys)),
             steps_done=use.steps_done,
             config=use.config,
         )
@@ -130,14 +135,13 @@ def _where(text: str, run: Run) -> str | int:
 
 
 def _column(name: str, source: MetricUse) -> ColumnCard:
-    use = ColumnUse(column=source) if isinstance(source, str) else source
-    assert isinstance(use, ColumnUse)
+    use = Column(column=source) if isinstance(source, str) else source
+    assert isinstance(use, Column)
     return ColumnCard(metric=name, column=use.column, optional=use.optional, **_unit(name, use.unit))
 
 
-def _summary(name: str, source: SummaryUse) -> SummaryCard:
-    keys = ("last", "mean", "final", "initial", "nonfinite_from")
-    return SummaryCard(metric=name, **{key: getattr(source, key) for key in keys}, **_unit(name, source.unit))
+def _summary(name: str, source: SummaryKeys) -> SummaryCard:
+    return SummaryCard(**{**dict(source), **_unit(name, source.unit)}, metric=name)
 
 
 def _unit(name: str, logged: str | None) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from compiler.document.validate import key_place
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import ColumnUse, Import, SummaryUse
+from compiler.language.spec_imports import Import
 from compiler.language.trl_names import meant_by
 from compiler.problems import nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.history import METRICS, metric
+from stages.contracts.import_card import Column, SummaryKeys
 from stages.contracts.line_pattern import names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
@@ -51,7 +52,7 @@ def _metrics(read: Import, block: Node, experiment: Experiment) -> Iterator[Diag
         if meaning is None or name.startswith("evaluation."):
             yield _unknown(name, node.key or node.place)
             continue
-        unit = source.unit if isinstance(source, ColumnUse | SummaryUse) else None
+        unit = source.unit if isinstance(source, Column | SummaryKeys) else None
         if factor(meaning.unit, unit) is None:
             yield problem("E390", (node.get("unit") or node).place, metric=name, unit=meaning.unit, logged=unit)
     for index, name in enumerate(read.unavailable):
@@ -117,16 +118,16 @@ def _pattern(read: Import, pattern: str, block: Node, experiment: Experiment) ->
     if index not in columns:
         yield problem("E392.index", place, index=index)
     for name, source in read.metrics.items():
-        column = source if isinstance(source, str) else source.column if isinstance(source, ColumnUse) else None
+        column = source if isinstance(source, str) else source.column if isinstance(source, Column) else None
         if column is not None and column not in columns:
             yield unknown("E392.column", column, columns, metric_node(experiment, name).place)
 
 
 def _source(is_summary: bool, name: str, source: object, node: Node) -> Iterator[Diagnostic]:
     """E392: a summary gives a single value, other formats a column."""
-    if is_summary != isinstance(source, SummaryUse):
+    if is_summary != isinstance(source, SummaryKeys):
         yield problem("E392.value" if is_summary else "E392.series", node.place, metric=name)
-    elif isinstance(source, SummaryUse):
+    elif isinstance(source, SummaryKeys):
         given = [key for key in ("last", "mean", "final") if getattr(source, key) is not None]
         if len(given) != 1 or (source.initial is not None and source.final is None):
             yield problem("E392.reductions", key_place(node), metric=name)
@@ -140,7 +141,7 @@ def _no_course(read: Import, experiment: Experiment) -> Iterator[Diagnostic]:
             yield problem("E393", node.key or node.place, key=key)
     for index, claim in enumerate(experiment.spec.claims):
         source = read.metrics.get(claim.metric)
-        if claim.statistic == "change" and isinstance(source, SummaryUse) and source.initial is None:
+        if claim.statistic == "change" and isinstance(source, SummaryKeys) and source.initial is None:
             place = experiment.node("claims", index, "statistic").place
             yield problem("E393.change", place, claim=claim.id, metric=claim.metric)
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from compiler.language.spec_imports import MetricUse, OutsideSpec
 from stages.contracts.artifact import Section
+from stages.contracts.import_card import LogReading
 from stages.contracts.names import ProjectPath
 
 REFUSED = {
@@ -27,16 +28,11 @@ REFUSED = {
 """Keys that have no place beside `train: {algorithm: command}`, and why."""
 
 
-class CommandHistory(Section):
+class CommandHistory(LogReading):
     """The history that the program writes into its folder, and how it is read. Keys are those of `runs.import`."""
 
     format: Literal["trainer_state", "wandb_file", "tensorboard", "jsonl", "csv", "text"] = Field(description="What the log is.")
     file: ProjectPath = Field(description="Path of the log below the program's folder `{out}`.")
-    step: str | None = Field(None, description="Column of the step; not given: the format's own.")
-    epoch: str | None = Field(None, description="Column of the epoch, for logs without a step; with `steps_per_epoch`.")
-    steps_per_epoch: float | None = Field(None, gt=0, description="Steps of one epoch: an epoch is no step.")
-    counts_from: Literal[0, 1] = Field(1, description="Number that the log gives the first step.")
-    pattern: str | None = Field(None, max_length=1_000, description="Of `text`: a line with `{name}` for each number.")
     metrics: dict[str, MetricUse] = Field(min_length=1, max_length=500, description="octavo's metric -> the log's column.")
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the program does not log; the page says so.")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
 from compiler.language.spec import Condition, Data, Spec
 from stages.contracts.artifact import Section
-from stages.contracts.import_card import LogFormat
+from stages.contracts.import_card import Column, LogReading, SummaryKeys
 from stages.contracts.model import Model, TrainData
 from stages.contracts.names import ProjectPath, Slug
 
@@ -31,49 +31,24 @@ REFUSED = {
 """Keys that have no place beside `runs: {import: ...}`, and why."""
 
 
-class ColumnUse(Section):
-    """The log's column of a metric, when its name alone does not say enough."""
-
-    column: str = Field(min_length=1, max_length=300, description="Name of the column in the log.")
-    unit: str | None = Field(
-        None, max_length=40, description="Unit of the log's numbers, when it is not octavo's: `%`, `ms`, `min`, `bits per token`."
-    )
-    optional: bool = Field(False, description="Some logs lack the column; their runs then have no value of the metric.")
-
-
-class SummaryUse(Section):
-    """What a run's summary holds of a metric: exactly one of `last`, `mean` and `final`."""
-
-    last: str | None = Field(None, description="Key of the last logged value.")
-    mean: str | None = Field(None, description="Key of the mean over the whole run.")
-    final: str | None = Field(None, description="Key of the source's own mean over the end of the run.")
-    initial: str | None = Field(None, description="Key of the source's own mean over the beginning; with `final` it gives a change.")
-    nonfinite_from: str | None = Field(None, description="Key of the first step at which the metric was NaN or Inf; null: never.")
-    unit: str | None = Field(None, max_length=40, description="Unit of the source's numbers, when it is not octavo's.")
-
-
-_SUMMARY_KEYS = {"last", "mean", "final", "initial", "nonfinite_from"}
+_SUMMARY_KEYS = {*SummaryKeys.model_fields} - {"unit"}
 
 
 def _form(value: Any) -> str:
     if isinstance(value, str):
         return "(column)"
-    keys = set(value) if isinstance(value, dict) else {"last"} if isinstance(value, SummaryUse) else set()
+    keys = set(value) if isinstance(value, dict) else {"last"} if isinstance(value, SummaryKeys) else set()
     return "(summary)" if keys & _SUMMARY_KEYS else "(more)"
 
 
 MetricUse = Annotated[
-    Annotated[str, Tag("(column)")] | Annotated[ColumnUse, Tag("(more)")] | Annotated[SummaryUse, Tag("(summary)")], Discriminator(_form)
+    Annotated[str, Tag("(column)")] | Annotated[Column, Tag("(more)")] | Annotated[SummaryKeys, Tag("(summary)")], Discriminator(_form)
 ]
 
 
-class Import(Section):
+class Import(LogReading):
     """Where the histories of the runs are, and how they are read."""
 
-    format: LogFormat = Field(
-        description="What the logs are. `wandb` is a snapshot with the full history of a W&B run, `wandb_file` an offline `.wandb` file, "
-        "`summary` a JSON file of final values."
-    )
     path: str | None = Field(
         None,
         min_length=1,
@@ -83,15 +58,6 @@ class Import(Section):
     files: dict[str, ProjectPath] = Field({}, max_length=20_000, description="Run, such as `shaped-s1` -> path of its log; this or `path`.")
     names: dict[Slug, str] = Field({}, max_length=1_000, description="Condition -> its name in paths and in `where`, when it has another.")
     steps: int = Field(ge=1, lt=2**53, description="Steps that every run was meant to make.")
-    step: str | None = Field(None, description="Column of the step; not given: the format's own (`step`, of W&B `train/global_step`).")
-    epoch: str | None = Field(None, description="Column of the epoch, for logs without a step; with `steps_per_epoch`.")
-    steps_per_epoch: float | None = Field(None, gt=0, description="Steps of one epoch: an epoch is no step.")
-    counts_from: Literal[0, 1] = Field(1, description="Number that the logs give the first step.")
-    pattern: str | None = Field(
-        None,
-        max_length=1_000,
-        description="Of `text`: a line with `{name}` for each number, such as `[Epoch {epoch}]  loss={loss}`; other lines are left out.",
-    )
     where: dict[str, str | int] = Field(
         {}, max_length=20, description="Of `summary`: what the run's object holds, with `{condition}` and `{seed}` in texts."
     )

@@ -31,6 +31,8 @@ class Algorithm:
     """History metrics drawn on the page, in order; `kl` only where it is logged."""
     is_rewarded: bool = True
     """Whether it learns from a reward; else it imitates gold answers."""
+    logs: str = ""
+    """Algorithm whose history metrics its runs log, when none of them name it (stages/contracts/history.py)."""
 
 
 _GROUPED = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm", "kl")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 
 LogFormat = Literal["trainer_state", "wandb", "wandb_file", "tensorboard", "jsonl", "csv", "text", "summary"]
@@ -23,57 +23,73 @@ class SourceCard(Frozen):
     sha256: str
 
 
-class ColumnCard(Frozen):
+class Column(Section):
+    """The log's column of a metric, when its name alone does not say enough."""
+
+    column: str = Field(min_length=1, max_length=300, description="Name of the column in the log.")
+    unit: str | None = Field(
+        None, max_length=40, description="Unit of the log's numbers, when it is not octavo's: `%`, `ms`, `min`, `bits per token`."
+    )
+    optional: bool = Field(False, description="Some logs lack the column; their runs then have no value of the metric.")
+
+
+class ColumnCard(Column):
     """One of octavo's metrics and the log's column that holds it."""
 
     metric: str
-    column: str
     factor: float = 1.0
     """octavo's unit = the log's number x factor."""
     unit: str
-    """The log's unit, as the author says."""
-    optional: bool = False
-    """A log without the column is no error; the metric is then absent."""
+    """The log's unit."""
 
 
-class SummaryCard(Frozen):
+class SummaryKeys(Section):
+    """What a run's summary holds of a metric: exactly one of `last`, `mean` and `final`."""
+
+    last: str | None = Field(None, description="Key of the last logged value.")
+    mean: str | None = Field(None, description="Key of the mean over the whole run.")
+    final: str | None = Field(None, description="Key of the source's own mean over the end of the run.")
+    initial: str | None = Field(None, description="Key of the source's own mean over the beginning; with `final` it gives a change.")
+    nonfinite_from: str | None = Field(None, description="Key of the first step at which the metric was NaN or Inf; null: never.")
+    unit: str | None = Field(None, max_length=40, description="Unit of the source's numbers, when it is not octavo's.")
+
+
+class SummaryCard(SummaryKeys):
     """One of octavo's metrics in a run's summary: single values, no series."""
 
     metric: str
-    last: str | None = None
-    """Key of the last logged value."""
-    mean: str | None = None
-    """Key of the mean over the whole run. Exactly one of last, mean and final is set."""
-    final: str | None = None
-    """Key of the source's own mean over the end of the run."""
-    initial: str | None = None
-    """Key of the source's own mean over the beginning."""
-    nonfinite_from: str | None = None
-    """Key of the first step at which the metric was not finite."""
     factor: float = 1.0
     unit: str
 
 
-class ReadCard(Frozen):
+class LogReading(Section):
+    """How the steps of a log are found."""
+
+    format: LogFormat = Field(
+        description="What the logs are. `wandb` is a snapshot with the full history of a W&B run, `wandb_file` an offline `.wandb` file, "
+        "`summary` a JSON file of final values."
+    )
+    step: str | None = Field(None, description="Column of the step; not given: the format's own (`step`, of W&B `train/global_step`).")
+    epoch: str | None = Field(None, description="Column of the epoch, for logs without a step; with `steps_per_epoch`.")
+    steps_per_epoch: float | None = Field(None, gt=0, description="Steps of one epoch: an epoch is no step.")
+    counts_from: Literal[0, 1] = Field(1, description="Number that the logs give the first step.")
+    pattern: str | None = Field(
+        None,
+        max_length=1_000,
+        description="Of `text`: a line with `{name}` for each number, such as `[Epoch {epoch}]  loss={loss}`; other lines are left out.",
+    )
+
+
+class ReadCard(LogReading):
     """How a log is read into steps and columns."""
 
-    format: LogFormat
-    step: str | None = None
-    """Column of the step; null where the format knows it, or when the index is the epoch."""
-    epoch: str | None = None
-    """Column of the epoch, when the log has no steps."""
-    steps_per_epoch: float | None = None
-    counts_from: Literal[0, 1] = 1
-    """Number that the log gives the first step."""
-    pattern: str | None = None
-    """Of text logs."""
     where: dict[str, str | int] = {}
     """Of summaries: what the run's object holds."""
     columns: tuple[ColumnCard, ...] = ()
     summary: tuple[SummaryCard, ...] = ()
     steps_done: str | None = None
     """Of summaries: key of the number of steps."""
-    config: dict[str, bool | int | float] = Field({}, exclude_if=lambda value: not value)
+    config: dict[str, bool | int | float] = {}
     """Of W&B: what the config of the run must have."""
 
 
@@ -90,7 +106,7 @@ class CommandCard(Frozen):
     """What the program reads from its card."""
 
 
-class ImportCard(Artifact):
+class ImportCard(Section, Artifact):
     """One condition with one seed."""
 
     SCHEMA: ClassVar[str] = "octavo.import_card/1"
@@ -103,7 +119,7 @@ class ImportCard(Artifact):
     """Of a run that a command trains: its log, whose content nobody knows before."""
     read: ReadCard
     target_steps: int
-    command: CommandCard | None = Field(None, exclude_if=lambda value: value is None)
+    command: CommandCard | None = None
     """The program that trains the run; null: it exists already."""
     code: dict[str, Version]
 
@@ -168,4 +184,4 @@ class Imported(Artifact):
     summary: tuple[SummaryValue, ...] = ()
     nonfinite_from: dict[str, int] = {}
     """Of summaries: metric -> first step at which it was not finite, as the source says."""
-    held: tuple[Held, ...] = Field((), exclude_if=lambda value: not value)
+    held: tuple[Held, ...] = ()

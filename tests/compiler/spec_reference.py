@@ -61,7 +61,7 @@ def generated() -> str:
             waiting += [inner for value in values for inner in _names(value) if inner not in _SKIPPED]
     tables = "".join(_table(name, _section(name, found), needed.get(name)) for name in names)
     _, _, outside = parts(definitions)
-    order = ("Runs", "Import", "ColumnUse", "SummaryUse", "ImportedCondition", "CommandTrain", "CommandHistory")
+    order = ("Runs", "Import", "Column", "SummaryKeys", "ImportedCondition", "CommandTrain", "CommandHistory")
     return _HEAD + tables + _OUTSIDE + "".join(_table(name, outside[name], outside[name].get("required", [])) for name in order)
 
 
