@@ -23,8 +23,8 @@ from stages.publish.passports import passport, passports_json, records
 from stages.publish.render import render
 from stages.publish.settings import GROUPS, flat, key
 
-_TITLE = re.compile(r"<title>([^<]*)</title>")
-_RUN = re.compile(r"(?P<run>\S+?)(?::| \(|$)")
+_RUN = re.compile(r'<g data-run="([^" :]*)')
+"""Draw writes a line of text for each run's curve and marks."""
 
 
 def leaf(run: str) -> str:
@@ -86,15 +86,9 @@ def _curves(experiment: ExperimentFiles, run: str) -> Iterator[Picture]:
     styles: set[str] = set()
     for name in (f"curves-{metric}" for metric in experiment.card.curves):
         if name in drawings:
-            lines = [line for line in inlined(drawings[name].svg).splitlines() if not _of_another(line, others)]
-            yield picture(drawings[name], styles, Markup("\n".join(lines)))
-
-
-def _of_another(line: str, others: set[str]) -> bool:
-    """Whether a line of a picture is about one of the other runs; draw writes an element a line, and its run in its title."""
-    title = _TITLE.search(line)
-    named = _RUN.match(title[1]) if title else None
-    return named is not None and named["run"] in others
+            lines = inlined(drawings[name].svg).splitlines()
+            kept = [line for line in lines if not ((owner := _RUN.search(line)) and owner[1] in others)]
+            yield picture(drawings[name], styles, Markup("\n".join(kept)))
 
 
 def _settings(experiment: ExperimentFiles, run: RunFiles, group: str) -> Iterator[tuple[str, str, str]]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from example_experiment import FAILED, GATED, build
 
-from stages.contracts.health import GateResult
+from stages.contracts.health import Exclusion
 from stages.publish.exclusions import causes, left_out
 from stages.publish.experiment import load
 
@@ -11,17 +11,16 @@ def test_a_rule_is_named_once_with_all_runs_that_do_not_meet_it(project: Path) -
     runs = load(build(project)).by_name
     one, two = runs["shaped-s1"], runs["shaped-s2"]
     assert one.health and two.health
-    truncated = GateResult(
+    truncated = Exclusion(
         gate="truncated",
-        rule="truncated below 0.5 in the final window",
-        passed=False,
-        says="truncated is 0.91 in the final window, not below 0.5",
+        rule="truncated share below 0.5 in the final window",
+        reason="gate truncated: truncated is 0.91 in the final window, not below 0.5",
+        says="truncated share is 0.91 in the final window, not below 0.5",
     )
-    steps = GateResult(gate="steps", rule="steps complete", passed=False, says="59 of 60 steps")
+    steps = Exclusion(gate="steps", rule="steps complete", reason="gate steps: 59 of 60 steps", says="59 of 60 steps")
     for run, failed in ((one, (truncated,)), (two, (truncated, steps))):
-        reasons = tuple(f"gate {gate.gate}: {gate.says}" for gate in failed)
-        health = run.health.model_copy(update={"included": False, "gates": failed, "reasons": reasons})  # type: ignore[union-attr]
-        object.__setattr__(run, "health", health)
+        update = {"included": False, "exclusions": failed, "reasons": tuple(exclusion.reason for exclusion in failed)}
+        object.__setattr__(run, "health", run.health.model_copy(update=update))  # type: ignore[union-attr]
     assert causes([one, two, runs[GATED]]) == (
         "Not met: truncated share below 0.5 in the final window (shaped-s1 and shaped-s2); steps complete (shaped-s2). "
         "inverted-s3: nonfinite: gradient norms are not finite from step 41."

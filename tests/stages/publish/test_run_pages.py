@@ -20,11 +20,11 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="
 <style>
 .octavo-figure text{font-size:13px}
 </style>
-<path d="M0 0" class="line seed c1"><title>shaped-s1</title></path>
-<path d="M0 1" class="line seed c1"><title>shaped-s2</title></path>
-<path d="M0 2" class="line seed out c2"><title>inverted-s3 (left out)</title></path>
-<rect x="0" y="0" width="1" height="1"><title>shaped-s2: gradient not finite, step 3</title></rect>
-<path d="M0 3" class="line mean c1"><title>shaped: mean</title></path>
+<g data-run="shaped-s1"><title>shaped-s1</title><path d="M0 0"/></g>
+<g data-run="shaped-s2"><title>shaped-s2</title><path d="M0 1"/></g>
+<g data-run="inverted-s3 (left out)"><title>inverted-s3 (left out)</title><path d="M0 2"/></g>
+<g data-run="shaped-s2: gradient not finite, step 3"><title>shaped-s2: gradient not finite, step 3</title><rect x="0" y="0" width="1" height="1"/></g>
+<g data-run="shaped: mean"><title>shaped: mean</title><path d="M0 3"/></g>
 </svg>
 """
 
