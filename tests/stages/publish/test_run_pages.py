@@ -23,7 +23,7 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="
 <g data-run="shaped-s1"><title>shaped-s1</title><path d="M0 0"/></g>
 <g data-run="shaped-s2"><title>shaped-s2</title><path d="M0 1"/></g>
 <g data-run="inverted-s3 (left out)"><title>inverted-s3 (left out)</title><path d="M0 2"/></g>
-<g data-run="shaped-s2: gradient not finite, step 3"><title>shaped-s2: gradient not finite, step 3</title><rect x="0" y="0" width="1" height="1"/></g>
+<g data-run="shaped-s2: gradient not finite, step 3"><title>shaped-s2: gradient not finite, step 3</title><rect/></g>
 <g data-run="shaped: mean"><title>shaped: mean</title><path d="M0 3"/></g>
 </svg>
 """
