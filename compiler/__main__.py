@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     from compiler.build.inputs import Inputs
     from compiler.build.pipeline import in_project
     from compiler.commands.check import show
-    from compiler.problems import Rejected
+    from compiler.problems import Rejected, problem
 
     inputs = Inputs()
     try:
@@ -92,11 +92,7 @@ def _run(options: argparse.Namespace) -> int:
         is_forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(place, str)
         if not is_forbidden or (os.path.exists(place) and not os.access(place, os.R_OK)):
             raise
-        from stages.contracts.diagnostic import Diagnostic
-
-        fix = f"give yourself the right to write, or name another place: ls -ld {os.path.dirname(place) or '.'}"
-        why = "what a command makes is written where it says"
-        show([Diagnostic("E401", f"cannot write {place}: {error.strerror}", why=why, fix=fix)], inputs)
+        show([problem("E401.place", where=place, reason=error.strerror, folder=os.path.dirname(place) or ".")], inputs)
     return 1
 
 

@@ -14,8 +14,7 @@ from compiler.build.write import compare, write
 from compiler.commands.check import show
 from compiler.commands.fetch import Fetched, fetch
 from compiler.compile import Compiled, compile_all, left_over, project
-from compiler.problems import Rejected
-from stages.contracts.diagnostic import Diagnostic
+from compiler.problems import Rejected, problem
 from stages.contracts.layout import RUNS
 
 
@@ -41,9 +40,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
         print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
     if options.check and written.differing:
         count = len(written.differing)
-        what = f"{count} generated file{'s' if count > 1 else ''} differ from the specs"
-        fix = "octavo compile, and commit the files"
-        show([Diagnostic("E402", what, why="what runs must be what the specs say", fix=fix)], inputs)
+        show([problem("E402", count=f"{count} generated file{'s' if count > 1 else ''}")], inputs)
         return 1
     print(f"{len(written.differing)} files written, {written.unchanged} unchanged", file=sys.stderr)
     return 1 if fetched.problems else 0
@@ -54,7 +51,7 @@ def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Fetched)
     try:
         return compile_all(references, inputs)
     except Rejected as rejected:
-        problems = [problem for problem in rejected.diagnostics if not (isinstance(problem, NoLog) and problem.log in fetched.unfetched)]
+        problems = [found for found in rejected.diagnostics if not (isinstance(found, NoLog) and found.log in fetched.unfetched)]
         again = Rejected([*fetched.problems, *problems])
         again.sources |= rejected.sources
         raise again from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
-from compiler.problems import Rejected
+from compiler.problems import Rejected, problem
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS, ExperimentFolder
@@ -31,13 +31,12 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 
 
 def _check_free(name: str, target: Path) -> None:
-    problem = None
     if RUNS.resolve() in target.resolve().parents:
-        problem = f"{target} lies below {RUNS}/", f"octavo export crate {name} -o {name}.zip"
+        reason, fix = f"lies below {RUNS}/", f"octavo export crate {name} -o {name}.zip"
     elif target.exists():
-        problem = f"{target} exists", f"octavo export crate {name} -o {target.with_name(f'{target.stem}-again{target.suffix}')}"
+        reason, fix = "exists", f"octavo export crate {name} -o {target.with_name(f'{target.stem}-again{target.suffix}')}"
     elif not target.parent.is_dir():
-        problem = f"{target.parent} is no folder", f"mkdir -p {target.parent}"
-    if problem:
-        why = "a crate is written into a new folder or archive; what was published stays as it is"
-        raise Rejected([Diagnostic("E498", problem[0], why=why, fix=problem[1])])
+        target, reason, fix = target.parent, "is no folder", f"mkdir -p {target.parent}"
+    else:
+        return
+    raise Rejected([problem("E498", path=target, reason=reason, fix=fix)])

@@ -28,7 +28,7 @@ from compiler.document.validate import key_place
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_imports import ImportedSpec
-from compiler.problems import Rejected, listed, nearest
+from compiler.problems import Rejected, listed, nearest, problem
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.digests import file_digest
 from stages.contracts.names import is_hub_id
@@ -106,12 +106,9 @@ def _called(name: str, used: Sequence[Repository]) -> list[Repository]:
     if not matches:
         names = [repository.name for repository in used]
         meant = nearest(name, names)
-        raise _rejected(
-            "E479",
-            f"no spec names the hub repository `{name}`" + (f", did you mean `{meant}`?" if meant else ""),
-            f"{LOCK.as_posix()} pins what specs use; they name: {listed(names)}",
-            f"{UPDATE} {meant}" if meant else f"write it in a spec first, as `base` or `hub`, then {UPDATE}",
-        )
+        said = f", did you mean `{meant}`?" if meant else ""
+        fix = f"{UPDATE} {meant}" if meant else f"write it in a spec first, as `base` or `hub`, then {UPDATE}"
+        raise Rejected([problem("E479", name=name, meant=said, lock=LOCK.as_posix(), known=listed(names), fix=fix)])
     return matches
 
 
@@ -135,7 +132,8 @@ def newest(repository: Repository) -> str:
     try:
         commit = (api.dataset_info if kind == "dataset" else api.model_info)(name, timeout=seconds).sha
     except errors.OfflineModeIsEnabled:
-        raise _unreached(name, "HF_HUB_OFFLINE is set, and this needs the network", f"HF_HUB_OFFLINE=0 {UPDATE}") from None
+        reason = "HF_HUB_OFFLINE is set, and this needs the network"
+        raise Rejected([problem("E475", name=name, reason=reason, fix=f"HF_HUB_OFFLINE=0 {UPDATE}")]) from None
     except errors.GatedRepoError:
         status = 403
     except errors.RepositoryNotFoundError:
@@ -143,34 +141,21 @@ def newest(repository: Repository) -> str:
     except errors.HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status not in (401, 403, 404):
-            raise _unreached(name, f"the hub answered with status {status or 'none'}", f"try again: {UPDATE}") from None
+            reason = f"the hub answered with status {status or 'none'}"
+            raise Rejected([problem("E475", name=name, reason=reason, fix=f"try again: {UPDATE}")]) from None
     except (KeyError, ValueError, TypeError):
         commit = None
     except Exception as error:  # the kinds of a transport's errors differ between versions of the client
-        what = f"it did not answer in {seconds} s" if "Timeout" in type(error).__name__ else "no connection"
-        raise _unreached(name, what, f"check the network and HF_ENDPOINT, then {UPDATE}") from None
+        reason = f"it did not answer in {seconds} s" if "Timeout" in type(error).__name__ else "no connection"
+        fix = f"check the network and HF_ENDPOINT, then {UPDATE}"
+        raise Rejected([problem("E475", name=name, reason=reason, fix=fix)]) from None
     if status == 403:
-        fix = f"ask for access at {page}, then export HF_TOKEN=... and {UPDATE}"
-        raise _rejected("E477", f"`{name}` is gated, and this account has no access", "its owner decides who may read it, by account", fix)
+        raise Rejected([problem("E477", name=name, page=page, update=UPDATE)])
     if status is not None:
-        why = "a reference is pinned by the commit that the hub names; private repositories need a token"
-        fix = f"check the name at {page}; for a private one: export HF_TOKEN=..."
-        raise _rejected("E476", f"the hub has no {kind} `{name}` that this account may see", why, fix)
+        raise Rejected([problem("E476", name=name, kind=kind, page=page)])
     if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{40}", commit):
-        why = "cards pin the commit; an address that is no Hugging Face hub gives none"
-        raise _rejected("E478", f"the hub's answer about `{name}` names no commit", why, f"check HF_ENDPOINT, then {UPDATE}")
+        raise Rejected([problem("E478", name=name, update=UPDATE)])
     return commit
-
-
-def _unreached(name: str, what: str, fix: str) -> Rejected:
-    why = (
-        "a commit can be learnt from the hub only; specs and profiles that name nothing of the hub work without it, and nothing was changed"
-    )
-    return _rejected("E475", f"cannot ask the hub about `{name}`: {what}", why, fix)
-
-
-def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:
-    return Rejected([Diagnostic(code, what, why=why, fix=fix)])
 
 
 @dataclass(frozen=True)
@@ -244,22 +229,21 @@ def _fetched(spec: Experiment) -> list[tuple[Run, str | None]]:
 
 def _unnamed(spec: Experiment, runs: Sequence[str]) -> Iterator[Diagnostic]:
     """E389 for each part of a run's name at W&B that is missing, and for each id of no run."""
-    block, use = block_of(spec), section(spec)
-    why = f"{LOCK.as_posix()} pins what was fetched, and a run is fetched by entity, project and id: its name may be that of several"
+    block, use, lock = block_of(spec), section(spec), LOCK.as_posix()
     for key in ("entity", "project"):
         if getattr(use, key) is None:
             place = key_place(block.get("format") or block)
-            yield Diagnostic("E389", f"`runs.import` has no `{key}`", why=why, fix=f"{key}: <name>", place=place)
+            yield problem("E389.wandb", place, what=f"`runs.import` has no `{key}`", fix=f"{key}: <name>", lock=lock)
     for run in runs:
         if run not in use.ids:
             place = key_place(block.get("ids") or block)
-            yield Diagnostic("E389", f"no W&B id for the run `{run}`", why=why, fix=f"add `{run}: <id>` to `ids`", place=place)
+            yield problem("E389.wandb", place, what=f"no W&B id for the run `{run}`", fix=f"add `{run}: <id>` to `ids`", lock=lock)
     for name in use.ids:
         if name not in runs:
             meant = nearest(name, runs)
             what = f"`ids` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else "")
             place = key_place(block.get("ids", name) or block)
-            yield Diagnostic("E389", what, why=why, fix="delete it, or add its condition or seed", place=place)
+            yield problem("E389.wandb", place, what=what, fix="delete it, or add its condition or seed", lock=lock)
 
 
 def _kept(old: Mapping[str, str], wanted: Set[str], inputs: Inputs) -> dict[str, str]:
@@ -317,36 +301,20 @@ def _change(one: Wanted, before: Snapshot | None, now: Snapshot | None) -> str:
 
 
 def _unfetched(one: Wanted, answer: Answer) -> Diagnostic:
-    kept, again = snapshot_of(one.path), f"{UPDATE} {one.experiment}"
-    keep = "; or keep the snapshot, which pages go on to be made from" if kept else ""
-    code, why, fix = {
-        "away": (
-            "E490",
-            "only this command asks W&B; everything else of octavo works with the snapshots that are here",
-            f"check WANDB_BASE_URL and the network, then {again}",
-        ),
-        "unknown": (
-            "E491",
-            "a run is fetched by its id, with the rights of the account that WANDB_API_KEY or `wandb login` names",
-            f"check the id, export WANDB_API_KEY=..., then {again}{keep}",
-        ),
-        "unclear": (
-            "E492",
-            "a snapshot holds the whole history or is not made: part of it would look like a shorter run",
-            f"try again: {again}",
-        ),
-    }[str(answer.fault)]
-    stays = f"; the snapshot of {kept.rows} rows stays" if kept else ""
-    what = f"`{one.run}` was not fetched from W&B ({one.name}): {answer.text}{stays}"
-    return Diagnostic(code, what, why=why, fix=fix, place=one.node.place)
+    before = snapshot_of(one.path)
+    return problem(
+        {"away": "E490", "unknown": "E491", "unclear": "E492"}[str(answer.fault)],
+        one.node.place,
+        run=one.run,
+        name=one.name,
+        reason=answer.text,
+        kept=f"; the snapshot of {before.rows} rows stays" if before else "",
+        again=f"{UPDATE} {one.experiment}",
+        keep="; or keep the snapshot, which pages go on to be made from" if before else "",
+    )
 
 
 def _unwritten(one: Wanted, error: OSError) -> Diagnostic:
     place = str(error.filename or one.path).removesuffix(SUFFIX)
-    return Diagnostic(
-        "E401",
-        f"the snapshot of `{one.run}` cannot be written: {place}: {error.strerror or error}",
-        why=f"what W&B answers is kept as {one.path}; a snapshot that was there stays as it was",
-        fix=f"give yourself the right to write, or move away what lies there: ls -ld {Path(place).parent.as_posix()} {place}",
-        place=one.node.place,
-    )
+    folder, reason = Path(place).parent.as_posix(), error.strerror or error
+    return problem("E401.snapshot", one.node.place, run=one.run, where=place, reason=reason, path=one.path, folder=folder)

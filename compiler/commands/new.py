@@ -46,11 +46,9 @@ def new(name: str) -> tuple[Path, Path]:
         why, fix = "octavo runs in the project's root", f"cd to the folder that holds {SPECS}/, or: mkdir {SPECS}"
         raise Rejected([Diagnostic("E113", f"no {SPECS}/ in this folder", why=why, fix=fix)])
     spec, words = SPECS / f"{name}.yaml", SPECS / f"{name}.md"
-    why = "octavo never overwrites what people write"
     there = [path for path in (spec, words) if path.exists() or path.is_symlink()]
     if there:
-        fixes = {path: f"choose another name, or edit {path}" for path in there}
-        raise Rejected([Diagnostic("E403", f"{path} is there already", why=why, fix=fix) for path, fix in fixes.items()])
+        raise Rejected([problem("E403", path=path) for path in there])
     for path, template in ((spec, "spec.yaml"), (words, "interpretation.md")):
         text = resources.files("compiler").joinpath("templates", template).read_text(encoding="utf-8")
         with path.open("x", encoding="utf-8") as file:  # x: a file that appeared since the look above is not overwritten either

@@ -16,7 +16,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.commands.explain import find
 from compiler.compile import compile_all
-from compiler.problems import Rejected, listed, nearest
+from compiler.problems import Rejected, listed, nearest, problem
 from stages.contracts.algorithms import SFT
 from stages.contracts.artifact import ArtifactError, dump, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError
@@ -80,13 +80,12 @@ def _folder(name: str) -> RunFolder:
         matches = [full for full in matches if "@" not in full] or matches
     if len(matches) == 1:
         return RunFolder(runs[matches[0]])
-    if matches:
-        what, why = f"`{wanted}` is a run of several experiments", f"runs: {listed(matches, 12)}"
-        raise _rejected("E330", what, why, f"octavo rescore {matches[0]}")
     meant = nearest(wanted, runs if "/" in wanted else [full.partition("/")[2] for full in runs])
     what = f"no run `{wanted}`" + (f", did you mean `{meant}`?" if meant else "")
-    why = f"a run is a folder below {RUNS}/ with a card; runs: {listed(runs, 12)}"
-    raise _rejected("E330", what, why, f"octavo rescore {meant or next(iter(runs), '<experiment>/<run>')}")
+    if matches:
+        what, meant = f"`{wanted}` is a run of several experiments", matches[0]
+    meant = meant or next(iter(runs), "<experiment>/<run>")
+    raise Rejected([problem("E330", what=what, runs=listed(matches or runs, 12), command="rescore", meant=meant)])
 
 
 def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
@@ -132,13 +131,15 @@ def _learned(condition: str) -> StageError:
 
 def _check_free(to: Path, name: str) -> None:
     """Raises Rejected E498 unless a new file may be written there."""
-    why = "today's scores go to a new file; what was published stays as it is"
     if RUNS.resolve() in to.resolve().parents:
-        raise _rejected("E498", f"{to} lies below {RUNS}/", why, f"octavo rescore {name} --write {to.name}")
-    if to.exists():
-        raise _rejected("E498", f"{to} exists", why, f"octavo rescore {name} --write {to.with_name(f'{to.stem}-again{to.suffix}')}")
-    if not to.parent.is_dir():
-        raise _rejected("E498", f"{to.parent} is no folder", why, f"mkdir -p {to.parent}")
+        reason, fix = f"lies below {RUNS}/", f"octavo rescore {name} --write {to.name}"
+    elif to.exists():
+        reason, fix = "exists", f"octavo rescore {name} --write {to.with_name(f'{to.stem}-again{to.suffix}')}"
+    elif not to.parent.is_dir():
+        to, reason, fix = to.parent, "is no folder", f"mkdir -p {to.parent}"
+    else:
+        return
+    raise Rejected([problem("E498", path=to, reason=reason, fix=fix)])
 
 
 def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:

@@ -6,9 +6,8 @@ import argparse
 
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import LIVE, live
-from compiler.problems import Rejected
+from compiler.problems import Rejected, problem
 from stages.contracts.artifact import ArtifactError
-from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS, ExperimentFolder
 
 
@@ -31,7 +30,5 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
             fix = f"all ids are in {ExperimentFolder(folder).findings.as_posix()}; or `page`, a run, a claim"
         except ArtifactError as error:
             says, fix = f"{error.what}: {error.path}", "dvc repro, then octavo trace [experiment] <finding>"
-        why = "a finding, claim, run, figure or `page` of an experiment that has been concluded can be traced"
-        problems.append(Diagnostic("E332", f"{folder}: {says}", why=why, fix=fix))
-    none = Diagnostic("E332", "no experiment is live", why=f"{LIVE} lists what is live", fix=f"add a line to {LIVE}")
-    raise Rejected(problems or [none])
+        problems.append(problem("E332", folder=folder, says=says, fix=fix))
+    raise Rejected(problems or [problem("E332.nothing", file=LIVE)])

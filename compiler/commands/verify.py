@@ -7,56 +7,57 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.build.stage import Pipeline
 from compiler.build.write import compare, write
-from compiler.commands.verify_lock import against_locks, due
+from compiler.commands.verify_lock import DUE, against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
-from compiler.render import colour
+from compiler.problems import catalogue
+from compiler.render import LIMIT, colour, render
 from stages.contracts.artifact import dump
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.contracts.verification import Difference, Verification, Verified
+from stages.publish.verification import Difference, Verification, Verified
 
 IMPORT = "stages.train.collect"
-WHY = {
-    "E402": "cards and pipelines are what the spec compiles to, so that a result has the settings that the spec declares",
-    "E410": "a stage's files belong to the card that it ran with; compared with another card they mean nothing",
-    "E487": "a lock names each file that a stage read and wrote; the origin of any other file is unknown",
-    "S488": "what is published is what the recorded files give, computed again with the same code",
-    "S489": "the site is what MkDocs builds from the pages, and nothing else",
-    "S496": "an imported run holds what its source gives, read as its card says, and nothing else",
-    "E494": "only what has been run can be verified",
-    "S495": "ledger, outcome, history, evaluation and lineage name each other, and must agree",
-}
+SHOWN = 4
+"""Stages named that are due."""
+_KINDS = (
+    ("generated files", ("E402",), "cards and pipelines, against what the spec compiles to"),
+    ("locked files", ("E487",), "files and folders, against the hashes and sizes in dvc.lock"),
+    ("runs", ("S495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
+    ("sources read again", ("S496",), "imported runs read again from their sources, against history, outcome and imported.json"),
+    ("findings computed again", ("S488",), "findings computed again from the files, with health, figures, page and passports"),
+    ("files of the site", ("S489",), "files of the built site, against one that is built again from the pages"),
+)
 
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what agrees and what differs; 1 on any difference."""
-    from compiler.commands import verify_text
-
-    found = verify(options.specs, inputs)
-    print(dump(found) if options.json else verify_text.text(found), end="", flush=True)
+    verification = verify(options.specs, inputs)
+    print(dump(verification) if options.json else text(verification), end="", flush=True)
     if not options.json:
-        print(verify_text.diagnostics(found, colour()), file=sys.stderr, end="")
-    return 1 if found.differences else 0
+        print(diagnostics(verification, colour()), file=sys.stderr, end="")
+    return 1 if verification.differences else 0
 
 
 def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     """Verify the named experiments, or all that are live. Raises Rejected for specs that do not compile."""
+    from stages.publish.verify import verify_site
+
     inputs.sources_may_be_absent = True
     references = [named(name.removeprefix(f"{RUNS}/").rstrip("/")) for name in names] or live(inputs)
     compiled = compile_all(references, inputs)
     files, cache = Files(Path(), {}), Cache(Path())
     with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
         verified = list(pool.map(lambda one: _verify(one, files, cache), compiled))
-    from stages.publish.verify import verify_site
-
     pages = {report.experiment: page for report, page, _ in verified}
-    site = verify_site(pages, due={report.experiment for report, _, due in verified if due}, only=pages if names else ())
+    site = verify_site(pages, due={report.experiment for report, _, is_due in verified if is_due}, only=pages if names else ())
     no_site = () if site else ("no site is built, so none was checked",)
     reports = [report.model_copy(update={"notes": (*report.notes, *no_site)}) for report, _, _ in verified]
     return Verification(experiments=(*reports, *([site] if site else [])))
@@ -69,9 +70,8 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[s
     folder = ExperimentFolder(RUNS / one.experiment.name)
     made = project([one], with_site=False)
     if not folder.root.joinpath("dvc.lock").exists() and not folder.findings.exists():
-        nothing = Difference(
-            code="E494", path=folder.root.as_posix(), what="nothing of it has been run", fix=f"dvc repro {folder.pipeline}"
-        )
+        what, fix = "nothing of it has been run", f"dvc repro {folder.pipeline}"
+        nothing = Difference(code="E494", path=folder.root.as_posix(), what=what, fix=fix)
         return Verified(experiment=folder.name, checked={}, differences=(nothing,)), {}, True
     generated = list(_generated(made.files, made.once))
     if folder.page.is_dir():  # it is rendered again, and names places in the spec
@@ -81,14 +81,10 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[s
     rest, page = Verified(experiment=folder.name, checked={}, differences=()), dict[str, bytes]()
     if all(map(os.path.isfile, made.files)):
         rest, page = from_files(folder, waiting.following, waiting.cards)
+    sizes = {"generated files": len(made.files), "locked files": len(locked.files), "bytes": sum(locked.files.values())}
     report = Verified(
         experiment=folder.name,
-        checked={
-            "generated files": len(made.files),
-            "locked files": len(locked.files),
-            "bytes": sum(locked.files.values()),
-            **rest.checked,
-        },
+        checked={**sizes, **rest.checked},
         differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.stages.values()])),
         notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
     )
@@ -96,7 +92,7 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[s
 
 
 def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
-    """Sources of imported runs that are not here; that is told of the run, and is no difference."""
+    """Sources of imported runs that are not here: that is a note on the run, and no difference."""
     imports = [stage for pipeline in pipelines for stage in pipeline.stages if stage.module == IMPORT]
     return frozenset(path for stage in imports for path in stage.deps if not path.startswith(f"{RUNS}/") and not os.path.exists(path))
 
@@ -114,3 +110,67 @@ def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Differen
     for path in differing:
         if path not in missing:
             yield from compiled.differences(path, files[path].encode(), Path(path).read_bytes())
+
+
+def text(verification: Verification) -> str:
+    """One line for each thing that was checked, by experiment."""
+    return "".join(f"{line}\n" for report in verification.experiments for line in _summary(report))
+
+
+def _summary(report: Verified) -> Iterator[str]:
+    waiting = [difference for difference in report.differences if difference.code == DUE]
+    rest = [difference for difference in report.differences if difference.code != DUE]
+    counts = [f"{_count(len(rest))} found"] if rest else []
+    counts += [_due(len(waiting))] if waiting else []
+    yield f"{report.experiment}: {', '.join(counts) or 'verified'}"
+    for kind, codes, words in _KINDS:
+        number = sum(difference.code in codes for difference in rest)
+        rest = [difference for difference in rest if difference.code not in codes]
+        if kind in report.checked or number:
+            found = f": {_count(number)}" if number else ""
+            yield f"  {'DIFFER' if number else 'same':<6}  {report.checked.get(kind, 0):>5} {words}{found}"
+    yield from (f"  {'FAILED':<6}  {difference.what.splitlines()[0]}" for difference in rest)
+    yield from (f"  due     {difference.what.replace(' is due', '', 1)}" for difference in waiting)
+    yield from (f"  note    {note}" for note in report.notes)
+
+
+def diagnostics(verification: Verification, in_colour: bool) -> str:
+    """All differences, causes first; stages that are due in one diagnostic a lock."""
+    differences = list(dict.fromkeys(difference for report in verification.experiments for difference in report.differences))
+    waiting: dict[str, list[Difference]] = {}
+    for difference in differences:
+        if difference.code == DUE:
+            waiting.setdefault(difference.path, []).append(difference)
+    differences = [difference for difference in differences if difference.code != DUE]
+    for path, stages in waiting.items():
+        names = ", ".join(stage.cell for stage in stages[:SHOWN]) + (f" and {len(stages) - SHOWN} more" if len(stages) > SHOWN else "")
+        differences.append(Difference(code=DUE, path=path, what=f"{_due(len(stages))}: {names}", fix=stages[0].fix))
+    shown, hidden = differences[:LIMIT], len(differences) - LIMIT
+    sources = {difference.path: _source(difference.path) for difference in shown if difference.line}
+    more = f"\nand {hidden} more, not shown: --json names all; repair these first, what rests on them follows\n" if hidden > 0 else ""
+    return render([_diagnostic(difference) for difference in shown], sources, in_colour) + more
+
+
+def _diagnostic(difference: Difference) -> Diagnostic:
+    what, place = f"{difference.path}: {difference.what}", None
+    if difference.line:
+        length = max(1, len(difference.found) if difference.column else 1)
+        what, place = difference.what, Place(difference.path, difference.line, difference.column or 1, length)
+    if difference.expected or difference.found:
+        what += f"; expected {difference.expected or 'nothing'}, found {difference.found or 'nothing'}"
+    why = catalogue().get(difference.code, {}).get("why", "a stage says why it refuses; nothing after it was checked")
+    return Diagnostic(difference.code, what, why=why, fix=difference.fix, place=place)
+
+
+def _source(path: str) -> list[str]:
+    with suppress(OSError, UnicodeDecodeError):
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    return []
+
+
+def _due(number: int) -> str:
+    return f"{number} stage{' is' if number == 1 else 's are'} due"
+
+
+def _count(number: int) -> str:
+    return f"{number} difference{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from compiler.build.stage import Pipeline, Stage
 from compiler.lock.dvc_lock import Entry, Lock, Locked, parse_lock, place, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import command
-from stages.contracts.verification import Difference
+from stages.publish.verification import Difference
 
 DUE = "E410"
 RETRY = "/retry.json"

@@ -22,9 +22,9 @@ from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Lineage
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import ROOT, card_id
-from stages.contracts.verification import Difference
 from stages.publish.file_differences import LIMIT, Comparison
 from stages.publish.numbers import listed
+from stages.publish.verification import Difference
 
 _IMPORT_AGAIN = "stages.train.recollect"
 _FEW = 3

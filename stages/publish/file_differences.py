@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from stages.contracts.artifact import canonical_json
-from stages.contracts.verification import Difference
+from stages.publish.verification import Difference
 
 LIMIT = 12
 """Differences of one file that are listed; a file that is another one altogether has thousands."""

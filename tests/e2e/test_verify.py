@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.contracts.artifact import read
-from stages.contracts.verification import Verification
+from stages.publish.verification import Verification
 
 pytestmark = pytest.mark.e2e
 SITE = "build/site/experiments/small"

@@ -23,7 +23,7 @@ from stages.contracts.stage import ROOT
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
 _PLAN = [f"compiler.commands.plan{part}" for part in ("", "_claims", "_cost", "_reasons")]
-_PRINTED = (*_PLAN, "stages.train.rescoring")
+_PRINTED = (*_PLAN, "stages.train.rescoring", "stages.publish.verification")
 """Modules of what commands print with `--json`."""
 
 _HEAD = """\
