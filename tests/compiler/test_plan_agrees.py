@@ -81,12 +81,12 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     # what is edited: (how, runs that certainly train, other stages that certainly run)
     "nothing": (lambda: None, set(), set()),
     "comment at the end": (lambda: Path(SPEC).write_text(Path(SPEC).read_text() + "# words\n"), set(), set()),
-    "comment at the top": (spec("title:", "# words\ntitle:"), set(), {"page"}),
+    "comment at the top": (spec("title:", "# words\ntitle:"), set(), set()),
     "title": (spec("teach right", "teach only right"), set(), {"page"}),
     "claim's words": (spec("says: The shaped", "says: A shaped"), set(), {"page"}),
     "claim's margin": (spec("above: 0.05", "above: 0.10"), set(), {"conclude", "page"}),
     "actions": (spec("profiles:", "actions: [{id: a, do: x, change: {train.beta: 0.1}}]\n\nprofiles:"), set(), {"page"}),
-    "a child that makes the change of an action": (lambda: child(), set(), set()),
+    "a child that makes the change of an action": (lambda: child(), set(), {"page"}),
     "question": (spec("profiles:", "questions: [{ask: 'Which claims hold?', show: claims}]\n\nprofiles:"), set(), {"page"}),
     "question with numbers of its own": (
         spec("profiles:", "questions: [{ask: 'Any NaN?', show: anomalies}]\n\nprofiles:"),

@@ -7,12 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hub_stand_in import TOKEN, Hub, hub, info, octavo
+from hub_stand_in import TOKEN, hub, info, octavo
 
 from compiler.build.inputs import Inputs
-from compiler.build.pipeline import named
 from compiler.build.revisions import LOCK, Reference, lock, named_in, text
-from compiler.compile import compile_all, project
 from compiler.document.read import parse
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "abc4567890" * 4
@@ -142,15 +140,15 @@ def test_repositories_of_profiles_conditions_and_changes_are_found(work, spec):
     assert pins() == {"owner/easy": ONE, "owner/small": ONE}
 
 
-def test_changes_name_repositories_too():
-    document = parse(b"title: Child\nparent: example\nchanges: {model.base: owner/large, data.train.hub: owner/easy}\n", "specs/child.yaml")
-    assert {(of.kind, of.name) for of in named_in(document.root)} == {("models", "owner/large"), ("datasets", "owner/easy")}
-
-
-def test_plans_and_actions_name_repositories_too():
-    """They are compile-checked, so what they name must be pinned, and a pin of theirs is no leftover."""
-    text = b"contingency:\n  - {id: larger, if: {red_flag: 1}, do: more, change: {model.base: owner/large}}\n"
-    assert [(of.kind, of.name) for of in named_in(parse(text, "specs/example.yaml").root)] == [("models", "owner/large")]
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        (b"parent: example\nchanges: {model.base: owner/large, data.train.hub: owner/easy}\n", {"owner/large", "owner/easy"}),
+        (b"contingency:\n  - {id: larger, if: {red_flag: 1}, do: more, change: {model.base: owner/large}}\n", {"owner/large"}),
+    ],
+)
+def test_changes_plans_and_actions_name_repositories_too(spec, names):
+    assert {repository.name for repository in named_in(parse(spec, "specs/example.yaml").root)} == names
 
 
 def test_a_folder_comes_before_the_hub(work, spec):
@@ -164,18 +162,15 @@ def test_a_folder_comes_before_the_hub(work, spec):
     assert "hub" not in model and model["path"] == "models/mine"
 
 
-def test_the_text_is_sorted_and_read_again():
+def test_the_text_is_sorted_and_read_again(work):
     commits = {Reference("models", "b/two"): ONE, Reference("datasets", "c/three"): TWO, Reference("models", "A/one"): "0" * 40}
     written = text(commits)
     assert [line.strip() for line in written.splitlines() if "/" in line and not line.startswith("#")] == [
         f'A/one: "{"0" * 40}"', f'b/two: "{ONE}"', f'c/three: "{TWO}"',
     ]  # fmt: skip
     assert text(dict(reversed(commits.items()))) == written
-
-
-def test_an_all_digit_commit_stays_text(work):
-    LOCK.write_text(text({Reference("models", "owner/model"): "0" * 40}))
-    assert pins() == {"owner/model": "0" * 40}
+    LOCK.write_text(written)
+    assert pins() == {repository.name: commit for repository, commit in commits.items()}, "a commit of digits alone stays text"
 
 
 def test_git_merges_entries_of_two_branches(work):
@@ -187,17 +182,3 @@ def test_git_merges_entries_of_two_branches(work):
     subprocess.run(["git", "merge-file", "--union", "alpha", "base", "beta"], check=True)
     LOCK.write_text(Path("alpha").read_text())
     assert pins() == {"owner/alpha": ONE, "owner/beta": ONE, "owner/base": TWO}
-
-
-def test_cards_without_the_hub_keep_their_bytes(work):
-    """Fields that came with the hub are left out while they are unset."""
-    made = project(compile_all([named("example")], Inputs()), with_site=False).files
-    card = json.loads(made["runs/example/shaped-s1/train.card.json"])
-    assert sorted(card["model"]) == ["adapter", "base", "path", "quantization", "revision"]
-    assert sorted(card["data"]) == ["path", "prompt", "rows", "sha256"]
-
-
-def test_the_stand_in_counts(work):
-    """A stand-in that nobody asked has no entries: the tests above that look at `asked` can fail."""
-    with hub({}) as stand_in:
-        assert isinstance(stand_in, Hub) and stand_in.asked == []
