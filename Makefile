@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench bench-calkit bench-ppo data clean
+.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench size bench-ppo data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,18 +80,14 @@ fix: $(VENV)/octavo.dev.installed  ## format the code and recompile the specs
 	@$(BIN)/python tests/compiler/spec_reference.py
 	@$(BIN)/python tests/compiler/errors_page.py
 
+size:  ## count the lines of the code, tests and docs against their budgets
+	@$(PYTHON) tests/size.py
+
 serve: $(VENV)/octavo.installed  ## show the built site at http://localhost:8000/
 	@$(BIN)/python -m http.server --directory build/site $(PORT)
 
 bench: $(VENV)/octavo.dev.installed  ## run the benchmarks, each against its baseline in the same run
-	@for script in $(filter-out benchmarks/calkit.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-
-.cache/calkit/bin/calkit: benchmarks/calkit.txt
-	@$(PYTHON) -m venv .cache/calkit
-	@.cache/calkit/bin/pip install --quiet --requirement benchmarks/calkit.txt
-
-bench-calkit: $(VENV)/octavo.dev.installed .cache/calkit/bin/calkit  ## compare with calkit and plain DVC (calkit in a virtual environment of its own)
-	@$(BIN)/python benchmarks/calkit.py --calkit .cache/calkit/bin/calkit
+	@for script in $(filter-out benchmarks/gpu_step.py benchmarks/ppo_against_trl.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 bench-ppo: $(VENV)/octavo.dev.installed  ## compare octavo's PPO with TRL 1.12's, the last one, on the same model, batch and seed (needs `make demo`)
 	@$(BIN)/python benchmarks/ppo_against_trl.py --build

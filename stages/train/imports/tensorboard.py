@@ -62,7 +62,10 @@ class _EventFile:
         self.whole = 0
         """Bytes of whole frames."""
         self.cut, self.fault = "", ""
-        from tensorboard.compat.proto.event_pb2 import Event  # TensorBoard takes a second to import
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event  # TensorBoard takes a second to import
+        except ImportError:
+            raise Unreadable("TensorBoard reads event files, and it is not installed: pip install 'octavo[tensorboard]'") from None
 
         for record in self._records():
             try:
