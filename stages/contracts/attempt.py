@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from stages.contracts.artifact import Artifact, ArtifactError, Frozen
+from stages.contracts.artifact import Artifact, ArtifactError, Frozen, later
 
 FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refused", "disk", "data", "interrupted", "bug"]
 """refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
@@ -28,11 +28,6 @@ class StoppedBy(Frozen):
     """What was measured, such as `mean of reward over steps 271-300 is 0.1021`."""
 
 
-def _unset(value: object) -> bool:
-    """Entries of runs that no rule stopped stay as they were before there were rules."""
-    return value is None
-
-
 class Changed(Frozen):
     """What an attempt does differently because of how the one before it ended, as the experiment's `retries` allow."""
 
@@ -40,10 +35,10 @@ class Changed(Frozen):
     """The attempt before."""
     failure: str
     """Its class of failure; `preempted`: it was killed, or stopped by a signal."""
-    microbatch: int | None = Field(None, exclude_if=_unset)
+    microbatch: int | None = later(None)
     """Completions per device and micro-step in place of the card's; so many more micro-steps that the batch is the same."""
-    resume: Literal["last_checkpoint", "last_finite_checkpoint"] | None = Field(None, exclude_if=_unset)
-    restart_verifier: bool = Field(False, exclude_if=lambda value: not value)
+    resume: Literal["last_checkpoint", "last_finite_checkpoint"] | None = later(None)
+    restart_verifier: bool = later(False)
 
 
 class Started(Frozen):
@@ -63,7 +58,7 @@ class Started(Frozen):
     sandbox: str
     resumed_from: int | None
     """Step of the checkpoint that training went on from; null: from the start."""
-    changed: Changed | None = Field(None, exclude_if=_unset)
+    changed: Changed | None = later(None)
 
 
 class Ended(Frozen):
@@ -77,8 +72,8 @@ class Ended(Frozen):
     seconds: float
     error: str | None = None
     """One plain sentence; untrusted text inside, escape before showing."""
-    stopped: StoppedBy | None = Field(None, exclude_if=_unset)
-    generation: str | None = Field(None, exclude_if=_unset)
+    stopped: StoppedBy | None = later(None)
+    generation: str | None = later(None)
     """What sampled the completions where that is not decided by the card alone, such as `compiled`, or
     `transformers: no memory for a copy that samples: 17.1 GiB taken, 20.0 were free`."""
 
@@ -95,9 +90,9 @@ class Outcome(Artifact):
     target_steps: int
     failure: FailureClass | None = None
     error: str | None = None
-    unknown: str = Field("", exclude_if=lambda value: not value)
+    unknown: str = later("")
     """Of an imported run: why nobody knows whether it finished, such as `log ends at 299`. Then `finished` is false."""
-    stopped: StoppedBy | None = Field(None, exclude_if=_unset)
+    stopped: StoppedBy | None = later(None)
     """Set when a rule ended the run: it is finished with fewer steps than its target."""
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, later
 from stages.contracts.finding import Source
 
 
@@ -34,5 +32,5 @@ class Figure(Artifact):
     findings: tuple[str, ...] = ()
     """Ids of findings whose values are drawn."""
     sources: tuple[Source, ...] = ()
-    marks: tuple[Mark, ...] = Field((), exclude_if=lambda value: not value)
+    marks: tuple[Mark, ...] = later(())
     """Of curves: what is marked, for the form that a reader can zoom."""

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from stages.contracts.artifact import Artifact, Frozen
-
-
-def _empty(value: object) -> bool:
-    """Findings of experiments without rules stay as they were before there were rules."""
-    return not value
+from stages.contracts.artifact import Artifact, Frozen, later
 
 
 class Source(Frozen):
@@ -64,9 +57,9 @@ class Finding(Frozen):
     """Steps covered, such as `steps 55-60`."""
     seeds: tuple[SeedValue, ...] = ()
     sources: tuple[Source, ...] = ()
-    equal_seeds: bool = Field(False, exclude_if=_empty)
+    equal_seeds: bool = later(False)
     """The seeds that count do not differ, so their spread gives no interval: it is that of their completions, or there is none."""
-    detectable: float | None = Field(None, exclude_if=lambda value: value is None)
+    detectable: float | None = later(None)
     """Of changes and differences: the smallest true one that these data would have shown (80% power), same unit."""
     with_all: float | None = None
     """The same number with excluded runs counted in; null when nothing was excluded."""
@@ -155,5 +148,5 @@ class Findings(Artifact):
     claims_tested: int
     findings: tuple[Finding, ...]
     verdicts: tuple[Verdict, ...]
-    expectations: tuple[Expected, ...] = Field((), exclude_if=_empty)
-    rules: tuple[Ruled, ...] = Field((), exclude_if=_empty)
+    expectations: tuple[Expected, ...] = later(())
+    rules: tuple[Ruled, ...] = later(())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, later
 from stages.contracts.attempt import StoppedBy
 
 
@@ -25,7 +23,7 @@ class Signal(Frozen):
     last: int | None = None
     value: float | None = None
     evidence: dict[str, Any] = {}
-    kind: str = Field("", exclude_if=lambda value: not value)
+    kind: str = later("")
     """Which of the things that the detector can find on the metric, such as `fallen` or `risen`; empty where there is only one."""
 
 
@@ -79,14 +77,14 @@ class Health(Artifact):
     target_steps: int
     failure: str | None = None
     error: str | None = None
-    stopped: StoppedBy | None = Field(None, exclude_if=lambda value: value is None)
+    stopped: StoppedBy | None = later(None)
     """The rule that ended the run before its target."""
     detections: tuple[Detection, ...]
     gates: tuple[GateResult, ...]
     included: bool
     reasons: tuple[str, ...]
     """Why not, when not included."""
-    exclusions: tuple[Exclusion, ...] = Field((), exclude_if=lambda value: not value)
+    exclusions: tuple[Exclusion, ...] = later(())
     """The same reasons as data."""
     stride: int = 1
     """Most common distance between logged steps; above 1 only for imported histories, and shown."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Frozen, later
 from stages.contracts.plugin import Answer, Judgement
 
 PATTERN_SECONDS = 1.0
@@ -20,9 +20,7 @@ class Settings(Frozen):
         None, description="Regular expression (syntax of the `regex` library) that must match the whole completion, white space included."
     )
     required: tuple[str, ...] = Field((), description="Parts that must each appear somewhere in the completion.")
-    forbidden: tuple[str, ...] = Field(
-        (), description="Parts that must not appear anywhere in the completion.", exclude_if=lambda parts: not parts
-    )
+    forbidden: tuple[str, ...] = later((), description="Parts that must not appear anywhere in the completion.")
     min_chars: int | None = Field(None, ge=0, description="Fewest characters.")
     max_chars: int | None = Field(None, ge=0, description="Most characters.")
 

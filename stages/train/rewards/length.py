@@ -8,15 +8,11 @@ from collections.abc import Sequence
 
 from pydantic import Field, model_validator
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Frozen, later
 from stages.contracts.plugin import Answer, Judgement
 from stages.train.rewards.formula import Formula, parsed
 
 NAMES = ("words", "chars")
-
-
-def _unset(value: object) -> bool:
-    return value is None
 
 
 class Settings(Frozen):
@@ -26,8 +22,8 @@ class Settings(Frozen):
     max_words: int | None = Field(None, ge=0, description="Most words.")
     min_chars: int | None = Field(None, ge=0, description="Fewest characters, white space included.")
     max_chars: int | None = Field(None, ge=0, description="Most characters, white space included.")
-    min_tokens: int | None = Field(None, ge=0, exclude_if=_unset, description="Fewest tokens of the model, end of text included.")
-    max_tokens: int | None = Field(None, ge=0, exclude_if=_unset, description="Most tokens of the model, end of text included.")
+    min_tokens: int | None = later(None, ge=0, description="Fewest tokens of the model, end of text included.")
+    max_tokens: int | None = later(None, ge=0, description="Most tokens of the model, end of text included.")
     formula: str | None = Field(
         None, min_length=1, description="Arithmetic over `words` and `chars`, such as `2 - words/16`; instead of bounds."
     )
