@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +15,6 @@ from ruamel.yaml import YAML
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
 from stages.contracts.metric_words import words
-
-_IN_A_ROW = 5
-"""Rows in a row that are another level and no spike."""
-_NO_SIGNAL = "zero_signal_share at least 1"
-"""The rule of `collapse` that says that no group had unequal rewards; another rule is quoted."""
 
 
 class Explanation(NamedTuple):
@@ -57,8 +51,7 @@ def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation
 
 
 def _explained(key: tuple[str, str], signals: Sequence[Signal], clip: float | None) -> Explanation:
-    kinds = causes()[key[0]]
-    entry = {**kinds.get("default", {}), **kinds[key[1]]}
+    entry = causes()[key[0]][key[1]]
     means = entry["means"].format_map(_quantities(signals))
     if key[0] == "spikes" and signals[0].metric == "grad_norm":
         means += _clipping(max(signal.value or 0.0 for signal in signals), clip)
@@ -78,29 +71,12 @@ def clipped_at(card: AnyTrainCard | None) -> float | None:
 
 
 def _kind(signal: Signal) -> tuple[str, str] | None:
-    """The entry that explains a signal; None for a detector without one."""
-    detector, kind, value, evidence = signal.detector, signal.metric, signal.value or 0.0, signal.evidence
-    if detector == "summary":  # single values of an imported summary, explained as what they are about
-        detector = {"truncated": "truncation", "zero_signal_share": "zero_signal"}.get(kind, detector)
-        kind = "persistent" if evidence.get("class") == "persistent" else "transient"
-    elif detector == "kl_reference" and value < 0:
-        kind = "negative"
-    elif detector == "collapse" and evidence.get("rule", _NO_SIGNAL) != _NO_SIGNAL:
-        kind = "declared"
-    elif detector == "entropy_change" and signal.value is not None and "outside" not in evidence:
-        kind = "fallen" if value < 1 else "risen"
-    elif detector == "spikes" and _follow_each_other(evidence.get("steps", ())):
-        kind = "level"
-    elif detector == "gradient" and "streak" in evidence:
-        kind = "lost"
-    elif detector == "update_size" and ("clipfrac" in kind or "clip_ratio" in kind):
-        kind = "clipped"
+    """The entry that explains a signal; None for a detector without one. A summary's shares are explained as what they are about."""
+    detector = signal.detector
+    if detector == "summary":
+        detector = {"truncated": "truncation", "zero_signal_share": "zero_signal"}.get(signal.metric, detector)
     kinds = causes().get(detector, {})
-    return next(((detector, name) for name in (kind, "default") if name in kinds), None)
-
-
-def _follow_each_other(steps: Sequence[int]) -> bool:
-    return len(steps) >= _IN_A_ROW and len({after - before for before, after in pairwise(steps)}) == 1
+    return next(((detector, kind) for kind in (signal.kind, signal.metric, "default") if "means" in kinds.get(kind, {})), None)
 
 
 class _Span:

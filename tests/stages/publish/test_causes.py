@@ -11,8 +11,8 @@ from stages.publish.causes import causes, explain, phrase
 from stages.publish.conditions import nonfinite
 
 
-def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning") -> Signal:
-    return Signal.model_validate({"detector": detector, "metric": metric, "severity": severity, "says": "x", "value": value})
+def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning", kind: str = "") -> Signal:
+    return Signal.model_validate({"detector": detector, "metric": metric, "kind": kind, "severity": severity, "says": "x", "value": value})
 
 
 @pytest.mark.parametrize("kind", kinds(DETECTORS))
@@ -36,26 +36,27 @@ def test_truncation_in_one_sentence_with_its_number() -> None:
 @pytest.mark.parametrize(
     ("detector", "metric", "value", "words"),
     [
-        ("kl_reference", "kl", -30.0, "sampling and scoring differ"),
+        ("kl_reference", "kl:negative", -30.0, "sampling and scoring differ"),
         ("kl_reference", "kl", 0.9, "0.9 nats per token from the reference model"),
         ("gradient", "grad_norm", 1.0, "In 100% of the steps whose rewards differ within groups the gradient is exactly 0"),
         ("gradient", "adapter", None, "the untrained model's"),
         ("atoms", "reward", 0.21, "exactly 0.21"),
         ("collapse", "zero_signal_share", 40.0, "For 40 steps no group had unequal rewards"),
         ("summary", "truncated", 0.95, "95% of completions hit the length limit"),
-        ("summary", "kl", None, "The KL to the reference model was not a finite number for some steps but was finite at the end"),
-        ("update_size", "policy.clipfrac", 0.4, "40% of the tokens of a window were clipped"),
+        ("summary", "kl:transient", None, "The KL to the reference model was not a finite number for some steps but was finite at the end"),
+        ("update_size", "policy.clipfrac:clipped", 0.4, "40% of the tokens of a window were clipped"),
         ("update_size", "policy.ratio", 1.25, "The ratio of new and old policy is 1.25 on average over a window"),
         ("value_fit", "value.explained_variance", -1.5, "explained variance is -1.5 and a constant guess has 0"),
         ("true_objective", "objective.rlhf_reward", -0.5, "fell by 0.5 while the score did not fall"),
         ("kl_sign", "objective.kl", -30.55, "fell to -30.6 nats per completion"),
-        ("entropy_change", "entropy", 0.1, "0.1 times that of the run's own start: the policy is surer"),
-        ("entropy_change", "entropy", 4.0, "4 times that of the run's own start: the policy is less sure"),
+        ("entropy_change", "entropy:fallen", 0.1, "0.1 times that of the run's own start: the policy is surer"),
+        ("entropy_change", "entropy:risen", 4.0, "4 times that of the run's own start: the policy is less sure"),
         ("resume_faults", "rows", 4.0, "written more than once within one attempt"),
     ],
 )
 def test_sentences_carry_the_measured_number(detector: str, metric: str, value: float | None, words: str) -> None:
-    found = explain([signal(detector, metric, value)])
+    name, _, kind = metric.partition(":")
+    found = explain([signal(detector, name, value, kind=kind)])
     assert found and words in found.means
 
 
@@ -100,8 +101,8 @@ def test_evidence_is_printed_in_the_digits_of_the_page() -> None:
     assert evidence_words(dated) == "From step 26, detectable at step 30: 78 of 80 (250 of 480 in all)"
 
 
-def with_evidence(detector: str, metric: str, value: float, **evidence: object) -> Signal:
-    return signal(detector, metric, value).model_copy(update={"evidence": evidence})
+def with_evidence(detector: str, metric: str, value: float, kind: str = "", **evidence: object) -> Signal:
+    return signal(detector, metric, value, kind=kind).model_copy(update={"evidence": evidence})
 
 
 def test_a_share_that_was_high_before_the_end_is_said_with_its_steps() -> None:
@@ -118,14 +119,14 @@ def test_one_sentence_holds_for_all_runs_or_there_are_two() -> None:
     assert atoms and "One reward, exactly 0.21 or 0.35, neither 0 nor the highest," in atoms.means
     steps = explain([signal("collapse", "zero_signal_share", 40.0), signal("collapse", "zero_signal_share", 15.0)])
     assert steps and steps.means.startswith("For 15 to 40 steps no group had unequal rewards")
-    kl = explain([signal("kl_reference", "kl", 0.9), signal("kl_reference", "kl", -3.0)])
+    kl = explain([signal("kl_reference", "kl", 0.9), signal("kl_reference", "kl", -3.0, kind="negative")])
     assert kl and kl.means.count(".") > 1 and "0.9 nats per token from the reference" in kl.means and "estimated as -3 nats" in kl.means
-    entropy = explain([signal("entropy_change", "entropy", 0.1), signal("entropy_change", "entropy", 0.19)])
+    entropy = explain([signal("entropy_change", "entropy", ratio, kind="fallen") for ratio in (0.1, 0.19)])
     assert entropy and entropy.means.startswith("Entropy at the end is 0.1 to 0.19 times")
 
 
 def test_a_collapse_by_another_rule_says_that_rule_and_no_more() -> None:
-    found = explain([with_evidence("collapse", "reward_std", 299.0, rule="reward_std below 0.05")])
+    found = explain([with_evidence("collapse", "reward_std", 299.0, "declared", rule="reward_std below 0.05")])
     assert found and found.means.startswith("For 299 steps the declared rule held (reward_std below 0.05), which the spec")
     assert "no group had" not in found.means
 
@@ -143,12 +144,12 @@ def test_only_the_gradient_makes_steps_count_nowhere() -> None:
 
 
 def test_an_entropy_outside_a_declared_band_is_no_ratio() -> None:
-    found = explain([with_evidence("entropy_change", "entropy", 1.0, first=0.05, last=0.05, outside="below the declared 0.1")])
+    found = explain([with_evidence("entropy_change", "entropy", 1.0, "outside", first=0.05, last=0.05, outside="below the declared 0.1")])
     assert found and found.means.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
 
 
 def test_a_summary_cannot_say_which_steps_count() -> None:
-    found = explain([with_evidence("summary", "grad_norm", 0.0, **{"class": "persistent"})])
+    found = explain([with_evidence("summary", "grad_norm", 0.0, "persistent")])
     assert found and found.means.startswith("The last logged value of the gradient norm is not a finite number")
     assert "count in no statistic" not in found.means
 
@@ -170,7 +171,7 @@ def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> N
 
 
 def test_rows_far_off_that_follow_each_other_are_no_single_steps() -> None:
-    level = with_evidence("spikes", "entropy", 0.05, steps=list(range(60, 70)), rows=120).model_copy(update={"onset": 60})
+    level = with_evidence("spikes", "entropy", 0.05, "level", steps=list(range(60, 70)), rows=120).model_copy(update={"onset": 60})
     single = with_evidence("spikes", "entropy", 0.05, steps=[7, 60, 61, 90, 91], rows=120)
     found, spikes = explain([level]), explain([single])
     assert found and found.means.startswith("The entropy left its usual range for many rows in a row from step 60 on")
