@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hmac
 import json
 import secrets
 import signal
@@ -22,6 +23,7 @@ from stages.train.verifiers.verifier import Verdicts, Verifier
 
 PROCESSES = 300
 """Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
+_SECRET = secrets.token_bytes(16)
 OUT = ("--size", str(2**28), "--tmpfs", "/out")
 
 
@@ -63,13 +65,12 @@ def programs(lean: Installation, tier: Tier | None = None, workers: int | None =
 
 
 def _body(job: Job) -> Body:
-    """The same for a job each time, and nothing that an answer could know."""
+    """The same for a job each time, with names that no answer can know."""
     return lean_text.body(job, _nonce(job))
 
 
-@functools.lru_cache(maxsize=4096)
 def _nonce(job: Job) -> str:
-    return secrets.token_hex(8)
+    return hmac.digest(_SECRET, repr(job).encode(), "sha256").hex()[:16]
 
 
 def _order(job: Job) -> Order | Checked:

@@ -11,7 +11,8 @@ open Typing
 
 exception Forbidden of string
 
-(* What type checks and is not safe: C primitives under any type, accesses without bounds, the compiler's own modules. *)
+(* What type checks and is not safe: C primitives under any type, accesses without bounds, the compiler's own modules; and the names that
+   stand for the library and the tests in the judge, which an answer must not take. *)
 let refuse_unsafe text =
   let begins start name = String.length name > String.length start && String.sub name 0 (String.length start) = start in
   let buffer = Lexing.from_string text in
@@ -20,8 +21,8 @@ let refuse_unsafe text =
     match Lexer.token buffer with
     | Parser.EOF -> ()
     | EXTERNAL -> raise (Forbidden "external")
-    | LIDENT name when begins "unsafe_" name || name = "input_value" -> raise (Forbidden name)
-    | UIDENT name when begins "Camlinternal" name || begins "Stdlib__" name -> raise (Forbidden name)
+    | LIDENT name when begins "unsafe_" name || begins "octavo_" name || name = "input_value" -> raise (Forbidden name)
+    | UIDENT name when begins "Camlinternal" name || begins "Stdlib__" name || begins "Octavo_" name -> raise (Forbidden name)
     | _ -> each ()
   in
   each ()
