@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.analyse.evidence import Evidence, RunEvidence
+from stages.analyse.findings import count_of_runs, finding
 from stages.analyse.statistics import proportion
 from stages.contracts.finding import Finding, SeedValue
 from stages.contracts.health import Detection, Signal
@@ -37,19 +38,10 @@ def count_findings(evidence: Evidence) -> Iterator[Finding]:
     yield from (_steps(evidence, run) for run in evidence.runs)
 
 
-def _finding(id_: str, says: str, **fields: Any) -> Finding:
-    subject, metric, statistic = id_.split("/")
-    if fields["value"] is not None:
-        fields["reason"] = ""
-    return Finding(id=id_, subject=subject, metric=metric, statistic=statistic, says=says, **fields)
-
-
 def _share(id_: str, says: str, k: int, n: int, level: float | None, **fields: Any) -> Finding:
     """k of n; with Wilson's interval when a level is given."""
-    if level is not None and n:
-        interval = proportion(k, n, level)
-        fields |= {"low": interval.low, "high": interval.high, "level": level}
-    return _finding(id_, says, unit="share", value=k / n if n else None, k=k, n=n, **fields)
+    interval = proportion(k, n, level) if level is not None and n else None
+    return finding(id_, says, interval, level, unit="share", value=k / n if n else None, k=k, n=n, **fields)
 
 
 def _preflight(evidence: Evidence, result: PreflightResult) -> Iterator[Finding]:
@@ -70,7 +62,7 @@ def _preflight(evidence: Evidence, result: PreflightResult) -> Iterator[Finding]
     cut = "Share of completions cut at max_completion_length"
     yield share("truncated", cut, result.truncated, result.completions, "completions")
     yield share("unknown_share", "Share of completions whose reward is unknown", result.unknown, result.completions, "completions")
-    yield _finding(
+    yield finding(
         f"{result.condition}/reward/preflight",
         f"Mean reward of completions of the untrained model; preflight of {result.condition}",
         unit="reward",
@@ -139,19 +131,17 @@ def _attempts(evidence: Evidence, subject: str, runs: Sequence[RunEvidence]) -> 
 
 
 def _included(evidence: Evidence, subject: str, runs: Sequence[RunEvidence]) -> Finding:
-    included = {run.ref.name: run.included for run in runs}
-    finding = _runs(evidence, f"{subject}/runs/included", f"Runs that pass the health gates, of {len(runs)}; {subject}", runs, included)
-    seeds = tuple(
-        seed.model_copy(update={"included": run.included, "why": run.why_not}) for seed, run in zip(finding.seeds, runs, strict=True)
-    )
-    with_all = float(len(runs)) if sum(included.values()) < len(runs) else None
-    counted = {"method": "counted", "seeds": seeds, "with_all": with_all, "value": finding.value or 0.0, "reason": ""}
-    return finding.model_copy(update=counted)
+    says = f"Runs that pass the health gates, of {len(runs)}; {subject}"
+    counts = [(run, run.included, run.why_not) for run in runs]
+    count = count_of_runs(f"{subject}/runs/included", says, "counted", counts, evidence.healths(runs))
+    seeds = tuple(seed.model_copy(update={"included": run.included}) for seed, run in zip(count.seeds, runs, strict=True))
+    with_all = float(len(runs)) if sum(run.included for run in runs) < len(runs) else None
+    return count.model_copy(update={"seeds": seeds, "with_all": with_all, "value": count.value or 0.0, "reason": ""})
 
 
 def _steps(evidence: Evidence, run: RunEvidence) -> Finding:
     done = run.health.steps_done if run.health else None
-    return _finding(
+    return finding(
         f"{run.ref.name}/steps/done",
         f"Optimizer steps done, of {run.ref.target_steps}; run {run.ref.name}",
         unit="steps",
@@ -218,7 +208,7 @@ def _onset(evidence: Evidence, run: RunEvidence, kind: str) -> Finding:
         why = f"{detection.state.replace('_', ' ')}: {detection.reason}"
     else:
         why = "what it found has no first step" if warnings else "it looked and found nothing to warn about"
-    return _finding(
+    return finding(
         f"{run.ref.name}/detector.{kind}/onset",
         f"First step of what the detector {kind} found; run {run.ref.name}",
         unit="steps",
@@ -229,20 +219,7 @@ def _onset(evidence: Evidence, run: RunEvidence, kind: str) -> Finding:
     )
 
 
-def _runs(
-    evidence: Evidence, id_: str, says: str, runs: Iterable[RunEvidence], counts: Mapping[str, bool], reason: str = "there is no run"
-) -> Finding:
+def _runs(evidence: Evidence, id_: str, says: str, runs: Sequence[RunEvidence], counts: Mapping[str, bool], reason: str = "") -> Finding:
     """How many of the runs count."""
-    runs, k = list(runs), sum(counts.values())
-    return _finding(
-        id_,
-        says,
-        unit="runs",
-        value=float(k) if runs else None,
-        reason=reason,
-        method="counted; excluded runs too",
-        k=k,
-        n=len(runs),
-        seeds=tuple(SeedValue(run=r.ref.name, seed=r.ref.seed, value=float(counts[r.ref.name]), included=True) for r in runs),
-        sources=evidence.healths(runs),
-    )
+    held = [(run, counts[run.ref.name], "") for run in runs]
+    return count_of_runs(id_, says, "counted; excluded runs too", held, evidence.healths(runs), reason)

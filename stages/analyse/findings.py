@@ -53,7 +53,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str)
         interval = proportion(measure.k, measure.n, level)
     method = "completions of the shared evaluation" if name.startswith("evaluation.") else "mean over the logged steps of one run"
     method = measure.method or (interval.method if interval else method)
-    return _finding(
+    return finding(
         f"{run.ref.name}/{name}/{statistic}",
         _says(evidence, [run], name, statistic, f"run {run.ref.name}"),
         interval,
@@ -75,7 +75,7 @@ def untrained_finding(evidence: Evidence, name: str) -> Finding:
     measure = evidence.measures["untrained", name, "final"]
     interval = proportion(measure.k, measure.n, evidence.card.level) if measure.k is not None and measure.n else None
     path = evidence.folder.untrained.evaluation
-    return _finding(
+    return finding(
         f"untrained/{name}/final",
         f"{meaning(name).says}; the untrained model",
         interval,
@@ -103,7 +103,7 @@ def condition_finding(evidence: Evidence, condition: str, name: str, statistic: 
             interval = interval._replace(low=low, high=high, method=f"{interval.method}, limited to 0..1")
     caveat = "; the untrained model's own sampling error is not in it"
     caveat = caveat if name.startswith("evaluation.") and statistic == "change" and not (interval and interval.equal) else ""
-    return _finding(
+    return finding(
         f"{condition}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
         _says(evidence, seeds.runs, name, statistic, f"mean over the seeds of {condition}"),
         interval,
@@ -136,7 +136,7 @@ def contrast_finding(evidence: Evidence, treated: str, against: str, name: str, 
     if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
         gap = difference(left.all_values, right.all_values, level).value
         with_all = gap if math.isfinite(gap) else None
-    return _finding(
+    return finding(
         f"{treated}-vs-{against}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
         _says(evidence, runs, name, statistic, f"{treated} minus {against}"),
         interval,
@@ -155,15 +155,36 @@ def contrast_finding(evidence: Evidence, treated: str, against: str, name: str, 
     )
 
 
-def _finding(id_: str, says: str, interval: Interval | None, level: float, **fields: Any) -> Finding:
-    """The reason is kept only where there is no value, the level only where the interval has ends."""
+def finding(id_: str, says: str, interval: Interval | None = None, level: float | None = None, **fields: Any) -> Finding:
+    """A finding whose id is `<subject>/<metric>/<statistic>`. The reason is kept only where there is no value, the level only where the
+    interval has ends."""
     subject, metric, statistic = id_.split("/")
-    bounded = interval is not None and interval.low is not None
-    made = {"subject": subject, "metric": metric, "statistic": statistic, "says": says, **fields}
-    made |= {"reason": fields["reason"] if fields["value"] is None else "", "level": level if bounded else None}
+    made = {"subject": subject, "metric": metric, "statistic": statistic, **fields}
+    if fields["value"] is not None:
+        made["reason"] = ""
     if interval is not None:
-        made |= {"low": interval.low, "high": interval.high, "equal_seeds": interval.equal}
-    return Finding(id=id_, **made)
+        bounded = interval.low is not None
+        made |= {"low": interval.low, "high": interval.high, "level": level if bounded else None, "equal_seeds": interval.equal}
+    return Finding(id=id_, says=says, **made)
+
+
+def count_of_runs(
+    id_: str, says: str, method: str, counts: Sequence[tuple[RunEvidence, bool, str]], sources: Sequence[Source], reason: str = ""
+) -> Finding:
+    """How many runs count; `counts`: each run, whether it does, and why."""
+    k = sum(holds for _, holds, _ in counts)
+    return finding(
+        id_,
+        says,
+        unit="runs",
+        value=float(k) if counts else None,
+        reason=reason or "there is no run",
+        method=method,
+        k=k,
+        n=len(counts),
+        seeds=tuple(SeedValue(run=r.ref.name, seed=r.ref.seed, value=float(holds), included=True, why=why) for r, holds, why in counts),
+        sources=tuple(sources),
+    )
 
 
 def _or_of_completions(

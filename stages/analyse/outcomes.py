@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning
+from stages.analyse.findings import count_of_runs, finding
 from stages.contracts.expressions import comparisons
 from stages.contracts.expressions import text as condition_text
-from stages.contracts.finding import Expected, Finding, Ruled, RunScore, SeedValue
+from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.rule_card import ExpectCard, RuleCard
 from stages.rules import Answer, Firing, rule_text, stretch
 
@@ -22,15 +23,12 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
             runs = evidence.of(condition)
             answers = [run.rules.answers[card.id] for run in runs]
             values = [_expected_value(card, evidence, run, one) for run, one in zip(runs, answers, strict=True)]
-            whys = [f"{one.state.replace('_', ' ')}: {one.why}" for one in answers]
-            count = _count(
-                evidence,
-                f"{condition}/expect.{card.id}/met",
-                f"Runs in which {card.metric} is {card.direction} {card.bound:g} at {card.place}, of {len(runs)}; {condition}",
-                "counted; left-out runs count too, those that did not get there as not met",
-                runs,
-                [(one.state == "met", why) for one, why in zip(answers, whys, strict=True)],
-            )
+            says = f"Runs in which {card.metric} is {card.direction} {card.bound:g} at {card.place}, of {len(runs)}; {condition}"
+            method = "counted; left-out runs count too, those that did not get there as not met"
+            counts = [
+                (run, one.state == "met", f"{one.state.replace('_', ' ')}: {one.why}") for run, one in zip(runs, answers, strict=True)
+            ]
+            count = count_of_runs(f"{condition}/expect.{card.id}/met", says, method, counts, evidence.histories(runs))
             scores = tuple(
                 RunScore(run=run.ref.name, state=one.state, finding=value.id, window=one.window, why=one.why)
                 for run, one, value in zip(runs, answers, values, strict=True)
@@ -51,33 +49,16 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
 def _expected_value(card: ExpectCard, evidence: Evidence, run: RunEvidence, one: Answer) -> Finding:
     about = meaning(card.metric)
     says = f"{about.says}; mean over the tenth of the run that ends at {card.place}; run {run.ref.name}"
-    return Finding(
-        id=f"{run.ref.name}/{card.metric}/{card.statistic}",
-        says=says,
-        subject=run.ref.name,
-        metric=card.metric,
-        statistic=card.statistic,
+    return finding(
+        f"{run.ref.name}/{card.metric}/{card.statistic}",
+        says,
         unit=about.unit,
         value=one.value,
-        reason=one.why if one.value is None else "",
+        reason=one.why,
         method="mean over the logged steps of one run",
         window=one.window,
         sources=evidence.histories([run]),
     )
-
-
-def _count(
-    evidence: Evidence, id_: str, says: str, method: str, runs: Sequence[RunEvidence], counts: Sequence[tuple[bool, str]]
-) -> Finding:
-    """How many of the runs count; `counts`: whether each does, and why."""
-    subject, name, statistic = id_.split("/")
-    k = sum(held for held, _ in counts)
-    seeds = tuple(
-        SeedValue(run=run.ref.name, seed=run.ref.seed, value=float(held), included=True, why=why)
-        for run, (held, why) in zip(runs, counts, strict=True)
-    )
-    numbers = {"value": float(k), "n": len(runs), "k": k, "seeds": seeds, "sources": evidence.histories(runs)}
-    return Finding(id=id_, says=says, subject=subject, metric=name, statistic=statistic, unit="runs", method=method, **numbers)
 
 
 def ruled(evidence: Evidence) -> Iterator[tuple[Ruled, list[Finding]]]:
@@ -93,9 +74,9 @@ def stopped_counts(evidence: Evidence, results: Sequence[Ruled]) -> Iterator[Fin
     for condition, rule in dict.fromkeys((result.condition, result.rule) for result in results if result.stop):
         runs = evidence.of(condition)
         states = {result.run: result.state for result in results if result.stop and result.rule == rule}
-        counts = [(run.ref.name in states, states.get(run.ref.name, "").replace("_", " ")) for run in runs]
+        counts = [(run, run.ref.name in states, states.get(run.ref.name, "").replace("_", " ")) for run in runs]
         says = f"Runs that {rule} stops before their end, of {len(runs)}; {condition}"
-        yield _count(evidence, f"{condition}/{rule}/stopped", says, method, runs, counts)
+        yield count_of_runs(f"{condition}/{rule}/stopped", says, method, counts, evidence.histories(runs))
 
 
 def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled, list[Finding]]:
@@ -118,10 +99,10 @@ def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled,
     result: dict[str, Any] = {**about, "state": "held_back", "first": findings[0].id, "value": findings[1].id}
     if held:
         says = f"Steps at which {rule.id} held ({text}) and a green light kept the run going"
-        finding = _finding(evidence, run, held[0], "held-back", says, float(len(held)), "steps")
-        findings.append(finding.model_copy(update={"window": f"steps {held[0].step}-{held[-1].step}"}))
+        count = _finding(evidence, run, held[0], "held-back", says, float(len(held)), "steps")
+        findings.append(count.model_copy(update={"window": f"steps {held[0].step}-{held[-1].step}"}))
         lights = {light.id: condition_text(light.when) for light in (replayed.stop.green_lights if replayed.stop else ())}
-        result |= {"held": finding.id, "lights": tuple(dict.fromkeys(lights[firing.held_back or ""] for firing in held))}
+        result |= {"held": count.id, "lights": tuple(dict.fromkeys(lights[firing.held_back or ""] for firing in held))}
     stopped = replayed.stopped
     if stopped and stopped.rule == rule.id:
         says = f"Step at which {rule.id} stops the run ({text})"
@@ -143,15 +124,6 @@ def _ended(run: RunEvidence, rule: RuleCard) -> str:
 
 
 def _finding(evidence: Evidence, run: RunEvidence, firing: Firing, statistic: str, says: str, value: float, unit: str) -> Finding:
-    return Finding(
-        id=f"{run.ref.name}/{firing.rule}/{statistic}",
-        says=f"{says}; run {run.ref.name}",
-        subject=run.ref.name,
-        metric=firing.rule,
-        statistic=statistic,
-        unit=unit,
-        value=value,
-        method=f"{_REPLAYED}y",
-        window=stretch(firing.first, firing.step),
-        sources=evidence.histories([run]),
-    )
+    id_, window = f"{run.ref.name}/{firing.rule}/{statistic}", stretch(firing.first, firing.step)
+    says, sources = f"{says}; run {run.ref.name}", evidence.histories([run])
+    return finding(id_, says, unit=unit, value=value, method=f"{_REPLAYED}y", window=window, sources=sources)
