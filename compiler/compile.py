@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from compiler import disk
 from compiler.build import emit, graph
 from compiler.build.graph_imports import WantedImports, imports
 from compiler.build.imports import expand_imports
@@ -132,7 +130,7 @@ def left_over(one: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
     runs = {run.name for run in one.expansion.runs}
     folder = RUNS / one.experiment.name
-    return [name for name in disk.names(folder) if name not in runs and os.path.exists(folder / name / emit.CARD)]
+    return sorted(card.parent.name for card in folder.glob(f"*/{emit.CARD}") if card.parent.name not in runs)
 
 
 def _wanted(one: Compiled) -> graph.Wanted:

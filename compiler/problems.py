@@ -24,7 +24,7 @@ SECRET = re.compile(
 
 
 class Rejected(Exception):
-    """The author's input cannot be compiled. Carries every diagnostic found so far, warnings included.
+    """The author's input cannot be compiled. Carries every problem so far, warnings included.
 
     `sources` holds the lines of files that could not even be parsed, for the excerpts.
     """
@@ -32,19 +32,19 @@ class Rejected(Exception):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = in_order(diagnostics)
         self.sources: dict[str, list[str]] = {}
-        super().__init__("; ".join(f"{found.code} {found.what}" for found in self.diagnostics))
+        super().__init__("; ".join(f"{problem.code} {problem.what}" for problem in self.diagnostics))
 
 
 class Fault(Exception):
     """An input that cannot be used. Whoever asked for it knows the place in the spec."""
 
-    def __init__(self, found: Diagnostic) -> None:
-        super().__init__(found.what)
-        self.found = found
+    def __init__(self, problem: Diagnostic) -> None:
+        super().__init__(problem.what)
+        self.problem = problem
 
     def at(self, place: Place | None) -> Diagnostic:
         """The problem at a place of the spec."""
-        return replace(self.found, place=place)
+        return replace(self.problem, place=place)
 
 
 @functools.cache
@@ -91,13 +91,13 @@ def _written(fact: object) -> str:
 
 def errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Only those that forbid writing."""
-    return [found for found in diagnostics if found.severity == "error"]
+    return [problem for problem in diagnostics if problem.severity == "error"]
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """In file order, each once: the same code at the same place says the same thing."""
-    unique = {(found.code, found.place, found.what if found.place is None else ""): found for found in reversed(list(diagnostics))}
-    return sorted(unique.values(), key=lambda found: (*_position(found.place), found.code, found.what))
+    unique = {(problem.code, problem.place, "" if problem.place else problem.what): problem for problem in reversed(list(diagnostics))}
+    return sorted(unique.values(), key=lambda problem: (*_position(problem.place), problem.code, problem.what))
 
 
 def sentence(text: object) -> str:
@@ -123,9 +123,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def listed(words: Iterable[str], most: int = 30) -> str:
     """Words for a sentence, and how many more there are."""
-    found = list(words)
-    more = f" and {len(found) - most:,} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more if found else "none"
+    texts = list(words)
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more if texts else "none"
 
 
 def _position(place: Place | None) -> tuple[str, int, int]:

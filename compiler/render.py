@@ -25,8 +25,8 @@ def render(diagnostics: Sequence[Diagnostic], sources: Mapping[str, Sequence[str
     """Text of at most LIMIT diagnostics, errors before warnings when not all fit. `sources` maps a file to its lines."""
     shown = list(diagnostics)
     if len(shown) > LIMIT:
-        shown = in_order(sorted(shown, key=lambda found: found.severity != "error")[:LIMIT])
-    blocks = ["\n".join(_block(found, sources, colour)) for found in shown]
+        shown = in_order(sorted(shown, key=lambda problem: problem.severity != "error")[:LIMIT])
+    blocks = ["\n".join(_block(problem, sources, colour)) for problem in shown]
     hidden = len(diagnostics) - len(shown)
     if hidden:
         blocks.append(f"and {hidden} more, not shown: repair these first")
@@ -58,16 +58,16 @@ def report(error: Exception) -> int:
     return 3
 
 
-def _block(found: Diagnostic, sources: Mapping[str, Sequence[str]], colour: bool) -> list[str]:
+def _block(problem: Diagnostic, sources: Mapping[str, Sequence[str]], colour: bool) -> list[str]:
     paint = _COLOURS if colour else dict.fromkeys(_COLOURS, "")
-    where = f"{_where(found.place)}: " if found.place else ""
-    lines = [f"{where}{paint[found.severity]}{found.code}{paint['end']} {sentence(found.what)}"]
-    if found.place:
-        lines += _excerpt(found.place, sources.get(found.place.file, ()), paint[found.severity], paint["end"])
-    for note in found.notes:
+    where = f"{_where(problem.place)}: " if problem.place else ""
+    lines = [f"{where}{paint[problem.severity]}{problem.code}{paint['end']} {sentence(problem.what)}"]
+    if problem.place:
+        lines += _excerpt(problem.place, sources.get(problem.place.file, ()), paint[problem.severity], paint["end"])
+    for note in problem.notes:
         lines.append(f"  {paint['quiet']}note:{paint['end']} {_where(note.place) + ': ' if note.place else ''}{sentence(note.text)}")
-    lines.append(f"  {paint['quiet']}why:{paint['end']} {sentence(found.why)}")
-    lines.append(f"  {paint['quiet']}fix:{paint['end']} {sentence(found.fix)}")
+    lines.append(f"  {paint['quiet']}why:{paint['end']} {sentence(problem.why)}")
+    lines.append(f"  {paint['quiet']}fix:{paint['end']} {sentence(problem.fix)}")
     return lines
 
 

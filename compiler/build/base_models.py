@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler import disk
 from compiler.problems import Fault, problem
 from stages.contracts.digests import file_digest
 from stages.contracts.names import PATH
@@ -37,7 +36,7 @@ def in_folder(base: str) -> BaseModel:
     if not PATH.fullmatch(base) or not os.path.isdir(path):
         raise Fault(problem("E314", name=base))
     try:
-        content = json.loads(disk.read(path / "config.json").decode("utf-8"))
+        content = json.loads((path / "config.json").read_bytes().decode("utf-8"))
         content = content if isinstance(content, dict) else {}
         positions = content.get("max_position_embeddings")
         sizes = tuple((key, size) for key in LINEAR if isinstance(size := content.get(key), int))

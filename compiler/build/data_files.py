@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import disk
 from compiler.problems import Fault, problem
 from stages.contracts.artifact import digest
 
@@ -45,7 +44,7 @@ _ROW = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 def data_file(path: str) -> DataFile:
     """Read a file. Raises Fault for one that is missing, holds no rows, or has a row without an id of its own."""
     try:
-        content = disk.read(Path(path))
+        content = Path(path).read_bytes()
     except OSError as error:
         folder = Path(path).parent.as_posix()
         raise Fault(problem("E313", path=path, reason=error.strerror or error, folder=folder)) from None

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler import disk
 from compiler.build.snapshots import snapshot_of
 from compiler.document.node import Node
 from compiler.document.validate import key_place
@@ -175,7 +174,7 @@ def _sources(
 def _recorded(of: Experiment, run: str, path: str) -> str | None:
     """The hash of a log, as the run's card has it; None where no card names the path."""
     try:
-        source = json.loads(disk.read(RunFolder(RUNS / of.name / run).import_card))["source"]
+        source = json.loads(RunFolder(RUNS / of.name / run).import_card.read_bytes())["source"]
         return str(source["sha256"]) if source["path"] == path else None
     except (OSError, ValueError, TypeError, LookupError):
         return None

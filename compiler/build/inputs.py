@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compiler import disk
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.code_versions import unjudged_code
 from compiler.build.data_files import DataFile, data_file
@@ -123,7 +122,7 @@ class Inputs:
         """Library -> (version, line) of constraints.txt."""
         if self._pins is None:
             try:
-                lines = disk.read(CONSTRAINTS).decode("utf-8").splitlines()
+                lines = CONSTRAINTS.read_bytes().decode("utf-8").splitlines()
             except (OSError, UnicodeDecodeError):
                 lines = []
             matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
@@ -158,7 +157,7 @@ class Inputs:
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
-        known = sorted(path.stem for path in disk.yaml_files(MODEL_SPECS) if SLUG.fullmatch(path.stem))
+        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
         if name not in known:
             raise Fault(unknown("E314.made", base, [f"{MADE}{stem}" for stem in known], None, name=name, all=", ".join(known) or "none"))
         document = self.document(MODEL_SPECS / f"{name}.yaml")

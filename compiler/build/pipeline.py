@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
-from compiler import disk
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
 from compiler.problems import Rejected, problem, unknown
@@ -71,7 +70,7 @@ def live(inputs: Inputs) -> list[Reference]:
 
 def everything() -> list[Reference]:
     """Every spec in specs/, without profiles."""
-    return [Reference(path.stem, None, path) for path in disk.yaml_files(SPECS) if path not in BESIDE]
+    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in BESIDE]
 
 
 def every_spec() -> list[Reference]:

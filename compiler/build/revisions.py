@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from compiler import disk
 from compiler.document.node import Document, Node
 from compiler.document.validate import key_place
 from compiler.problems import Rejected, nearest, problem
@@ -133,7 +132,7 @@ def named_in(root: Node) -> Iterator[Reference]:
 
 def spec_files() -> list[Path]:
     """Files that may name hub repositories."""
-    return [path for path in disk.yaml_files(LOCK.parent) if path != LOCK] + disk.yaml_files(LOCK.parent / "_shared")
+    return [path for path in sorted(LOCK.parent.glob("*.yaml")) if path != LOCK] + sorted((LOCK.parent / "_shared").glob("*.yaml"))
 
 
 def unused(within: Lock, read: Callable[[Path], Document]) -> Iterator[Diagnostic]:

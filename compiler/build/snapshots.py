@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler import disk
 from stages.contracts.digests import file_digest
 from stages.contracts.wandb_snapshot import RUNNING, SNAPSHOT
 
@@ -32,7 +31,8 @@ class Snapshot:
 def snapshot_of(path: str) -> Snapshot | None:
     """The snapshot at a path; None when none is there."""
     try:
-        head = json.loads(disk.read(Path(path), _MOST).partition(b"\n")[0])
+        with open(path, "rb") as stream:
+            head = json.loads(stream.read(_MOST).partition(b"\n")[0])
         if head["schema"] != SNAPSHOT:
             return None
         name = "/".join(str(head.get(key)) for key in ("entity", "project", "id"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from compiler import disk
 from compiler.document.node import Document, Node
 from compiler.document.validate import secrets
 from compiler.problems import Rejected, problem, unknown
@@ -80,7 +79,7 @@ def with_shared(document: Document, read: Read) -> Node:
 
 
 def _block(entry: Node, read: Read) -> Node:
-    known = sorted(path.stem for path in disk.yaml_files(SHARED))
+    known = sorted(path.stem for path in SHARED.glob("*.yaml"))
     if entry.value not in known or not SLUG.fullmatch(entry.value):
         raise Rejected([unknown("E334", entry.value, known, entry.place, all=", ".join(known) or "none")])
     root = read(SHARED / f"{entry.value}.yaml").root

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compiler import disk
 from compiler.document.node import Document, Node
 from compiler.problems import Rejected, problem, sentence
 from stages.contracts.diagnostic import Diagnostic, Note, Place
@@ -38,7 +37,8 @@ _WORDS: dict[str, bool | None] = {
 def read(path: Path) -> Document:
     """Read and parse one file. Raises Rejected with E1xx problems."""
     try:
-        content = disk.read(path, MAX_BYTES + 1)
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise Rejected([unreadable(path, error)]) from None
     return parse(content, path.as_posix())

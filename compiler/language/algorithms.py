@@ -32,8 +32,8 @@ COMMAND = "command"
 
 def early_stop(section: TrainSettings) -> EarlyStop | None:
     """The stop rule that a `train` section holds."""
-    found = getattr(section, "early_stop", None)
-    return found if isinstance(found, EarlyStop) else None
+    rule = getattr(section, "early_stop", None)
+    return rule if isinstance(rule, EarlyStop) else None
 
 
 def card_settings(section: TrainSettings) -> TrainSettings:
@@ -54,9 +54,9 @@ def train_settings(train: Node) -> tuple[TrainSettings | None, list[Diagnostic]]
     name = algorithm(train)
     if name is None:
         return None, [_unknown(train.get("algorithm") or train)]
-    found, problems = validated(SECTIONS[name], train, "train")
+    settings, problems = validated(SECTIONS[name], train, "train")
     places = {node.key: key for key, node in train.items()}
-    return found, [_of_another(found, places.get(found.place), name) for found in problems]
+    return settings, [_of_another(refused, places.get(refused.place), name) for refused in problems]
 
 
 def plain_train(train: Node) -> Any:
@@ -70,10 +70,10 @@ def _unknown(written: Node) -> Diagnostic:
     return unknown("E204.algorithm", sentence(word), ALGORITHMS, written.place, choices=choices, default=DEFAULT)
 
 
-def _of_another(found: Diagnostic, key: str | None, name: str) -> Diagnostic:
+def _of_another(refused: Diagnostic, key: str | None, name: str) -> Diagnostic:
     """E359 instead of an unknown key, when another algorithm knows it."""
     owners = [other for other, model in SECTIONS.items() if key in keys(model)]
-    if found.code != "E201" or not owners or name in owners:
-        return found
+    if refused.code != "E201" or not owners or name in owners:
+        return refused
     listed = " and ".join(f"`{owner}`" for owner in owners)
-    return problem("E359", found.place, key=key, owners=listed, owner=owners[0], algorithm=name)
+    return problem("E359", refused.place, key=key, owners=listed, owner=owners[0], algorithm=name)

@@ -37,13 +37,13 @@ SLOPE_SHARE = 0.2
 class Unreadable(Exception):
     """What is wrong with a text, and the characters that it is about."""
 
-    def __init__(self, found: Diagnostic, start: int, length: int) -> None:
-        super().__init__(found.what)
-        self.found, self.start, self.length = found, start, length
+    def __init__(self, problem: Diagnostic, start: int, length: int) -> None:
+        super().__init__(problem.what)
+        self.problem, self.start, self.length = problem, start, length
 
     def at(self, node: Node, document: Document) -> Diagnostic:
         """The problem at its characters in the file."""
-        return replace(self.found, place=characters(node, self.start, self.length, document))
+        return replace(self.problem, place=characters(node, self.start, self.length, document))
 
 
 def characters(node: Node, start: int, length: int, document: Document) -> Place:

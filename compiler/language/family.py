@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compiler import disk
 from compiler.document.layers import OWN, Read, lowered, overlay, with_shared
 from compiler.document.node import Document, Node
 from compiler.problems import Rejected, listed, problem, unknown
@@ -34,14 +33,14 @@ class Member:
 
 def member(document: Document, stem: str, read: Read) -> Member:
     """A spec with its ancestors. Raises Rejected: E336 no such parent, E337 a circle, E338 a change of nothing."""
-    found: Member | None = None
+    child: Member | None = None
     for name, ancestor in reversed(_line(document, stem, read)):
         root = with_shared(ancestor, read)
-        if found is not None:
-            root = _inherited(found.root, root)
-        found = Member(name, ancestor, root, found)
-    assert found is not None  # a line holds the spec itself
-    return found
+        if child is not None:
+            root = _inherited(child.root, root)
+        child = Member(name, ancestor, root, child)
+    assert child is not None  # a line holds the spec itself
+    return child
 
 
 def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document]]:
@@ -60,7 +59,7 @@ def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document
 
 
 def _parent_file(named: Node, child: str) -> Path:
-    known = sorted(path.stem for path in disk.yaml_files(SPECS) if path.stem not in ("pipeline", "revisions.lock", child))
+    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", "revisions.lock", child))
     if named.value in known:
         return SPECS / f"{named.value}.yaml"
     plain = named.value.partition("@")[0]  # a parent is named without a profile
@@ -131,10 +130,10 @@ def at(root: Node, path: str) -> Node | None:
     """The node at a dotted key, a removed one (null) included; None if there is none."""
     node, parts = root, path.split(".")
     while parts:
-        found = step(node, parts)
-        if found is None:
+        target = step(node, parts)
+        if target is None:
             return None
-        key, count = found
+        key, count = target
         node, parts = node.value[key], parts[count:]
         if isinstance(key, int):
             node = next(iter(node.value.values()))
@@ -145,11 +144,11 @@ def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
     """A copy of the tree with a new value at a dotted key."""
     if not parts:
         return overlay(node, over, "experiment")
-    found = step(node, parts)
+    target = step(node, parts)
     if isinstance(node.value, list):
-        if found is None:
+        if target is None:
             raise Rejected([_no_gate(node, parts, over, path)])
-        index, _ = found
+        index, _ = target
         assert isinstance(index, int)
         (name, entry), rest = next(iter(node.value[index].value.items())), parts[1:]
         gone = not rest and over.value is None
@@ -158,9 +157,9 @@ def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
     if not isinstance(node.value, dict):
         inner = _nested(parts, over)
         return overlay(node, inner, "experiment")
-    if found is None:
+    if target is None:
         return overlay(node, _nested(parts, over), "experiment")
-    key, count = found
+    key, count = target
     new_value = {**node.value, key: _changed(node.value[key], parts[count:], over, path)}
     return Node(new_value, node.place, node.key, node.layer, node.over)
 

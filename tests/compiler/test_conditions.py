@@ -35,7 +35,7 @@ def test_conditions_mean_what_they_say(text):
     try:
         found = condition(text, KINDS)
     except Unreadable as error:
-        assert len(text) > MAX_CHARS or "deep" in error.found.what
+        assert len(text) > MAX_CHARS or "deep" in error.problem.what
         return
     for truncated, empty, first, second in product(
         [True, False], [True, False], ["pass", "fail", "not_reached"], ["pass", "fail", "not_reached"]
@@ -65,7 +65,7 @@ def test_any_text_is_read_or_refused_at_a_place_inside_it(text):
     try:
         condition(text, KINDS)
     except Unreadable as error:
-        assert error.found.code in ("E350", "E351")
+        assert error.problem.code in ("E350", "E351")
         assert 0 <= error.start <= len(text) and error.length >= 1
 
 

@@ -32,7 +32,7 @@ def test_broken_data(work, content, what):
     (work / "data/x.jsonl").write_bytes(content.encode("latin1"))
     with pytest.raises(Fault) as caught:
         Inputs().data("data/x.jsonl")
-    assert caught.value.found.what == what
+    assert caught.value.problem.what == what
 
 
 @pytest.mark.parametrize("path", ["data/none.jsonl", "data", "constraints.txt/x"])

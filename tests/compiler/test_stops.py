@@ -172,7 +172,7 @@ def test_conditions_are_read(text, expected):
 def test_what_is_no_condition(text):
     with pytest.raises(Unreadable) as caught:
         stop_condition(text, 60)
-    assert caught.value.found.code == "E360"
+    assert caught.value.problem.code == "E360"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
     try:
         found = stop_condition(text, 60)
     except Unreadable as error:
-        assert error.found.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
+        assert error.problem.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
     else:
         again = stop_condition(text_of(found.when), 60).when
         assert text_of(again) == text_of(found.when)

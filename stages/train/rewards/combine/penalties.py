@@ -33,10 +33,10 @@ def penalised(
     reward: float | None, penalties: Sequence[PenaltyCard], answer: Answer, judgements: Judgements
 ) -> tuple[float | None, list[bool | None]]:
     """The reward after all penalties in order, and which of them held."""
-    found = [holds(penalty.when, answer, judgements) for penalty in penalties]
-    for penalty, held in zip(penalties, found, strict=True):
+    applied = [holds(penalty.when, answer, judgements) for penalty in penalties]
+    for penalty, held in zip(penalties, applied, strict=True):
         if reward is None or held is None:
             reward = None
         elif held:
             reward = penalty.set if penalty.set is not None else reward * (penalty.factor or 0.0)
-    return reward, found
+    return reward, applied
