@@ -174,7 +174,13 @@ let rec arguments kind =
 (* Whether values of a type can be changed in place, so that the tests may look at them again. *)
 let changes kind =
   match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
-  | Types.Tconstr (path, _, _) -> List.mem (Path.name path) [ "array"; "bytes"; "ref"; "Stdlib.ref" ]
+  | Types.Tconstr (path, _, _) -> (
+      List.mem (Path.name path) [ "array"; "bytes" ]
+      ||
+      match Env.find_type path !Toploop.toplevel_env with
+      | { type_kind = Type_record (fields, _); _ } -> List.exists (fun field -> field.Types.ld_mutable = Asttypes.Mutable) fields
+      | _ -> false
+      | exception Not_found -> false)
   | _ -> false
 
 (* Copy what the answer left in an argument. *)
@@ -199,18 +205,14 @@ let worded site place label (value, kind) =
           Format.asprintf "%a" Pprintast.expression expression
       | _ -> tests_broken "they give the answer a value that cannot be handed to another process")
 
-(* Whether a type holds one of the library's or the tests' own that hides its values. *)
+(* Whether a type holds one that the library defines, or a function: values of it may be no literals, and that is no fault of the answer. *)
 let rec hides kind =
   match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
   | Types.Tconstr (path, inner, _) ->
-      let opaque =
-        match Env.find_type path !Toploop.toplevel_env with
-        | { type_kind = Type_abstract; type_manifest = None; _ } -> (match path with Path.Pdot _ -> Ident.name (Path.head path) <> answer_name | _ -> false)
-        | _ -> false
-        | exception Not_found -> false
-      in
-      opaque || List.exists hides inner
+      let of_library = match path with Path.Pdot _ -> Ident.name (Path.head path) <> answer_name | _ -> Path.name path = "lazy_t" in
+      of_library || List.exists hides inner
   | Types.Ttuple inner -> List.exists hides inner
+  | Types.Tarrow _ -> true
   | _ -> false
 
 let exception_of expression =

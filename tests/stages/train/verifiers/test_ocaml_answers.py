@@ -389,6 +389,7 @@ def test_what_the_tests_use_is_theirs_and_an_item_that_raises_fails_its_cases(oc
         ("exception Mine of int let f x = raise (Mine x)", "let () = assert (try f 3 with Mine n -> n = 3); assert (try f 3 with Exit -> true)", "+-"),
         ("let f x = if x < 0 then invalid_arg \"neg\" else x", "let () = assert (try ignore (f (-1)); false with Invalid_argument t -> t = \"neg\")", "+"),
         ("let f ~x ?(y = 2) () = x + y", "let () = assert (f ~x:1 () = 3); assert (f ~x:1 ~y:5 () = 6)", "++"),
+        ("type r = {mutable n : int} let f r = r.n <- r.n + 1", "let () = let r = {n = 1} in f r; f r; assert (r.n = 3)", "+"),
         ("let count = ref 0 let f () = incr count; !count", "let () = assert (f () = 1); assert (f () = 2)", "++"),
         ("let f x = fun y -> x + y", "let () = assert (f 1 2 = 3); assert (List.map (f 1) [1; 2] = [2; 3])", "++"),
         ("let ( +++ ) a b = a + b", "let () = assert (1 +++ 2 = 3)", "+"),
@@ -407,6 +408,8 @@ def test_values_cross_between_the_processes(ocaml, answer, tests, right):
     [
         ("let f x = Hashtbl.create x", "let () = assert (Hashtbl.length (f 1) = 0)"),
         ("let f g = g 1", "let () = let k = 3 in assert (f (fun x -> x + k) = 4)"),
+        ("let f x = lazy (x + 1)", "let () = assert (Lazy.force (f 1) = 2)"),
+        ("let f l = List.to_seq l", "let () = assert (List.of_seq (f [1; 2]) = [1; 2])"),
     ],
 )
 def test_tests_that_need_what_cannot_cross_are_broken_and_no_fault_of_the_answer(ocaml, answer, tests):
