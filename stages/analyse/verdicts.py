@@ -51,10 +51,15 @@ def decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> Ver
     if refused or finding is None:
         return _verdict(claim, "void", f"Void: {refused or 'nothing was computed'}.", None)
     groups = _groups(claim, evidence)
-    short = [f"{found.condition} has {len(found.values)} of the {claim.needs.seeds} seeds needed{_losses(found)}" for found in groups]
-    short = [words for words, found in zip(short, groups, strict=True) if len(found.values) < claim.needs.seeds]
-    if short:
-        return _verdict(claim, "void", f"Void: {'; '.join(short)}.", finding.id if finding.value is not None else None)
+    lacking = [
+        (f"{found.condition} has {len(found.values)} of the {claim.needs.seeds} seeds needed", _losses(found))
+        for found in groups
+        if len(found.values) < claim.needs.seeds
+    ]
+    if lacking:
+        why = "; ".join(f"{words}{losses}" for words, losses in lacking)
+        void = _verdict(claim, "void", f"Void: {why}.", finding.id if finding.value is not None else None)
+        return void.model_copy(update={"cause": "; ".join(words for words, _ in lacking)})
     if finding.value is not None and finding.equal_seeds and finding.low is None:
         same = f"{_subject(claim)} is {finding.value:.3g} in {_counted(groups)}: {NO_SPREAD}, and decides nothing."
         return _verdict(claim, "inconclusive", same, finding.id)

@@ -80,6 +80,8 @@ class Verdict(Frozen):
     """Smallest difference this many seeds could have shown (80% power), same unit; for inconclusive verdicts."""
     seeds_needed: int | None = None
     """Seeds a condition to decide at the observed spread; for inconclusive verdicts."""
+    cause: str = later("")
+    """Of a void claim that lacks seeds: which conditions lack how many, without the reasons of each run."""
 
 
 class RunScore(Frozen):

@@ -154,7 +154,7 @@ def _needed(verdict: Verdict, finding: Finding | None, about: str = "") -> str:
 
 def _cause(verdict: Verdict) -> str:
     """Why a claim is void, without the runs' reasons in brackets."""
-    return verdict.why.removeprefix("Void: ").split(" (", 1)[0].rstrip(".") + "."
+    return (verdict.cause or verdict.why.removeprefix("Void: ")).rstrip(".") + "."
 
 
 _LIES = {

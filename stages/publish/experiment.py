@@ -97,8 +97,9 @@ class ExperimentFiles:
         if rule is None or not rule.late:
             return verdict
         otherwise = f"; with this rule it would read {verdict.verdict}" if verdict.verdict != "void" else ""
-        why = f"Void: {rule.late} after its data existed (committed {rule.written}){otherwise}."
-        return verdict.model_copy(update={"verdict": "void", "why": why, "detectable": None, "seeds_needed": None})
+        cause = f"{rule.late} after its data existed"
+        why = f"Void: {cause} (committed {rule.written}){otherwise}."
+        return verdict.model_copy(update={"verdict": "void", "why": why, "cause": cause, "detectable": None, "seeds_needed": None})
 
     @cached_property
     def changed(self) -> Changed:
