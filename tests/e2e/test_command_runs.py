@@ -152,7 +152,7 @@ def test_nan_gradients_gate_the_run_out(project):
 
 
 def test_a_signal_ends_the_program_and_the_next_attempt_goes_on(project):
-    make(project, "own", spec(seconds=0.2))
+    make(project, "own", spec(seconds=0.8))
     run = compiled("own") / "gains-s1"
     process = start(run)
     log = None
