@@ -10,7 +10,7 @@ from compiler.build.stage import Stage, paths
 from stages.contracts.layout import ExperimentFolder, RunFolder
 
 TEMPLATES = Path("stages/publish/templates")
-"""Templates are no Python, so no code hash covers them."""
+"""Templates are no Python, so no code version covers them."""
 RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
 

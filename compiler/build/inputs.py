@@ -1,4 +1,4 @@
-"""What lies on disk beside a spec and enters cards: data files, base models, library versions, code hashes. Each read once."""
+"""What lies on disk beside a spec and enters cards: data files, base models, library versions, code versions. Each read once."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ NOT_DUE = {"refused"}
 
 
 def plugins(card: ScreenCard) -> list[str]:
-    """Detector modules that the card names: part of its code hash."""
+    """Detector modules that the card names: they have code versions of their own."""
     every = [*card.detectors, *(detector for own in card.others for detector in own.detectors)]
     return [f"{DETECTORS}.{kind}" for kind in dict.fromkeys(detector.kind for detector in every)]
 

@@ -1,6 +1,6 @@
 """Plug-ins: one file a kind in `stages/train/rewards/` (gates), `stages/analyse/detectors/` and `stages/train/corpora/`.
 
-The folder is the registry: a table of kinds would change the code hash of every old run. A gate module has a frozen
+The folder is the registry: a new kind changes no other file. A gate module has a frozen
 `Settings` model (closed keys, every field described) and one function
 
     def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]

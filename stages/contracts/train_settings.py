@@ -1,6 +1,6 @@
 """What the settings of every training algorithm share. Each algorithm has a module of its own beside this one.
 
-A stage imports the settings of its own algorithm only: a change of one algorithm's keys then leaves the code hash, and so the runs,
+A stage imports the settings of its own algorithm only: a change of one algorithm's keys then leaves the code versions, and so the runs,
 of all others alone. `stages/contracts/algorithms.py` knows them all; the compiler and the pages use that.
 """
 

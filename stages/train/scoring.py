@@ -17,7 +17,7 @@ from stages.train.rewards.compose import Scored, compose
 
 
 def gate_modules(gates: Iterable[GateCard]) -> list[str]:
-    """Modules of the plug-ins that these gates name: part of a card's code hash."""
+    """Modules of the plug-ins that these gates name: they have code versions of their own."""
     return [f"{GATES}.{kind}" for kind in sorted({gate.kind for gate in gates})]
 
 
