@@ -17,7 +17,7 @@ CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
 SOURCES = ("stubs.c", "inside.ml", "typing.ml", "checks.ml", "runs.ml")
 SOURCES_DIGEST = "91d0ffcfedfe1f25"
-"""First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code versions of the gates."""
+"""First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code hash of the gates."""
 _LIBRARIES = ("unix", "ocamlcommon", "ocamlbytecomp")
 _SHARED = ("stubs.c", "inside.ml", "typing.ml")
 _OPTIONS = ("-w", "-a", "-I", "+compiler-libs")
@@ -76,7 +76,7 @@ def _built(name: str, command: list[str]) -> Path:
     if sources_digest() != SOURCES_DIGEST:
         raise VerifierUnavailable(
             f"the sources of the OCaml verifier have the digest {sources_digest()}, not {SOURCES_DIGEST}",
-            why="what scores a run must be what its code version stands for",
+            why="what scores a run must be what its code hash stands for",
             fix="git checkout stages/train/verifiers, or write the new digest into ocaml_build.py and run octavo compile",
         )
     key = digest("\0".join([SOURCES_DIGEST, version, where, platform.machine()]))[:16]
