@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from compiler.build.revisions import LOCK, lock
 from compiler.commands.plan import plan
 from compiler.commands.plan_text import text
 from compiler.language.experiment import experiment
+from stages.contracts.code import OTHER_VERSIONS
 from stages.contracts.digests import file_digest
 from stages.contracts.stage import ROOT
 from tests.compiler.plan_project import commit, git
@@ -63,6 +65,7 @@ def octavo(server: Wandb | None, *arguments: str) -> subprocess.CompletedProcess
     environment = server.environment if server else {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_API_KEY": KEY, "NO_PROXY": "*"}
     command = [sys.executable, "-m", "compiler", "compile", *arguments]
     own = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "WANDB_X_GRAPHQL_RETRY_MAX": "1"}
+    own[OTHER_VERSIONS] = os.environ[OTHER_VERSIONS]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**environment, **own})
     assert KEY not in ran.stdout + ran.stderr and "Traceback" not in ran.stderr, ran.stderr
     return ran
