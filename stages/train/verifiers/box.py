@@ -33,8 +33,8 @@ GRACE_SECONDS = 20.0
 OUTPUT_BYTES = 4 * 2**20
 """What one answer's process may write."""
 WATCH_SECONDS = 0.05
-BATCH = 64
-"""Most answers of one batch; each needs a descriptor."""
+BATCH = 8
+"""Most answers of one batch; each needs a descriptor, of which a process may have no more than 1,024."""
 
 
 @dataclass(frozen=True)

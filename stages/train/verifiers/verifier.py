@@ -139,7 +139,7 @@ class Verifier(Verdicts[J, R]):
                 box = self.boxes[place] = None
             try:
                 box = self.boxes[place] = box or Box(program, tier)
-            except VerifierFault as error:
+            except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
                 return dict.fromkeys(jobs, self._unknown(str(error))) | {job: results[job] for job in jobs[:start]}
             part = jobs[start : start + size]
             for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):

@@ -436,7 +436,9 @@ def test_the_reviewers_thief_finds_no_sibling(fresh, tier, shared_attacks):
 def test_an_answer_holds_no_descriptor_of_others_however_high_their_numbers(fresh, tier):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
-    held = [os.dup(0) for _ in range(min(hard, 20_000) - 500)]
+    held = [os.dup(0)]
+    while held[-1] < min(hard, 20_000) - 300:
+        held.append(os.dup(0))
     try:
         count = "import os\ndef f(n):\n  open = 0\n  for fd in range(4, n):\n"
         count += "    try: os.lseek(fd, 0, 1); open += 1\n    except OSError as error: open += error.errno != 9\n  return open"
@@ -445,3 +447,15 @@ def test_an_answer_holds_no_descriptor_of_others_however_high_their_numbers(fres
         for descriptor in held:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_descriptors_left_is_unknown(fresh, tier):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    verifier, lowest = fresh(tier), os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        assert ran(verifier, expression("x", [1])).outcome == "unknown"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert values(verifier, expression("x", [1])) == [1]
