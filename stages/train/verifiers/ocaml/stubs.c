@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STACK = 64 << 20, FIRST = 3, APART = 500, LAST = 1 << 20 };
+enum { STACK = 64 << 20, FIRST = 3, APART = 16, LAST = 1 << 20 };
 
 static int limit(int what, rlim_t most) {
   struct rlimit both = {most, most};
@@ -52,14 +52,14 @@ value octavo_pread(value fd, value size, value offset) {
 
 /* Keep these descriptors, as 3, 4, 5..., and /dev/null as 0, 1 and 2; close all others. CPU seconds (whole), bytes of address space. */
 value octavo_confine(value null, value kept, value seconds, value bytes) {
-  int count = 0;
+  int count = 0, apart[FIRST];
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return Val_int(errno);
-  for (value rest = kept; rest != Val_emptylist; rest = Field(rest, 1), count++)
-    if (dup2(Int_val(Field(rest, 0)), APART + count) < 0) return Val_int(errno);
+  for (value rest = kept; rest != Val_emptylist && count < FIRST; rest = Field(rest, 1), count++) /* on numbers that none of them has */
+    if ((apart[count] = fcntl(Int_val(Field(rest, 0)), F_DUPFD, APART)) < 0) return Val_int(errno);
   for (int fd = 0; fd < FIRST; fd++)
     if (dup2(Int_val(null), fd) < 0) return Val_int(errno);
   for (int place = 0; place < count; place++)
-    if (dup2(APART + place, FIRST + place) < 0) return Val_int(errno);
+    if (dup2(apart[place], FIRST + place) < 0) return Val_int(errno);
   if (syscall(436, (unsigned)(FIRST + count), ~0U, 0)) /* close_range; kernels before 5.9 do not have it */
     for (int fd = FIRST + count; fd < LAST; fd++) close(fd);
   if (limit(RLIMIT_NOFILE, FIRST + count) || limit(RLIMIT_CPU, Long_val(seconds)) || limit(RLIMIT_AS, Long_val(bytes))) return Val_int(errno);

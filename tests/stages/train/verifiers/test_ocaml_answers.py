@@ -58,6 +58,21 @@ def test_outcomes_in_order(ocaml):
     assert found[6].reason == "uses `external`, which answers may not"
 
 
+def test_descriptors_may_have_any_numbers(tier):
+    """The host's files decide which: none of those of an answer may be closed in making room for another."""
+    for least in (16, 490, 499, 500):
+        held = [os.dup(0)]
+        while held[-1] < least:
+            held.append(os.dup(0))
+        verifier = ocaml_verifier(tier)
+        assert [one.cases for one in verifier.run([replace(JOB, answer=f"let f x = x + 1 (* {n} *)") for n in range(4)])] == [
+            (True, True, False)
+        ] * 4
+        verifier.close()
+        for descriptor in held:
+            os.close(descriptor)
+
+
 def test_cases_are_in_the_order_of_the_source(ocaml):
     tests = "let () = assert (f 1 = 2); assert (f 2 = 0)\nlet () = assert (f 3 = 0); assert (f 4 = 5)"
     assert ocaml.run([replace(JOB, tests=tests)])[0].cases == (True, False, False, True)
