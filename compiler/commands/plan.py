@@ -217,7 +217,8 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
     extract(revision, folder)
     _link_tracked(folder, Path.cwd())
     with chdir(folder):
-        compiled, notes = _compilable(names, Inputs(CodeTree(Path.cwd())))
+        code = CodeTree(Path.cwd() if Path("stages").is_dir() else ROOT)  # a project may use octavo without holding its code
+        compiled, notes = _compilable(names, Inputs(code))
         made = project(compiled, with_site=not names)
     files = Files(folder, {**made.files, **made.once})
     outs = {out for pipeline in made.pipelines for stage in pipeline.stages for out in stage.outs}
