@@ -87,7 +87,7 @@ def test_outside_a_project_every_command_says_so_and_below_one_how_to_get_there(
     assert capsys.readouterr().err == "E113 no specs/ in this folder\n  why: octavo runs in the project's root\n  fix: cd ../..\n"
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert main(arguments) == 1
-    assert capsys.readouterr().err.endswith("  fix: cd to the folder that holds specs/\n")
+    assert capsys.readouterr().err.endswith("  fix: cd to the folder that holds specs/, or: mkdir specs\n")
 
 
 def test_colours_are_for_terminals_and_for_people_who_want_them(work, spec):
