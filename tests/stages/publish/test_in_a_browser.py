@@ -101,7 +101,7 @@ def _imported(folder: ExperimentFolder) -> None:
     changed = (ChangeWords(key=EVIL, before=EVIL, after=EVIL[:40]),)
     _words(folder, unavailable=(EVIL,), parent="hostile", changes=changed, hypothesis=EVIL)
     source = SourceCard(path=f"wandb/{EVIL}/run", sha256="0" * 64)
-    reading = ReadCard(format="wandb", columns=(ColumnCard(metric="reward", column=EVIL, unit="reward"),))
+    reading = ReadCard(format="wandb", columns=(ColumnCard(metric="reward", column=EVIL[:300], unit="reward"),))
     for ref in read(PageCard, folder.page_card).runs:
         card = ImportCard(
             experiment="imported",
