@@ -7,7 +7,7 @@ import pytest
 import torch
 from random_model import ROWS, random_model, run_folder, start
 
-from compiler.build.resolve_analysis import PPO_CURVES
+from stages.contracts.algorithms import ALGORITHMS
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Changed, Outcome, read_attempts
 from stages.contracts.generation import OwnGenerationSettings
@@ -76,7 +76,7 @@ def test_before_the_first_step_policy_and_reference_are_one(base):
     assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
     assert first["objective.rlhf_reward"] == first["objective.scores"], "no KL, no penalty"
     assert first["optimizer_steps"] == 4.0  # 2 epochs x 2 minibatches
-    drawn = {name for name in PPO_CURVES if name.partition(".")[0] in ("objective", "loss", "value", "policy", "advantages")}
+    drawn = {name for name in ALGORITHMS["ppo"].curves if name.partition(".")[0] in ("objective", "loss", "value", "policy", "advantages")}
     assert drawn <= set(first)
 
 
