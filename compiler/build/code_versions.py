@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compiler.problems import problem
 from stages.contracts.artifact import write_text
-from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements
+from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements, versions_file
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import CORPORA, DETECTORS, GATES, kinds
@@ -35,7 +35,7 @@ def changed_units(tree: CodeTree) -> dict[str, str]:
 
 def append_judgement(root: Path, judgement: Judgement) -> None:
     """Add a line; the file is whole before and after."""
-    path = root / VERSIONS
+    path = versions_file(root / VERSIONS)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     write_text(path, before + judgement.model_dump_json() + "\n")
 

@@ -98,9 +98,14 @@ def judged_same(judgements: Iterable[Judgement], code: Code) -> tuple[Judgement,
     return tuple(same)
 
 
+def versions_file(path: Path) -> Path:
+    """The file of code versions that counts here: tests name another one in the environment."""
+    return Path(os.environ.get(OTHER_VERSIONS) or path)
+
+
 def read_judgements(path: Path) -> tuple[Judgement, ...]:
     """All lines of `code_versions.jsonl`; () when there is no file. Raises ArtifactError with the number of a broken line."""
-    path = Path(os.environ.get(OTHER_VERSIONS) or path)
+    path = versions_file(path)
     if not path.exists():
         return ()
     judgements = []
