@@ -80,7 +80,7 @@ def test_what_only_extras_ask_for_need_not_be_there(ready, monkeypatch):
 
 def test_what_octavo_depends_on_is_looked_for():
     assert {"torch", "dvc", "ruamel.yaml", "pydantic"} <= set(doctor.required())
-    assert not {"pytest", "wandb"} & set(doctor.required())
+    assert not {"pytest", "tensorboard"} & set(doctor.required())
 
 
 def test_commands_on_path(ready, monkeypatch):
