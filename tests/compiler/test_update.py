@@ -48,7 +48,7 @@ def test_pins_what_is_missing_and_compiles(on_hub):
         "quantization": "none", "revision": ONE,
     }  # fmt: skip
     rows = {"config": "main", "id": "name", "revision": TWO, "split": "train"}
-    assert card["data"] == {"hub": rows, "path": "owner/prompts", "prompt": "question", "rows": 64}
+    assert card["data"] == {"hub": "owner/prompts", **rows, "prompt": "question", "rows": 64}
     pipeline = Path("runs/example/dvc.yaml").read_text()
     assert "owner/" not in pipeline and "data/heldout.jsonl" in pipeline, "what lies on the hub is no dependency"
 
