@@ -11,22 +11,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from compiler.build.inputs import Inputs
 from compiler.build.origins import Origins, origin
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
 from compiler.commands.git import commit, commits_of, extract, git, show
-from compiler.commands.plan_claims import MAKES_DATA, ClaimAtRisk, OlderRules, claims_at_risk, undated
-from compiler.commands.plan_cost import Cost, cost
+from compiler.commands.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
+from compiler.commands.plan_cost import cost
 from compiler.commands.plan_reasons import Past, Reasons, StagePlan
+from compiler.commands.plan_report import ExperimentPlan, PageState, Plan
+from compiler.commands.plan_text import markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import State, Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
-from stages.contracts.artifact import Artifact, Frozen, dump
+from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import RUNS
@@ -36,44 +38,7 @@ CARD = "train.card.json"
 PRETRAINS = "stages.train.pretrain"
 DEPTH, CARDS = 8, 60
 """Commits of a card, and cards, that are searched for the card that a stage ran with: a thousand cards change for one reason."""
-PageState = Literal["new", "changes", "may_change", "stays"]
 _PAGE: dict[State, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
-
-
-class ExperimentPlan(Frozen):
-    name: str
-    spec: str
-    stages: tuple[StagePlan, ...]
-    new_runs: tuple[str, ...] = ()
-    removed_runs: tuple[str, ...] = ()
-    cost: Cost
-    claims: tuple[ClaimAtRisk, ...] = ()
-    page: PageState
-
-
-class Plan(Artifact):
-    """What `octavo plan --json` prints."""
-
-    SCHEMA: ClassVar[str] = "octavo.plan/1"
-
-    base: str | None
-    """Commit that the specs are compared with; null: what lies on disk."""
-    base_name: str | None = None
-    experiments: tuple[ExperimentPlan, ...]
-    shared: tuple[StagePlan, ...]
-    """Stages of no experiment: base models, the site."""
-    removed_experiments: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What could not be compared and why, in plain sentences."""
-
-    @property
-    def stages(self) -> tuple[StagePlan, ...]:
-        return (*(stage for one in self.experiments for stage in one.stages), *self.shared)
-
-    @property
-    def training(self) -> tuple[StagePlan, ...]:
-        """Stages that certainly train."""
-        return tuple(stage for stage in self.stages if stage.trains and stage.state == "runs")
 
 
 @dataclass(frozen=True)
@@ -89,11 +54,9 @@ class _Baseline:
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what would run. 4 with --exit-code if something would train."""
-    from compiler.commands.plan_text import markdown, text
-
-    found = plan(options.specs, inputs, options.base)
-    print(dump(found) if options.json else markdown(found) if options.markdown else text(found), end="")
-    return 4 if options.exit_code and found.training else 0
+    report = plan(options.specs, inputs, options.base)
+    print(dump(report) if options.json else markdown(report) if options.markdown else text(report), end="")
+    return 4 if options.exit_code and report.training else 0
 
 
 def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:

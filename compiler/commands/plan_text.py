@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compiler.build.base_models import MADE
-from compiler.commands.plan import ExperimentPlan, Plan
 from compiler.commands.plan_cost import Cost
 from compiler.commands.plan_reasons import Reason, StagePlan
+from compiler.commands.plan_report import ExperimentPlan, Plan
 from compiler.problems import sentence
 from stages.contracts.layout import MODELS
 

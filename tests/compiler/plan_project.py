@@ -15,7 +15,8 @@ import pytest
 
 from compiler.__main__ import main
 from compiler.build.inputs import Inputs
-from compiler.commands.plan import Plan, plan
+from compiler.commands.plan import plan
+from compiler.commands.plan_report import Plan
 from stages.contracts.artifact import write
 from stages.contracts.code import OTHER_VERSIONS, VERSIONS
 from stages.contracts.finding import Findings, Verdict

@@ -12,9 +12,9 @@ import pytest
 from plan_project import commit, compiles, edit, git, judge_code, ledger, planned, repro, states
 
 from compiler.__main__ import main
-from compiler.commands.plan import ExperimentPlan, Plan
 from compiler.commands.plan_cost import Cost
 from compiler.commands.plan_reasons import Reason, StagePlan
+from compiler.commands.plan_report import ExperimentPlan, Plan
 from compiler.commands.plan_text import LIMIT, MARKER, markdown, text
 from compiler.lock.card_diff import changes
 from compiler.problems import Rejected
