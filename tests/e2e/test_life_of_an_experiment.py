@@ -131,11 +131,13 @@ def test_a_spec_error_writes_nothing(project):
     assert {path: path.read_bytes() for path in project.root.glob("runs/**/*") if path.is_file()} == before
 
 
-def test_a_stale_card_is_refused_with_the_command_that_repairs_it(project):
-    stage = project.root / "stages/train/progress.py"
-    stage.write_text(stage.read_text().replace("max(1, self.steps // 10)", "max(1, self.steps // 5)"))
+def test_code_that_is_not_judged_is_refused_with_the_command_that_judges_it(project):
+    stage = project.root / "stages/train/scoring.py"
+    text = stage.read_text()
+    stage.write_text(text + "\nLATER = 1\n")
     output = project.call(sys.executable, "-m", "stages.train.trl", "runs/small/shaped-s1", ok=False)
-    assert "S101" in output and "octavo compile && dvc repro" in output
+    stage.write_text(text)
+    assert "S101" in output and "octavo code same --why" in output
     assert project.counts() == ONCE
 
 
