@@ -120,11 +120,11 @@ def test_adapter_lock_card_and_ledger_are_named_apart(project):
     adapter, card = "runs/small/zero-s1/adapter/adapter_model.safetensors", "runs/small/analysis/conclude.card.json"
     ledger, data = "runs/small/zero-s3/attempts.jsonl", "data/quickstart/train.jsonl"
     change(project, adapter, lambda old: old[:-3] + bytes([old[-3] ^ 1]) + old[-2:])
-    change(project, card, lambda old: old.replace(b'"margin": 0.05', b'"margin": 0.06'))
+    change(project, card, lambda old: old.replace(b'"above": 0.05', b'"above": 0.06'))
     change(project, ledger, lambda old: re.sub(rb'("last_step": ?)4', rb"\g<1>3", old))
     change(project, "runs/small/dvc.lock", lambda old: re.sub(rb"(train.jsonl\n.*\n.*\n      size: )\d", rb"\g<1>8", old, count=1))
     _, found = verify(project, False)
-    assert ("E402", card, "claims[shaped-teaches].margin", "0.05", "0.06") in found
+    assert ("E402", card, "claims[shaped-teaches].above", "0.05", "0.06") in found
     assert {cell for code, _, cell, *_ in found if code == "E487"} == {adapter, card, f"preflight deps {data} size"}
     assert ("S495", ledger, "last_step", "4", "3") in [(c, p, cell.rpartition(".")[2], e, f) for c, p, cell, e, f in found]
 
