@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compiler.problems import problem
-from stages.contracts.artifact import write_text
+from stages.contracts.artifact import ArtifactError, write_text
 from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements, versions_file
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import Diagnostic
@@ -43,6 +43,11 @@ def append_judgement(root: Path, judgement: Judgement) -> None:
 def unjudged_code(tree: CodeTree) -> Diagnostic:
     """E472: code changed, and no line says whether results stay the same."""
     return problem("E472", units=listed_units(changed_units(tree)), file=VERSIONS)
+
+
+def broken_versions(error: ArtifactError) -> Diagnostic:
+    """E270: a line of the file is none."""
+    return Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)
 
 
 def listed_units(units: Mapping[str, str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
-from compiler.build.code_versions import unjudged_code
+from compiler.build.code_versions import broken_versions, unjudged_code
 from compiler.build.data_files import DataFile, data_file
 from compiler.build.revisions import Lock, Reference, lock, pinned
 from compiler.document.node import Document
@@ -20,13 +21,13 @@ from compiler.problems import Fault, Rejected, problem, unknown
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.names import SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
 
+T = TypeVar("T")
 UNPINNED = "0" * 40
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
@@ -88,27 +89,11 @@ class Inputs:
         """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
         if path is None:
             raise Fault(problem("E313.hub"))
-        if path not in self._data:
-            try:
-                self._data[path] = data_file(path)
-            except Fault as fault:
-                self._data[path] = fault
-        found = self._data[path]
-        if isinstance(found, Fault):
-            raise found
-        return found
+        return _once(self._data, path, data_file)
 
     def model(self, base: str) -> BaseModel:
         """A base model. Raises Fault, or Rejected for a broken specs/_models file."""
-        if base not in self._models:
-            try:
-                self._models[base] = self._model(base)
-            except Fault as fault:
-                self._models[base] = fault
-        found = self._models[base]
-        if isinstance(found, Fault):
-            raise found
-        return found
+        return _once(self._models, base, self._model)
 
     def versions(self, names: Iterable[str] = LIBRARIES) -> dict[str, str]:
         """Pinned versions of libraries. Raises Rejected E323 for one that is not pinned."""
@@ -136,7 +121,7 @@ class Inputs:
             try:
                 self._code[key] = code_versions(self.stages, key)
             except ArtifactError as error:
-                raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+                raise Rejected([broken_versions(error)]) from None
             except UnjudgedCode:
                 raise Rejected([unjudged_code(self.stages)]) from None
         return self._code[key]
@@ -176,3 +161,16 @@ class Inputs:
         positions = made.architecture.max_position_embeddings
         sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
         return BaseModel(folder.model.as_posix(), card_id(card), positions, card, sizes=sizes)
+
+
+def _once(results: dict[str, T | Fault], name: str, read: Callable[[str], T]) -> T:
+    """What `read` gives for a name, asked once. Raises the Fault that it raised then."""
+    if name not in results:
+        try:
+            results[name] = read(name)
+        except Fault as fault:
+            results[name] = fault
+    result = results[name]
+    if isinstance(result, Fault):
+        raise result
+    return result

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from compiler.build.code_versions import append_judgement, changed_units, counted_units, listed_units
+from compiler.build.code_versions import append_judgement, broken_versions, changed_units, counted_units, listed_units
 from compiler.build.inputs import Inputs
 from compiler.commands.git import git, no_git
 from compiler.problems import SECRET, Rejected, problem
@@ -37,7 +37,7 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
     try:
         units = changed_units(tree)
     except ArtifactError as error:
-        raise Rejected([Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+        raise Rejected([broken_versions(error)]) from None
     if not (root / VERSIONS).exists():
         units = {unit: tree.digest(f"stages.{unit}") for unit in counted_units()}
     if not units:

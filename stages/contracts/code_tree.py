@@ -16,7 +16,7 @@ from stages.contracts.digests import digest
 HARMLESS = frozenset(
     [
         *("attempt", "code", "diagnostic", "layout", "lineage", "metric_words", "origin", "retries", "retry", "stage"),
-        *("attempts", "failures", "interrupts", "memory_kills", "progress", "retries", "tracking"),
+        *("attempts", "failures", "interrupts", "progress", "retries", "tracking"),
     ]
 )
 """Last names of modules in contracts and train that decide no result: they never count, nor what only they import."""
