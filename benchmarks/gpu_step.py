@@ -23,9 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
 from stages.contracts.model import Adapter
 from stages.contracts.ppo import PpoSettings
+from stages.contracts.training import GenerationSettings, OwnGenerationSettings
 from stages.train.environment import prepare
 
 SHAPES: dict[str, dict[str, int]] = {

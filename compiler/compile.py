@@ -26,7 +26,7 @@ from stages.contracts.code import Version
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.contracts.origin import Origins
+from stages.contracts.lineage import Origins
 
 
 @dataclass(frozen=True)

@@ -115,10 +115,10 @@ def test_a_spec_key_with_a_default_changes_no_card_that_does_not_use_it(reposito
 
 
 def test_an_algorithm_is_a_file_of_settings_a_row_and_a_stage(repository):
-    settings = (repository.root / "stages/contracts/rloo.py").read_text().replace("Rloo", "Remax").replace('"rloo"', '"remax"')
+    settings = (repository.root / "stages/contracts/training.py").read_text().replace("Rloo", "Remax").replace('"rloo"', '"remax"')
     repository.write("stages/contracts/remax.py", settings)
     repository.write("stages/train/remax.py", '"""Stage: train one run with ReMax."""\n')
-    table, ppo, rloo = "stages/contracts/algorithms.py", '    "ppo": Algorithm(', "from stages.contracts.rloo import"
+    table, ppo, rloo = "stages/contracts/algorithms.py", '    "ppo": Algorithm(', "from stages.contracts.training import"
     row = '    "remax": Algorithm(RemaxSettings, "stages.train.remax", "grpo-default", _GROUPED, logs="rloo"),\n'
     repository.edit(table, ppo, row + ppo)
     repository.edit(table, rloo, f"from stages.contracts.remax import RemaxSettings\n{rloo}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.problems import Fault, problem
-from stages.contracts.digests import file_digest
+from stages.contracts.artifact import file_digest
 from stages.contracts.names import PATH
 from stages.contracts.pretrain_card import PretrainCard
 

@@ -18,7 +18,7 @@ from compiler.language.spec_imports import OutsideSpec
 from compiler.language.spec_rewards import Reward
 from compiler.problems import problem, sentence
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 SECTIONS = ("model", "data", "preflight", "health", "evaluation")
 ABSENT = "(nothing)"

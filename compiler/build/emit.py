@@ -13,8 +13,7 @@ from compiler.language.experiment import Experiment
 from stages.contracts.artifact import dump
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
-from stages.contracts.retries import NONE, Retries
-from stages.contracts.retry import Retry
+from stages.contracts.retries import NONE, Retries, Retry
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@-]*")
 _SEED = re.compile(r'\n  "seed": -?[0-9]+')

@@ -18,13 +18,13 @@ from compiler.language.rewards import RewardUse
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import Import, ImportedSpec
 from compiler.problems import problem, unknown
+from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.digests import file_digest
 from stages.contracts.import_card import SourceCard
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.model import Adapter, TrainData
 from stages.contracts.names import PATH
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from compiler.build.imports import ImportedTraining
 from compiler.language.expand import Setup
 from stages.contracts.algorithms import ALGORITHMS
-from stages.contracts.grouped import GroupedSettings
 from stages.contracts.history import GATE_METRICS, METRICS, PENALTY_METRICS
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import GroupedSettings, TrainSettings
 
 
 def logs_kl(train: TrainSettings) -> bool:

@@ -14,9 +14,9 @@ from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.language.rewards import RewardUse
 from stages.contracts.artifact import digest
+from stages.contracts.lineage import Origin
+from stages.contracts.lineage import Origins as OriginsFile
 from stages.contracts.model import PromptData
-from stages.contracts.origin import Origin
-from stages.contracts.origin import Origins as OriginsFile
 from stages.contracts.reward_card import RewardRules
 
 Origins = dict[str, Origin]

@@ -7,8 +7,9 @@ from typing import get_args
 
 from compiler.build.logged import logged_by_any
 from compiler.language.expand import Expansion
+from stages.contracts.analysis_card import Asked
 from stages.contracts.history import EVALUATION_MEASURES
-from stages.contracts.question import Asked, Question, ShownMetric
+from stages.contracts.page_card import Question, ShownMetric
 
 
 def metrics(expansion: Expansion) -> list[str]:

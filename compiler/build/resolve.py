@@ -23,13 +23,13 @@ from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version
 from stages.contracts.evaluation import EvaluateCard, Sampling
+from stages.contracts.lineage import Origin
 from stages.contracts.model import Adapter, DatasetRef, Model, ModelRef, PromptData, TrainData
-from stages.contracts.origin import Origin
 from stages.contracts.page_card import PageCard
 from stages.contracts.plugin import GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward_card import ExampleCard, GateCard
-from stages.contracts.sampled import SampledSettings
+from stages.contracts.training import SampledSettings
 
 ANSWER = "answer"
 """Key of gold answers in a row, where the spec names none."""

@@ -26,8 +26,7 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact
-from stages.contracts.intention import Action, ChangeWords, Contingency
-from stages.contracts.page_card import ClaimText, PageCard
+from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard
 from stages.contracts.plugin import DETECTORS
 from stages.contracts.rule_card import ConditionStop
 

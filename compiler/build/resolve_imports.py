@@ -20,8 +20,7 @@ from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import MetricUse
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import Artifact
-from stages.contracts.digests import file_digest
+from stages.contracts.artifact import Artifact, file_digest
 from stages.contracts.history import metric
 from stages.contracts.import_card import (
     Column,

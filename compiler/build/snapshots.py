@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.contracts.digests import file_digest
-from stages.contracts.wandb_snapshot import RUNNING, SNAPSHOT
+from stages.contracts.artifact import file_digest
+from stages.contracts.import_card import RUNNING, SNAPSHOT
 
 _MOST = 1 << 20
 """Bytes of a first line: numbers of a config and a summary."""

@@ -17,7 +17,7 @@ from compiler.problems import Fault, nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.model import PromptData
 from stages.contracts.plugin import columns
-from stages.contracts.sampled import SampledSettings
+from stages.contracts.training import SampledSettings
 
 
 def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:

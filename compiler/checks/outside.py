@@ -20,8 +20,7 @@ from compiler.language.trl_names import meant_by
 from compiler.problems import nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.history import METRICS, metric
-from stages.contracts.import_card import Column, SummaryKeys
-from stages.contracts.line_pattern import names
+from stages.contracts.import_card import Column, SummaryKeys, names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 FORMATS = {"pattern": "text", "where": "summary", "steps_done": "summary"} | dict.fromkeys(("entity", "project", "ids", "config"), "wandb")

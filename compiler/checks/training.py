@@ -12,9 +12,8 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.problems import problem
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.grouped import GroupedSettings
-from stages.contracts.optimized import OptimizedSettings
 from stages.contracts.ppo import PpoSettings
+from stages.contracts.training import GroupedSettings, OptimizedSettings
 
 CLIP = 0.2
 """The adaptive controller never reacts to a relative error above this (Ziegler et al. 2019)."""

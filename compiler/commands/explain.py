@@ -18,7 +18,7 @@ from compiler.language.expand import Run
 from compiler.language.experiment import experiment
 from compiler.problems import Rejected, nearest, sentence
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.origin import Origin
+from stages.contracts.lineage import Origin
 from stages.rules import rule_text
 
 COMPUTED = {"sha256", "code", "revision"}

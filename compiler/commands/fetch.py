@@ -1,7 +1,7 @@
 """`octavo compile --update`: pins for hub repositories, and snapshots of the W&B runs that specs import.
 
 The one command that uses the network. huggingface_hub is asked in this process; HF_ENDPOINT, HF_TOKEN and its other settings apply. W&B is
-asked by a process of its own (stages/contracts/wandb_snapshot.py holds the words), so that neither wandb nor its output enters this one.
+asked by a process of its own (stages/contracts/import_card.py holds the words), so that neither wandb nor its output enters this one.
 Neither a token nor what a server says is printed.
 """
 
@@ -29,11 +29,11 @@ from compiler.language.expand import Run
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_imports import ImportedSpec
 from compiler.problems import Rejected, listed, nearest, problem
+from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.digests import file_digest
+from stages.contracts.import_card import Answer, Ask
 from stages.contracts.names import is_hub_id
 from stages.contracts.stage import ROOT
-from stages.contracts.wandb_snapshot import Answer, Ask
 
 MODULE = "stages.train.imports.wandb_api"
 SUFFIX = ".octavo-new"

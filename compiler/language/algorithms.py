@@ -13,7 +13,7 @@ from compiler.language.spec_rules import EarlyStop
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 
 def _section(settings: type[TrainSettings]) -> type[TrainSettings]:

@@ -30,7 +30,7 @@ from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluation import CombinedCard
 from stages.contracts.model import Adapter, TrainData
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 M = TypeVar("M")
 MAX_RUNS = 20_000

@@ -11,12 +11,11 @@ from compiler.language.spec_rewards import Reward, RewardUse
 from compiler.language.spec_rules import Expectation, Stop
 from stages.contracts.artifact import Section
 from stages.contracts.claim import Claim
-from stages.contracts.intention import Action, Contingency
 from stages.contracts.model import EvaluationData, Model, TrainData
 from stages.contracts.names import Slug
+from stages.contracts.page_card import Action, Contingency, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
-from stages.contracts.question import Question
 from stages.contracts.retries import RetryPolicy
 
 MAX_PROFILES = 100

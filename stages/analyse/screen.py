@@ -27,7 +27,7 @@ from stages.contracts.health import Detection, Exclusion, Health
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, load
-from stages.contracts.retry import Retry
+from stages.contracts.retries import Retry
 from stages.contracts.stage import main, open_card
 
 MODULES = ("stages.analyse.screen",)

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator
 
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.rloo import RlooSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import GrpoSettings, RlooSettings, TrainSettings
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
-from stages.contracts.question import Asked
 from stages.contracts.rule_card import ConditionStop, ExpectCard
 
 Role = Literal["treatment", "control", "null_control"]
+Asked = Literal["anomalies", "completion", "signal"]
+"""Sections whose answers need findings that nothing else on a page needs."""
 
 
 class ConditionCard(Section):

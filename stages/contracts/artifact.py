@@ -6,6 +6,7 @@ nothing because of formatting. Strict means no bare NaN or Infinity: a number th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -14,8 +15,19 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stages.contracts.digests import digest as digest
-from stages.contracts.digests import file_digest as file_digest
+
+def digest(text: str | bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 in hex of a file's bytes; of a folder: of its sorted (relative name, file digest) pairs. Raises OSError."""
+    if path.is_dir():
+        names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
+        return digest("".join(f"{name}\0{file_digest(path / name)}\n" for name in names))
+    with open(path, "rb", buffering=0) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class ArtifactError(Exception):
@@ -106,10 +118,10 @@ def load_json(path: Path) -> Any:
 def read(kind: type[A], path: Path) -> A:
     """Read an artifact of one kind. Raises ArtifactError on a missing, broken or foreign file."""
     content = load_json(path)
-    found = content.pop("schema", None) if isinstance(content, dict) else None
-    if found != kind.SCHEMA:
+    schema = content.pop("schema", None) if isinstance(content, dict) else None
+    if schema != kind.SCHEMA:
         raise ArtifactError(
-            path, f"schema is {found!r}, expected {kind.SCHEMA!r}", why="another version or another file", fix="octavo compile"
+            path, f"schema is {schema!r}, expected {kind.SCHEMA!r}", why="another version or another file", fix="octavo compile"
         )
     try:
         return kind.model_validate(content)

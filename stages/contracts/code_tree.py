@@ -7,15 +7,14 @@ module, so that its digests can be compared between versions of Python.
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.contracts.digests import digest
-
 HARMLESS = frozenset(
     [
-        *("attempt", "code", "diagnostic", "layout", "lineage", "metric_words", "origin", "retries", "retry", "stage"),
+        *("attempt", "code", "diagnostic", "layout", "lineage", "metric_words", "retries", "stage"),
         *("attempts", "failures", "interrupts", "progress", "retries", "tracking"),
     ]
 )
@@ -41,7 +40,7 @@ class CodeTree:
     def digest(self, module: str, without: Container[str] = ()) -> str:
         """What the import closure of a module means, as 12 hex digits. `without`: files that a version covers already, so that a new
         octavo does not change the digest of a user's own gate."""
-        return digest("".join(f"{name}\0{part.digest}\n" for name, (file, part) in self._closure(module) if file not in without))[:12]
+        return _digest("".join(f"{name}\0{part.digest}\n" for name, (file, part) in self._closure(module) if file not in without))[:12]
 
     def files(self, module: str) -> set[str]:
         """Files, relative to the root, that a module's digest covers."""
@@ -70,7 +69,7 @@ class CodeTree:
                 tree = ast.parse(text)
                 tokens: list[str] = []
                 _tokens(tree, tokens.append)
-                return file, _Module(digest("".join(tokens)), tuple(_imports(file, tree)))
+                return file, _Module(_digest("".join(tokens)), tuple(_imports(file, tree)))
         return None
 
 
@@ -98,6 +97,10 @@ def _imports(file: str, tree: ast.Module) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if name.split(".")[0] == "stages")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}

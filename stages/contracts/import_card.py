@@ -1,10 +1,12 @@
 """`<run>/import.card.json`: where the history of a run comes from that octavo did not train, and how it is read.
 
-A card holds the source's content by its SHA-256, so an import is as reproducible as a training. Only the stage reads the source.
+A card holds the source's content by its SHA-256, so an import is as reproducible as a training. Only the stage reads the source; runs of
+W&B are fetched by `octavo compile --update`, through a process of its own (stages.train.imports.wandb_api).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -185,3 +187,39 @@ class Imported(Artifact):
     nonfinite_from: dict[str, int] = {}
     """Of summaries: metric -> first step at which it was not finite, as the source says."""
     held: tuple[Held, ...] = ()
+
+
+PART = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<blanks>\s+)|(?P<text>[^{}\s]+)|(?P<stray>[{}])")
+
+
+def names(pattern: str) -> list[str]:
+    """Names of a pattern's numbers, in order."""
+    return [part["name"] for part in PART.finditer(pattern) if part["name"] is not None]
+
+
+SNAPSHOT = "octavo.wandb_snapshot/1"
+RUNNING = ("running", "pending", "preempting")
+"""States of W&B in which a run may still grow."""
+ENDED_BADLY = ("crashed", "failed", "killed")
+
+Fault = Literal["away", "unknown", "unclear"]
+"""away: W&B cannot be asked or does not answer; unknown: this account sees no such run; unclear: an answer that is not whole."""
+
+
+class Ask(Frozen):
+    """Fetch a run into a file."""
+
+    run: str
+    """`entity/project/id`."""
+    file: str
+
+
+class Answer(Frozen):
+    """What became of one question: a snapshot that lies in the file, or a fault and why."""
+
+    run: str
+    rows: int = 0
+    state: str = ""
+    fault: Fault | None = None
+    text: str = ""
+    """Of a fault: one plain sentence that holds nothing of what the server said."""

@@ -1,14 +1,135 @@
-"""`page.card.json`: the words of a page. Editing them reruns only the page."""
+"""`page.card.json`: the words of a page. Editing them reruns only the page. Questions, actions and contingency plans stand on
+it as in the spec."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.code import Judgement, Version
-from stages.contracts.intention import Action, ChangeWords, Contingency
-from stages.contracts.question import Question
+from stages.contracts.names import Slug, exactly_one, refused
+
+Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
+"""signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides
+nothing. anomalies: what every detector saw. completion: steps done by each run. claims: the verdicts. attempts: how attempts ended."""
+
+
+class ShownMetric(Frozen):
+    """A metric's movement in each condition."""
+
+    metric: str = Field(min_length=1, max_length=200, description="A history metric such as `entropy`, or `evaluation.<score>.pass_share`.")
+
+
+Show = Annotated[
+    Annotated[Answers, Tag("(section)")] | Annotated[ShownMetric, Tag("(metric)")],
+    Discriminator(lambda value: "(metric)" if isinstance(value, dict | ShownMetric) else "(section)"),
+]
+
+
+class Question(Frozen):
+    """A question with what is computed to answer it."""
+
+    ask: str = Field(min_length=1, max_length=1000, description="The question, as the page shows it.")
+    show: Show = Field(
+        description="What answers it: `signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, or {metric: name}."
+    )
+
+
+class ChangeWords(Frozen):
+    """One setting that differs from the parent's, as text for people."""
+
+    key: str
+    """Dotted key in the spec, such as `train.learning_rate`."""
+    before: str
+    after: str
+
+
+class Move(Frozen):
+    """Where a metric should come to: exactly one of `above` and `below`."""
+
+    metric: str = Field(min_length=1, max_length=200, description="A history metric, or `evaluation.<score>.pass_share`.")
+    above: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie above this.")
+    below: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie below this.")
+
+    _one = exactly_one("above", "below", says="what an action moves has", why="the bound says when it has worked", fix="below: 0.10")
+
+
+class Action(Frozen):
+    """What to do next, in the author's judgement. With `change` it can become a child of this experiment as it stands."""
+
+    id: Slug = Field(description="Name of the action.")
+    do: str = Field(min_length=1, max_length=2000, description="What to do.")
+    priority: int = Field(1, ge=1, le=9, description="1 comes first.")
+    change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key.")
+    because: str = Field("", max_length=2000, description="What it is for.")
+    expect: tuple[Move, ...] = Field((), max_length=20, description="What it should move, and where to.")
+
+
+VERDICTS = ("supported", "refuted", "inconclusive", "void")
+SCORES = ("met", "missed")
+Outcome = Literal["supported", "refuted", "inconclusive", "void", "met", "missed"]
+
+
+class When(Frozen):
+    """What a contingency plan waits for: a claim's verdict, an expectation, or a red flag; exactly one of them."""
+
+    claim: Slug | None = Field(None, description="Id of a claim of this spec, with `is: refuted` or another verdict.")
+    expectation: Slug | None = Field(None, description="Id of an expectation; without `is` the plan waits for it to be missed.")
+    red_flag: int | None = Field(None, ge=1, le=50, description="Number of a red flag, from 1; the plan waits for it to stop a run.")
+    states: Annotated[
+        Annotated[Outcome | None, Tag("(one)")] | Annotated[tuple[Outcome, ...], Tag("(several)"), Field(min_length=1)],
+        Discriminator(lambda value: "(several)" if isinstance(value, list | tuple) else "(one)"),
+    ] = Field(None, alias="is", description="Of a claim its verdict or verdicts; of an expectation `missed` or `met`.")
+
+    _one = exactly_one(
+        "claim",
+        "expectation",
+        "red_flag",
+        says="a plan waits for",
+        why="its state is computed from what it waits for; two plans can do the same thing",
+        fix="if: {claim: ..., is: refuted}",
+    )
+
+    @property
+    def waits(self) -> Literal["claim", "expectation", "red_flag"]:
+        """Kind of what it waits for."""
+        return "claim" if self.claim is not None else "expectation" if self.expectation is not None else "red_flag"
+
+    @property
+    def name(self) -> str:
+        """Id of what it waits for, as findings name it: a claim, an expectation, or `red_flag-1`."""
+        return self.claim or self.expectation or f"red_flag-{self.red_flag}"
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Verdicts, `met` or `missed`, or `raised`."""
+        if self.red_flag is not None:
+            return ("raised",)
+        if self.states is None:
+            return ("missed",)
+        return (self.states,) if isinstance(self.states, str) else self.states
+
+    @model_validator(mode="after")
+    def _outcome_fits(self) -> When:
+        known = VERDICTS if self.claim else SCORES if self.expectation else ()
+        states = () if self.states is None else (self.states,) if isinstance(self.states, str) else self.states
+        if (self.claim and not states) or any(state not in known for state in states):
+            subject = "a claim" if self.claim else "an expectation" if self.expectation else "a red flag, which is raised or not,"
+            fix = f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`"
+            raise refused("E209.outcome", subject=subject, known=", ".join(known) or "none; leave it out", fix=fix)
+        return self
+
+
+class Contingency(Frozen):
+    """What to do if things come out otherwise, written before they do."""
+
+    id: Slug = Field(description="Name of the plan.")
+    when: When = Field(alias="if", description="What it waits for.")
+    do: str = Field(min_length=1, max_length=2000, description="What to do then.")
+    change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key.")
 
 
 class ClaimText(Frozen):
@@ -51,7 +172,7 @@ class PageCard(Section, Artifact):
     run_pages: bool = later(False)
     """Whether every run has a page of its own."""
     places: str = ""
-    """Digest of where the spec writes each value (stages/contracts/origin.py), without lines: pages show it."""
+    """Digest of where the spec writes each value (stages/contracts/lineage.py), without lines: pages show it."""
     judged: tuple[Judgement, ...] = ()
     """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""
     code: dict[str, Version]

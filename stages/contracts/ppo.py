@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Section
-from stages.contracts.generation import OwnGenerationSettings
-from stages.contracts.sampled import SampledSettings
+from stages.contracts.training import OwnGenerationSettings, SampledSettings
 
 
 class KlSettings(Section):

@@ -58,3 +58,11 @@ class Retries(RetryPolicy, Artifact):
 
 NONE = Retries(attempts=1)
 """Nothing is tried again by itself."""
+
+
+class Retry(Artifact):
+    """`after` names the failed attempt after which the run is due again; null while no attempt has failed."""
+
+    SCHEMA: ClassVar[str] = "octavo.retry/1"
+
+    after: str | None = None

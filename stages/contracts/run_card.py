@@ -9,7 +9,7 @@ from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.reward_card import RewardCard
 from stages.contracts.rule_card import StopCard
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 S = TypeVar("S", bound=TrainSettings)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from stages.contracts.optimized import OptimizedSettings
+from stages.contracts.training import OptimizedSettings
 
 
 class SftSettings(OptimizedSettings):

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, SeedValue, Verdict
+from stages.contracts.lineage import Origin
 from stages.contracts.metric_words import words
-from stages.contracts.origin import Origin
 from stages.publish import bars, numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text, is_signed

@@ -13,13 +13,12 @@ from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
-from stages.contracts.dated import Changed
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.health import Health
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
-from stages.contracts.origin import Origin, Origins
+from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
 from stages.contracts.reward_card import ExampleCard

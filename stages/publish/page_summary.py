@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
-from stages.contracts.intention import ChangeWords
+from stages.contracts.page_card import ChangeWords
 from stages.publish.bars import Place
 from stages.publish.claims import ClaimView
 from stages.publish.experiment import ExperimentFiles

@@ -20,10 +20,9 @@ from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, load_json, read
 from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.claim import ClaimRule
-from stages.contracts.dated import Changed, Written
 from stages.contracts.evaluation import Sampling
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.origin import Origin, Origins
+from stages.contracts.lineage import Changed, Origin, Origins, Written
 from stages.publish.numbers import listed
 
 _SCREEN, _CONCLUDE = "analysis/screen.card.json", "analysis/conclude.card.json"

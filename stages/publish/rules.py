@@ -8,11 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stages.contracts.dated import Written
 from stages.contracts.finding import Expected, Finding, Ruled, Verdict
-from stages.contracts.intention import Contingency
+from stages.contracts.lineage import Origin, Written
 from stages.contracts.metric_words import words
-from stages.contracts.origin import Origin
+from stages.contracts.page_card import Contingency
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stages.contracts.algorithms import AnyTrainCard
-from stages.contracts.origin import Origin
+from stages.contracts.lineage import Origin
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import setting
 

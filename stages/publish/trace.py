@@ -7,8 +7,7 @@ from pathlib import Path
 
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Source
-from stages.contracts.lineage import Lineage
-from stages.contracts.origin import Origin
+from stages.contracts.lineage import Lineage, Origin
 from stages.contracts.stage import card_id
 from stages.publish import judged
 from stages.publish.claims import claim_views

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, file_digest, read
-from stages.contracts.dated import Changed, Written
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
+from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
 from stages.publish.consistency import contradictions, imports_again, run_module
 from stages.publish.experiment import RECORDED, RULES, load

@@ -6,8 +6,8 @@ import importlib.util
 from typing import Any
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.generation import GenerationSettings, VllmSettings
 from stages.contracts.run_card import TrainCard
+from stages.contracts.training import GenerationSettings, VllmSettings
 
 
 def engine(card: TrainCard[Any]) -> str:

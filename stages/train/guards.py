@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from stages.contracts.train_settings import Guards
+from stages.contracts.training import Guards
 from stages.train.attempts import Stopped
 
 

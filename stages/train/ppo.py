@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
+from stages.contracts.training import OwnGenerationSettings
 from stages.train.engines import engine
 from stages.train.model import prompt_texts
 from stages.train.run import Work, attempt

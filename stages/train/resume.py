@@ -15,7 +15,7 @@ from stages.contracts.artifact import Artifact, ArtifactError, read, write, writ
 from stages.contracts.attempt import Attempt, Changed, FailureClass
 from stages.contracts.diagnostic import StageError
 from stages.contracts.run_card import TrainCard
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 from stages.train import retries
 
 S = TypeVar("S", bound=TrainSettings)

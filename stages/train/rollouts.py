@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.contracts.generation import GenerationSettings, OwnGenerationSettings
+from stages.contracts.training import GenerationSettings, OwnGenerationSettings
 from stages.train.decoding import Choice, Decoder, Shape
 from stages.train.guards import InvalidLogits
 from stages.train.rollout_model import RolloutModel, Unsupported, rollout_model

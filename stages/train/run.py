@@ -27,7 +27,7 @@ from stages.contracts.retries import Retries
 from stages.contracts.reward_card import GateCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 from stages.train import interrupts, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.data import Row, read_rows

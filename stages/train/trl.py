@@ -15,12 +15,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Discriminator
 
-from stages.contracts.generation import GenerationSettings
-from stages.contracts.grpo import GrpoSettings
-from stages.contracts.optimized import OptimizedSettings
-from stages.contracts.rloo import RlooSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
+from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.data import Row

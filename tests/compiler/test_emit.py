@@ -3,7 +3,7 @@
 from compiler.build.emit import cards
 from compiler.compile import project
 from stages.contracts.artifact import dump, read
-from stages.contracts.origin import Origins
+from stages.contracts.lineage import Origins
 
 
 def test_every_emitted_card_is_what_the_contract_writes(compiled, spec, work):

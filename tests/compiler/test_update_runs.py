@@ -15,8 +15,8 @@ from compiler.build.revisions import LOCK, lock
 from compiler.commands.plan import plan
 from compiler.commands.plan_text import text
 from compiler.language.experiment import experiment
+from stages.contracts.artifact import file_digest
 from stages.contracts.code import OTHER_VERSIONS
-from stages.contracts.digests import file_digest
 from stages.contracts.stage import ROOT
 from tests.compiler.plan_project import commit, git
 from tests.compiler.wandb_stand_in import KEY, Faults, Run, Wandb, wandb

@@ -84,9 +84,9 @@ def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
     run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
     monkeypatch.chdir(project.root)
     card = json.loads(run.card.read_text())
-    from stages.contracts.grpo import GrpoSettings
     from stages.contracts.run_card import TrainCard
     from stages.contracts.stage import card_id
+    from stages.contracts.training import GrpoSettings
 
     identity = card_id(read(TrainCard[GrpoSettings], run.card))
     started = begin(run, identity, devices=("cpu",), sandbox="none needed", resumed_from=None)

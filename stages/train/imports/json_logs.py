@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.wandb_snapshot import ENDED_BADLY, RUNNING, SNAPSHOT
+from stages.contracts.import_card import ENDED_BADLY, RUNNING, SNAPSHOT
 from stages.train.imports.cells import NoNumber, whole
 from stages.train.imports.log import WANDB_STEP, Log, Unreadable, flat, from_rows
 from stages.train.imports.text import content, load_json

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stages.contracts.line_pattern import PART, names
+from stages.contracts.import_card import PART, names
 from stages.train.imports.cells import number
 from stages.train.imports.log import Log, Unreadable, from_rows
 from stages.train.imports.text import content

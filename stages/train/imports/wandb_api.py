@@ -1,7 +1,7 @@
 """Fetches runs of W&B projects into snapshots. The one reader that uses the network, and never part of a stage.
 
     python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>
-    python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages/contracts/wandb_snapshot.py)
+    python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages/contracts/import_card.py)
 
 It scans the whole history. `history()` of the same API returns some 500 rows picked from all, so it is never used; and a history that
 wandb has in its cache may be older than the run, so the cache is a new folder each time.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.wandb_snapshot import Answer, Ask, Fault
+from stages.contracts.import_card import Answer, Ask, Fault
 from stages.train.imports.log import Unreadable
 from stages.train.imports.wandb_rows import Rows, numbers_of, settings_of, write_snapshot
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.artifact import write_text
-from stages.contracts.wandb_snapshot import SNAPSHOT
+from stages.contracts.import_card import SNAPSHOT
 from stages.train.imports.cells import NoNumber, number
 from stages.train.imports.log import Unreadable
 

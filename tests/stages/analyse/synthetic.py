@@ -24,7 +24,7 @@ from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HIST
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, kinds
 from stages.contracts.preflight_card import Atom, GateShares, Permission, Preflight, PreflightResult
-from stages.contracts.retry import Retry
+from stages.contracts.retries import Retry
 from stages.contracts.stage import ROOT
 
 STEPS = 20

@@ -23,7 +23,7 @@ from stages.contracts.attempt import FailureClass
 from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.retry import Retry
+from stages.contracts.retries import Retry
 from stages.contracts.stage import ROOT
 
 

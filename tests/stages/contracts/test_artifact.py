@@ -6,7 +6,7 @@ import pytest
 
 from stages.contracts.artifact import ArtifactError, canonical_json, dump, file_digest, load_json, read, write, write_text
 from stages.contracts.finding import Finding, Findings
-from stages.contracts.retry import Retry
+from stages.contracts.retries import Retry
 
 
 def test_a_written_artifact_reads_back_and_names_its_schema(tmp_path):

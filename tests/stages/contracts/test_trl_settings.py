@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from stages.contracts.grpo import GrpoSettings
-from stages.contracts.rloo import RlooSettings
 from stages.contracts.sft import SftSettings
+from stages.contracts.training import GrpoSettings, RlooSettings
 
 OURS = {"algorithm", "guards", "generation"}
 

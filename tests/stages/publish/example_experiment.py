@@ -17,12 +17,11 @@ from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Source, Verdict
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.health import Detection, GateResult, Health, Signal
 from stages.contracts.history import gate_columns
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.lineage import Origin, Origins
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
-from stages.contracts.origin import Origin, Origins
 from stages.contracts.page_card import ClaimText, PageCard
 from stages.contracts.preflight_card import (
     Atom,
@@ -38,6 +37,7 @@ from stages.contracts.preflight_card import (
 from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT, card_id
+from stages.contracts.training import GrpoSettings
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>|{{ 7*7 }}{: onclick=a}"

@@ -7,9 +7,8 @@ from example_experiment import HOSTILE, build
 
 from stages.contracts.artifact import read, write
 from stages.contracts.finding import Expected, Findings, Ruled, RunScore, Verdict
-from stages.contracts.intention import Action, Contingency
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import PageCard
+from stages.contracts.page_card import Action, Contingency, PageCard
 from stages.publish.page import page
 from stages.publish.rules import claim_state, expectation_state, flag_state
 

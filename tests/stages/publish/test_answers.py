@@ -15,8 +15,7 @@ from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import PageCard
-from stages.contracts.question import Question
+from stages.contracts.page_card import PageCard, Question
 from stages.publish.page import page
 from stages.publish.passports import read_passports
 from stages.publish.questions import loss_words

@@ -8,9 +8,8 @@ from example_experiment import build, copy_site
 
 from stages.contracts.artifact import read, write
 from stages.contracts.finding import Findings
-from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import PageCard
+from stages.contracts.page_card import ChangeWords, PageCard
 from stages.publish.compare import comparisons
 from stages.publish.home import summaries
 from stages.publish.page import page

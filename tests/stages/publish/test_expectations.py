@@ -19,7 +19,7 @@ from stages.contracts.attempt import Ended, Outcome, StoppedBy, read_attempts
 from stages.contracts.expressions import Comparison
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.origin import Origin, Origins
+from stages.contracts.lineage import Origin, Origins
 from stages.contracts.rule_card import ConditionStop, ExpectCard, RuleCard, StopCard
 from stages.publish.complete import complete
 from stages.publish.page import page

@@ -5,9 +5,8 @@ from pathlib import Path
 from example_experiment import build, copy_site
 
 from stages.contracts.artifact import read, write
-from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import PageCard
+from stages.contracts.page_card import ChangeWords, PageCard
 from stages.publish.home import families, summaries
 from stages.publish.page import page
 from stages.publish.site import site

@@ -16,9 +16,8 @@ from example_experiment import build, copy_site
 from stages.contracts.artifact import read, write, write_text
 from stages.contracts.figure import Figure, Mark
 from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
-from stages.contracts.intention import ChangeWords
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import ClaimText, PageCard
+from stages.contracts.page_card import ChangeWords, ClaimText, PageCard
 from stages.contracts.stage import ROOT, card_id
 from stages.publish.page import page
 from stages.publish.site import site

@@ -10,10 +10,9 @@ from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard,
 from stages.contracts.artifact import canonical_json, read, write
 from stages.contracts.attempt import Attempt, first_data
 from stages.contracts.claim import Needs
-from stages.contracts.dated import Changed
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.origin import Origin
+from stages.contracts.lineage import Changed, Origin
 from stages.contracts.rule_card import ExpectCard
 from stages.publish.experiment import RECORDED, load
 from stages.publish.header import banners

@@ -20,7 +20,7 @@ from stages.contracts.preflight_card import Permission
 from stages.contracts.reward_card import GateCard, RewardCard
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT
-from stages.contracts.train_settings import TrainSettings
+from stages.contracts.training import TrainSettings
 
 ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n", "gold": "odd" if number % 2 else "even"} for number in range(12)]
 

@@ -15,10 +15,9 @@ import pytest
 from random_model import random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.rloo import RlooSettings
 from stages.contracts.sft import SftSettings
+from stages.contracts.training import GrpoSettings, RlooSettings
 
 pytestmark = pytest.mark.e2e
 KILLS = int(os.environ.get("OCTAVO_CHAOS", "0"))

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.contracts.train_settings import Guards
+from stages.contracts.training import Guards
 from stages.train.attempts import Stopped
 
 torch = pytest.importorskip("torch")

@@ -10,10 +10,10 @@ from random_model import ROWS, random_model, run_folder, start
 from stages.contracts.algorithms import ALGORITHMS
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Changed, Outcome, read_attempts
-from stages.contracts.generation import OwnGenerationSettings
 from stages.contracts.model import Adapter, ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
+from stages.contracts.training import OwnGenerationSettings
 from stages.train.model import load_base
 from stages.train.ppo_policy import Policy
 from stages.train.ppo_trainer import PpoTrainer, restore, save

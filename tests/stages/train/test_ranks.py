@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.stage import ROOT
+from stages.contracts.training import GrpoSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.environment import prepare

@@ -8,7 +8,7 @@ from random_model import random_model, run_folder, start
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
-from stages.contracts.rloo import RlooSettings
+from stages.contracts.training import RlooSettings
 from stages.train.trl import continue_order
 
 

@@ -11,11 +11,10 @@ from random_model import random_model, run_folder, start
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.generation import GenerationSettings
-from stages.contracts.grpo import GrpoSettings
 from stages.contracts.model import ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
+from stages.contracts.training import GenerationSettings, GrpoSettings
 from stages.train import rollouts
 from stages.train.decoding import Choice, Decoder, Shape
 from stages.train.engines import engine, trl_settings

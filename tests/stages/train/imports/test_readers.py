@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.attempt import Started
-from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
-from stages.contracts.wandb_snapshot import SNAPSHOT
+from stages.contracts.import_card import SNAPSHOT, ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.train.imports.cells import NoNumber, number, whole
 from stages.train.imports.csv_text import read_csv
 from stages.train.imports.files import read_run

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stages.contracts.wandb_snapshot import Answer, Ask
+from stages.contracts.import_card import Answer, Ask
 from stages.train.imports.cells import number
 from stages.train.imports.json_logs import read_snapshot
 from stages.train.imports.wandb_api import fault_of
