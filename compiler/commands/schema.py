@@ -1,39 +1,48 @@
-"""JSON Schema (draft 2020-12) of specs for editors, made from the models.
+"""`octavo schema`: JSON Schema (draft 2020-12) of specs for editors, made from the models.
 
-Parts that layers merge (profiles, conditions, shared blocks, parents) exist twice: as an experiment writes them, and as
-`...Override`, where a layer may leave out every key and `null` removes one. Entries of lists are never merged, so they are whole.
-What an experiment that stands alone must say is one block of requirements beside the parts.
+Layers (profiles, conditions, shared blocks, parents) merge sections key by key. So a section has one form, in which every key may be absent
+or `null`; `octavo check` says what is missing after merging. Entries of lists are never merged, and stay whole.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from ruamel.yaml import YAML
 
 from compiler.build.inputs import Inputs
-from compiler.commands.schema_outside import parts, with_outside
-from compiler.commands.schema_words import worded
+from compiler.document.units import EXAMPLES as WRITTEN
+from compiler.language import spec_command, spec_imports
 from compiler.language.algorithms import SECTIONS
 from compiler.language.experiment import NOT_IN_A_PROFILE
 from compiler.language.gates import settings_of
 from compiler.language.spec import Spec
+from compiler.language.spec_command import CommandSpec
+from compiler.language.spec_imports import ImportedSpec
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
 from stages.contracts.model import Adapter, TrainData
 from stages.contracts.plugin import GATES, kinds
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+EXAMPLES = Path(__file__).parents[1] / "spec_examples.yaml"
 _REF = "#/$defs/"
 _SLUG = {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 64}
-_ONE_NAME = ("Gate", "Penalty")
-"""Entries of lists that are one name with its settings."""
-
-Schema = dict[str, Any]
+_WORDS = ("description", "default", "markdownDescription", "examples")
+_TEXTS = {
+    "s": r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h|d)$",
+    "B": r"^[0-9]+(\.[0-9]+)?\s*([KMGT]i?)?B$",
+    "share": r"^[0-9]+(\.[0-9]+)?\s*%$",
+}
+_UNITS = {"s": "seconds", "B": "bytes", "share": "a share of 1"}
+_COMMAND = {"required": ["algorithm"], "properties": {"algorithm": {"const": "command"}}}
+_IS_COMMAND = {"required": ["train"], "properties": {"train": {"type": "object", **_COMMAND}}}
 
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
@@ -43,69 +52,77 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 
 
 def schema() -> str:
-    """The schema as canonical JSON."""
-    found = built()
-    imported, command, definitions = parts(found["$defs"])
-    words = worded({"title": found["title"], "$defs": definitions, "then": [imported, command]})
-    return canonical_json(with_outside(found, words["then"][0], words["then"][1], words["$defs"]))
+    """The schema of the three kinds of specs as canonical JSON."""
+    sections = definitions()
+    needed = [key for key in sections["Spec"]["required"] if key != "title"]
+    for name in _merged(["Spec", *map(_arm, ALGORITHMS)], sections):
+        _relax(sections[name])
+    trained, imported, command = (sections.pop(name) for name in ("Spec", "ImportedSpec", "CommandSpec"))
+    profile = {key: value for key, value in trained["properties"].items() if key not in NOT_IN_A_PROFILE}
+    words = "Keys of the spec that differ in this profile; `null` removes a key, lists replace."
+    sections["Profile"] = {"type": "object", "description": words, "properties": profile, "additionalProperties": False}
+    alone = {"if": {"anyOf": [{"required": ["use"]}, {"required": ["parent"]}]}, "else": {"required": needed}}
+    trained |= {"type": "object", "required": ["title"], **alone}
+    rest = {"if": _IS_COMMAND, "then": command, "else": trained}
+    top = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "octavo spec", "$defs": sections}
+    return canonical_json({**top, "if": {"required": ["runs"]}, "then": imported, "else": rest})
 
 
-def built() -> Schema:
-    """The schema of specs that octavo trains, keys in the order in which specs are written."""
-    definitions = _models()
-    needed = _requirements(definitions["Spec"], definitions)
-    needed["properties"].pop("train", None)  # conditions may give what it lacks
-    merged = _merged(["Spec", *map(_arm, ALGORITHMS)], definitions)
-    overrides = {_over(name): _override(definitions[name], merged) for name in merged}
-    overrides[_over("Train")] = _by_algorithm(_over(""))
-    for name in merged:
-        definitions[name].pop("required", None)
-    spec = definitions.pop("Spec")
-    profile = overrides.pop(_over("Spec"))
-    for key in NOT_IN_A_PROFILE:
-        profile["properties"].pop(key, None)
-    profile["description"] = "Keys of the spec that differ in this profile; `null` removes a key, lists replace."
-    spec["properties"]["profiles"]["additionalProperties"] = {"$ref": f"{_REF}Profile"}
-    found = {
-        "$schema": DRAFT,
-        **spec,
-        "title": "octavo spec",
-        "required": ["title"],
-        "$defs": _used({**definitions, **overrides, "Profile": profile}, spec),
-    }
-    beside = {"if": {"anyOf": [{"required": ["use"]}, {"required": ["parent"]}]}, "else": needed}
-    return {**worded(found), **beside}
-
-
-def _models() -> dict[str, Schema]:
-    """Definitions by name, every model's own; free maps replaced by the sections that they hold; gates by kind."""
+def definitions() -> dict[str, Schema]:
+    """Every section by its model's name, with its required keys; `Spec`, `ImportedSpec` and `CommandSpec` are the kinds of specs."""
     gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
-    models: list[type[BaseModel]] = [Spec, *SECTIONS.values(), Adapter, TrainData, *gates.values()]
+    models: list[type[BaseModel]] = [Spec, ImportedSpec, CommandSpec, *SECTIONS.values(), Adapter, TrainData, *gates.values()]
     references, top = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
-    definitions: dict[str, Schema] = top["$defs"]
-    named = {model: references[(model, "validation")]["$ref"].removeprefix(_REF) for model in models}
-    definitions |= {_arm(name): definitions.pop(named[model]) for name, model in SECTIONS.items()}
-    definitions["Train"] = _by_algorithm("")
-    definitions["Gate"] = _gates({kind: definitions.pop(named[model]) for kind, model in gates.items()}, definitions["Gate"])
+    sections: dict[str, Schema] = top["$defs"]
+    for part in _parts(sections):
+        if isinstance(part.get("title"), str):
+            del part["title"]  # pydantic's `Lora Alpha` for `lora_alpha` says nothing
+    names = {model: references[(model, "validation")]["$ref"].removeprefix(_REF) for model in models}
+    sections |= {_arm(name): sections.pop(names[model]) for name, model in SECTIONS.items()}
+    sections["Train"] = _by_algorithm()
+    sections["Gate"] = _gates({kind: sections.pop(names[model]) for kind, model in gates.items()}, sections["Gate"])
+    _join(sections)
+    examples = YAML(typ="safe").load(EXAMPLES)
+    for name, section in sections.items():
+        for form in (section, *section.get("oneOf", [])):
+            _describe(form, examples.get(f"{name}.{form['title']}" if "title" in form else name, {}))
+    for part in list(_parts(sections)):
+        _accept_units(part)
+    return sections
+
+
+def _join(sections: dict[str, Schema]) -> None:
+    """Put sections in place of free maps, close names, and take out what a kind of spec refuses."""
     for holder, key, section in (
         ("Spec", "train", "Train"),
-        ("Condition", "train", _over("Train")),
-        ("ConditionData", "train", _over("TrainData")),
-        ("ConditionModel", "adapter", _over("Adapter")),
+        ("Spec", "profiles", "Profile"),
+        ("Condition", "train", "Train"),
+        ("ConditionData", "train", "TrainData"),
+        ("ConditionModel", "adapter", "Adapter"),
     ):
-        old = definitions[holder]["properties"][key]
-        definitions[holder]["properties"][key] = {"description": old["description"], "$ref": _REF + section}
-    for definition in definitions.values():
-        for value in definition.get("properties", {}).values():
-            if "$ref" in value and "description" not in value:  # pydantic leaves out what the part says of itself
-                value["description"] = definitions[value["$ref"].removeprefix(_REF)].get("description", "")
-    for part in _parts(list(definitions.values())):
-        values = part.get("additionalProperties")
-        if isinstance(values, dict) and values.get("$ref", "").removeprefix(_REF) in _ONE_NAME:
-            part.update(minProperties=1, maxProperties=1, propertyNames=_SLUG)
+        value = sections[holder]["properties"][key]
+        reference = {"$ref": _REF + section}
+        if key == "profiles":
+            value["additionalProperties"] = reference
+        else:
+            sections[holder]["properties"][key] = {"description": value["description"], **reference}
     for key in ("rewards", "conditions", "profiles"):
-        definitions["Spec"]["properties"][key]["propertyNames"] = _SLUG
-    return definitions
+        sections["Spec"]["properties"][key]["propertyNames"] = _SLUG
+    for part in _parts(sections):
+        values = part.get("additionalProperties")
+        if isinstance(values, dict) and values.get("$ref") in (_REF + "Gate", _REF + "Penalty"):
+            part.update(minProperties=1, maxProperties=1, propertyNames=_SLUG)
+    for name, refused in (("ImportedSpec", spec_imports.REFUSED), ("CommandSpec", spec_command.REFUSED)):
+        properties = sections[name]["properties"]
+        sections[name]["properties"] = {key: value for key, value in properties.items() if key not in refused}
+    condition = sections["ImportedCondition"]["properties"]
+    for key in ("data", "model"):
+        del condition[key]
+    condition["train"]["description"] = "Of a command: `settings` that differ in this condition. Imported runs have none."
+    for section in sections.values():
+        for value in section.get("properties", {}).values():
+            if "$ref" in value and "description" not in value:  # pydantic leaves out what the part says of itself
+                value["description"] = sections[value["$ref"].removeprefix(_REF)].get("description", "")
 
 
 def _gates(settings: dict[str, Schema], gate: Schema) -> Schema:
@@ -122,102 +139,94 @@ def _gates(settings: dict[str, Schema], gate: Schema) -> Schema:
         }
         for kind, own in settings.items()
     ]
-    return {
-        "type": "object",
-        "description": gate.get("description", ""),
-        "properties": {"kind": {"enum": list(settings), "description": described}},
-        "required": ["kind"],
-        "oneOf": forms,
-    }
+    kind = {"enum": list(settings), "description": described}
+    return {"type": "object", "description": gate["description"], "properties": {"kind": kind}, "required": ["kind"], "oneOf": forms}
 
 
 def _arm(algorithm: str) -> str:
-    """Name of the definition that holds an algorithm's settings."""
+    """Name of the section that holds an algorithm's settings."""
     return f"Train{algorithm.capitalize()}"
 
 
-def _by_algorithm(suffix: str) -> Schema:
+def _by_algorithm() -> Schema:
     """`train`: the settings of the algorithm that it names; without one, which a lower layer may name, those of any."""
-    choice: Schema = {"anyOf": [{"$ref": f"{_REF}{_arm(name)}{suffix}"} for name in ALGORITHMS]}
+    choice: Schema = {"anyOf": [{"$ref": _REF + _arm(name)} for name in ALGORITHMS]}
     for name in reversed(ALGORITHMS):
-        named = {"required": ["algorithm"], "properties": {"algorithm": {"const": name}}}
-        choice = {"if": named, "then": {"$ref": f"{_REF}{_arm(name)}{suffix}"}, "else": choice}
-    known = {"enum": list(ALGORITHMS), "description": "Training algorithm; it decides which other keys there are.", "default": DEFAULT}
-    return {"type": "object", "description": "Settings of training, by algorithm.", "properties": {"algorithm": known}, **choice}
+        is_named = {"required": ["algorithm"], "properties": {"algorithm": {"const": name}}}
+        choice = {"if": is_named, "then": {"$ref": _REF + _arm(name)}, "else": choice}
+    names = {"enum": list(ALGORITHMS), "description": "Training algorithm; it decides which other keys there are.", "default": DEFAULT}
+    return {"type": "object", "description": "Settings of training, by algorithm.", "properties": {"algorithm": names}, **choice}
 
 
-def _merged(names: list[str], definitions: dict[str, Schema]) -> list[str]:
-    """Definitions that are reached from `names` without passing a list or a choice of forms: what layers merge key by key."""
-    found, waiting = [], list(names)
+def _describe(section: Schema, examples: Schema) -> None:
+    """Give each key its examples, and what VS Code shows on hover; it shows neither defaults nor units by itself."""
+    for key, value in section.get("properties", {}).items():
+        unit = next((part["unit"] for part in (value, *value.get("anyOf", [])) if "unit" in part), None)
+        facts = [value["description"]]
+        if unit is not None:
+            facts.append(f"Unit: {_UNITS.get(unit, unit)}" + (f", written {WRITTEN[unit]}" if unit in WRITTEN else ""))
+        if value.get("default") not in (None, "", [], {}):
+            facts.append(f"Default: `{flow(value['default'])}`")
+        value["markdownDescription"] = "\n\n".join(facts)
+        if key in examples:
+            value["examples"] = examples[key]
+
+
+def flow(value: Any) -> str:
+    """A value as a spec writes it on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return {True: "true", False: "false", None: "null"}[value] if isinstance(value, bool) or value is None else str(value)
+
+
+def _accept_units(part: Schema) -> None:
+    """Where a number has a unit, also accept the text with it; take out the marks of the models."""
+    unit = part.pop("unit") if isinstance(part.get("unit"), str) else None
+    if isinstance(part.get("source"), str):
+        del part["source"]
+    if unit in _TEXTS:
+        words = {word: part.pop(word) for word in _WORDS if word in part}
+        numbers = part.pop("anyOf", None) or [dict(part)]
+        part.clear()
+        text = {"type": "string", "pattern": _TEXTS[unit], "description": f"With unit: {WRITTEN[unit]}."}
+        part.update(words, anyOf=[*numbers, text])
+
+
+def _merged(names: list[str], sections: dict[str, Schema]) -> list[str]:
+    """Sections that layers merge key by key: those reached from `names` without passing a list or a choice of forms."""
+    merged, waiting = [], list(names)
     while waiting:
-        current = waiting.pop()
-        if current not in found and current in definitions and "oneOf" not in definitions[current]:
-            found.append(current)
-            for value in definitions[current].get("properties", {}).values():
+        name = waiting.pop()
+        if name not in merged and name in sections and "oneOf" not in sections[name]:
+            merged.append(name)
+            for value in sections[name].get("properties", {}).values():
                 inner = value.get("additionalProperties", value)
-                reference = _reference(inner if isinstance(inner, dict) else value)
-                waiting += [reference.removesuffix("Override")] if reference else []
-    return sorted(found)
+                inner = inner if isinstance(inner, dict) else value
+                references = [part["$ref"] for part in (inner, *inner.get("anyOf", [])) if "$ref" in part]
+                waiting += [references[0].removeprefix(_REF)] if len(references) == 1 else []
+    return merged
 
 
-def _reference(value: Schema) -> str | None:
-    """The one definition that a property's value is, `null` aside."""
-    options = [option["$ref"] for option in [value, *value.get("anyOf", [])] if "$ref" in option]
-    return options[0].removeprefix(_REF) if len(options) == 1 else None
-
-
-def _override(definition: Schema, merged: list[str]) -> Schema:
-    """A copy with no key required, `null` allowed, and overrides inside."""
-    changed = copy.deepcopy(definition)
-    changed.pop("required", None)
-    for key, value in changed.get("properties", {}).items():
-        for part in (value, value.get("additionalProperties"), *value.get("anyOf", [])):
-            if isinstance(part, dict) and part.get("$ref", "").removeprefix(_REF) in merged:
-                part["$ref"] = _over(part["$ref"])
-        if isinstance(value.get("additionalProperties"), dict):
-            value["additionalProperties"] = {"anyOf": [value["additionalProperties"], {"type": "null"}]}
-        kept = {name: value.pop(name) for name in ("description", "default") if name in value}
-        options = value.pop("anyOf") if set(value) <= {"anyOf", "title"} and "anyOf" in value else [value]
-        changed["properties"][key] = {**kept, "anyOf": [*(option for option in options if option.get("type") != "null"), {"type": "null"}]}
-    return changed
-
-
-def _requirements(definition: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Only what is required of an object and of the objects below it."""
-    inner: dict[str, Schema] = {}
-    for key, value in definition.get("properties", {}).items():
-        each = value.get("additionalProperties")
-        below = _reference(each if isinstance(each, dict) else value)
-        if below is None or below not in definitions or "oneOf" in definitions[below]:
-            continue
-        needed = _requirements(definitions[below], definitions)
-        if needed:
-            inner[key] = {"additionalProperties": needed} if isinstance(each, dict) else needed
-    return {key: value for key, value in (("required", definition.get("required")), ("properties", inner)) if value}
-
-
-def _used(definitions: dict[str, Schema], spec: Schema) -> dict[str, Schema]:
-    """Only definitions that something refers to."""
-    found: dict[str, Schema] = {}
-    waiting = [spec]
-    while waiting:
-        for part in list(_parts(waiting.pop())):
-            name = part.get("$ref", "").removeprefix(_REF)
-            if name and name not in found:
-                found[name] = definitions[name]
-                waiting.append(definitions[name])
-    return found
-
-
-def _over(name: str) -> str:
-    return f"{name}Override"
+def _relax(section: Schema) -> None:
+    """Require no key; allow `null` for each, and in place of the whole section. A choice with `null` would hide where a mistake is."""
+    section.pop("required", None)
+    for part in (section, *section.get("properties", {}).values()):
+        for value in (part, part.get("additionalProperties")):
+            if not isinstance(value, dict):
+                continue
+            if "anyOf" in value and {"type": "null"} not in value["anyOf"]:
+                value["anyOf"].append({"type": "null"})
+            if isinstance(value.get("type"), str):
+                value["type"] = [value["type"], "null"]
+                value |= {"enum": [*value["enum"], None]} if "enum" in value else {}
 
 
 def _parts(value: Any) -> Iterator[Schema]:
     """Every object of a schema, at any depth."""
     if isinstance(value, dict):
-        if isinstance(value.get("$ref", ""), str):
-            yield value
+        yield value
         for inner in value.values():
             yield from _parts(inner)
     elif isinstance(value, list):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script only
 
-from compiler.commands.schema import built, schema  # noqa: E402
-from compiler.commands.schema_outside import parts  # noqa: E402
-from compiler.language.algorithms import SECTIONS  # noqa: E402
+from compiler.commands.schema import definitions, flow, schema  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"
@@ -40,64 +37,37 @@ _OUTSIDE = """
 `runs: {import: ...}` stands in place of `model`, `data`, `train`, `rewards`, `preflight` and `evaluation`; with
 `train: {algorithm: command}` a program of yours trains. What these parts are for is in [Import runs](../guide/import-runs.md).
 """
-_SKIPPED = ("Gate",)
 
 
 def generated() -> str:
     """The whole page."""
-    found = built()
-    definitions = found["$defs"]
-    needed = {"Spec": found["else"]["required"]}
-    for name, model in SECTIONS.items():
-        needed[f"Train{name.capitalize()}"] = [key for key, field in model.model_fields.items() if field.is_required()]
-    _collect(found["else"], found, definitions, needed)
+    sections = definitions()
     names, waiting = [], ["Spec"]
     while waiting:
         name = waiting.pop(0)
         if name not in names:
             names.append(name)
-            section = _section(name, found)
+            section = sections[name]
             values = [*section["properties"].values(), section.get("then", {}), section.get("else", {})]
-            waiting += [inner for value in values for inner in _names(value) if inner not in _SKIPPED]
-    tables = "".join(_table(name, _section(name, found), needed.get(name)) for name in names)
-    _, _, outside = parts(definitions)
-    order = ("Runs", "Import", "Column", "SummaryKeys", "ImportedCondition", "CommandTrain", "CommandHistory")
-    return _HEAD + tables + _OUTSIDE + "".join(_table(name, outside[name], outside[name].get("required", [])) for name in order)
-
-
-def _section(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    return found if name == "Spec" else found["$defs"][name]
-
-
-def _collect(needed: dict[str, Any], part: dict[str, Any], definitions: dict[str, Any], into: dict[str, list[str]]) -> None:
-    """Required keys by definition, from the block of requirements beside the parts."""
-    for key, inner in needed.get("properties", {}).items():
-        (name,) = _names(part["properties"][key])
-        inner = inner.get("additionalProperties", inner)
-        into[name] = inner.get("required", [])
-        _collect(inner, definitions[name], definitions, into)
+            waiting += [inner for value in values for inner in _names(value) if inner not in ("Gate", "Profile")]
+    outside = ("Runs", "Import", "Column", "SummaryKeys", "ImportedCondition", "CommandTrain", "CommandHistory")
+    tables, outside_tables = ("".join(_table(name, sections[name]) for name in group) for group in (names, outside))
+    return _HEAD + tables + _OUTSIDE + outside_tables
 
 
 def _names(value: dict[str, Any]) -> list[str]:
-    """Definitions that a key's value may be or hold; overrides and profiles are described by what they override."""
-    found = []
-    inside = (value.get(key) for key in ("additionalProperties", "items", "then", "else"))
-    for part in (value, *inside, *value.get("anyOf", []), *value.get("oneOf", [])):
-        if isinstance(part, dict):
-            name = part.get("$ref", "").removeprefix("#/$defs/")
-            found += [name] if name and not name.endswith("Override") and name != "Profile" else _names(part) if part is not value else []
-    return found
+    """Sections that a key's value may be or hold."""
+    inside = [part for key in ("additionalProperties", "items", "then", "else") if isinstance(part := value.get(key), dict)]
+    parts = [*inside, *value.get("anyOf", []), *value.get("oneOf", [])]
+    return [value["$ref"].removeprefix("#/$defs/")] if "$ref" in value else [name for part in parts for name in _names(part)]
 
 
-def _table(name: str, section: dict[str, Any], needed: list[str] | None) -> str:
-    required = section.get("required", []) if needed is None else needed
+def _table(name: str, section: dict[str, Any]) -> str:
     lines = [f"\n## {name}\n", section.get("description", ""), "", "| key | is | default | meaning |", "|---|---|---|---|"]
     for key, value in section["properties"].items():
-        default = (
-            "required" if key in required else f"`{_yaml(value['default'])}`" if value.get("default") not in (None, "", [], {}) else ""
-        )
-        meaning = value.get("description") or ""
-        lines.append(f"| `{key}` | {_kind(value)} | {default} | {_cell(meaning)} |")
+        default = f"`{flow(value['default'])}`" if value.get("default") not in (None, "", [], {}) else ""
+        default = "required" if key in section.get("required", []) else default
+        lines.append(f"| `{key}` | {_kind(value)} | {default} | {_cell(value['description'])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -107,11 +77,9 @@ def _kind(value: dict[str, Any]) -> str:
         name = value["$ref"].removeprefix("#/$defs/")
         if name == "Profile":
             return "keys of this page that differ"
-        part = name.removesuffix("Override")
-        link = "[gate](gates.md)" if name == "Gate" else f"[{part}](#{part.lower()})"
-        return f"keys of {link}" if name.endswith("Override") else link
+        return "[gate](gates.md)" if name == "Gate" else f"[{name}](#{name.lower()})"
     if "const" in value:
-        return f"`{_yaml(value['const'])}`"
+        return f"`{flow(value['const'])}`"
     if "enum" in value:
         return ", ".join(f"`{word}`" for word in value["enum"])
     for form in ("anyOf", "oneOf"):
@@ -133,18 +101,12 @@ def _kind(value: dict[str, Any]) -> str:
 
 def _range(value: dict[str, Any]) -> str:
     bounds = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
-    said = [f"{sign} {_number(value[name])}" for name, sign in bounds if name in value and abs(value[name]) < 1e9]
-    return f" {', '.join(said)}" if said else ""
+    limits = [f"{sign} {_number(value[name])}" for name, sign in bounds if name in value and abs(value[name]) < 1e9]
+    return f" {', '.join(limits)}" if limits else ""
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
-
-
-def _yaml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items()) + "}"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _cell(text: str) -> str:
