@@ -93,7 +93,7 @@ def definitions() -> dict[str, Schema]:
 
 def _join(sections: dict[str, Schema]) -> None:
     """Put sections in place of free maps, close names, and take out what a kind of spec refuses."""
-    for holder, key, section in (
+    for holder, key, name in (
         ("Spec", "train", "Train"),
         ("Spec", "profiles", "Profile"),
         ("Condition", "train", "Train"),
@@ -101,7 +101,7 @@ def _join(sections: dict[str, Schema]) -> None:
         ("ConditionModel", "adapter", "Adapter"),
     ):
         value = sections[holder]["properties"][key]
-        reference = {"$ref": _REF + section}
+        reference = {"$ref": _REF + name}
         if key == "profiles":
             value["additionalProperties"] = reference
         else:
