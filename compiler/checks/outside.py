@@ -16,10 +16,9 @@ from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import Import
-from compiler.language.trl_names import meant_by
 from compiler.problems import nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.history import METRICS, metric
+from stages.contracts.history import METRICS, metric, metric_of_trl
 from stages.contracts.import_card import Column, SummaryKeys, names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
@@ -67,7 +66,7 @@ def _metrics(read: Import, block: Node, experiment: Experiment) -> Iterator[Diag
 
 
 def _unknown(name: str, place: Place) -> Diagnostic:
-    trl, metrics = meant_by(name), list(METRICS)
+    trl, metrics = metric_of_trl(name), list(METRICS)
     if trl:
         return problem("E388.trl", place, name=name[:80], meant=trl, metrics=metrics)
     return unknown("E388.evaluation" if name.startswith("evaluation.") else "E388", name, metrics, place, metrics=metrics)

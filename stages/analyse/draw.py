@@ -23,9 +23,8 @@ from stages.contracts.artifact import dump, file_digest, read, write_text
 from stages.contracts.figure import Figure, Mark
 from stages.contracts.finding import Finding, Findings, Source
 from stages.contracts.health import Health
-from stages.contracts.history import metric
+from stages.contracts.history import metric, metric_title
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.metric_words import words
 from stages.contracts.stage import main, open_card
 from stages.rules import stretch
 
@@ -141,7 +140,7 @@ def thinned(values: pd.Series, points: int) -> pd.Series:
 
 def _curves(experiment: Experiment) -> Iterator[_Drawing]:
     for name in experiment.card.curves:
-        meaning, text = metric(name), words(name)
+        meaning, text = metric(name), metric_title(name)
         unit = meaning.unit if meaning else ""
         means = []
         for condition in experiment.colours:

@@ -137,7 +137,7 @@ class Evidence:
 
 def meaning(name: str) -> Metric:
     """What a metric is; a name that octavo does not know has no unit."""
-    return metric(name) or Metric(name=name, unit="", says=name)
+    return metric(name) or Metric(name, "", (), name, name)
 
 
 def history_metrics(card: ConcludeCard) -> tuple[str, ...]:

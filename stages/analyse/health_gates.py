@@ -9,9 +9,8 @@ from stages.analyse.frames import Run, Window, window_of
 from stages.contracts.analysis_card import HealthGate, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, GateResult
-from stages.contracts.history import of_completions
+from stages.contracts.history import metric_title, of_completions
 from stages.contracts.import_card import Imported
-from stages.contracts.metric_words import words
 from stages.rules import above, below
 
 Answer = tuple[str, bool | None, str]
@@ -67,7 +66,7 @@ def exclusion(reason: str, gate: GateResult | None = None) -> Exclusion:
 
 
 def _plain(gate: str, text: str) -> str:
-    return words(gate) + text.removeprefix(gate) if text.startswith(f"{gate} ") else text
+    return metric_title(gate) + text.removeprefix(gate) if text.startswith(f"{gate} ") else text
 
 
 def _not_persistent(run: Run, detections: Sequence[Detection]) -> Answer:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 HARMLESS = frozenset(
     [
-        *("attempt", "code", "diagnostic", "layout", "lineage", "metric_words", "retries", "stage"),
+        *("attempt", "code", "diagnostic", "layout", "lineage", "retries", "stage"),
         *("attempts", "failures", "interrupts", "progress", "retries", "tracking"),
     ]
 )

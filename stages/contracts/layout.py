@@ -14,96 +14,71 @@ BUILD = Path("build")
 
 
 @dataclass(frozen=True)
-class ModelFolder:
+class _Folder:
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+
+class _Below:
+    """The path of a file or folder below its folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, folder: _Folder, owner: type[_Folder]) -> Path:
+        return folder.root / self.path
+
+
+class ModelFolder(_Folder):
     """A base model that the repository makes itself: `runs/_models/<name>/`."""
 
-    root: Path
-
-    @property
-    def card(self) -> Path:
-        return self.root / "pretrain.card.json"
-
-    @property
-    def model(self) -> Path:
-        return self.root / "model"
-
-    @property
-    def history(self) -> Path:
-        return self.root / "history.parquet"
+    card = _Below("pretrain.card.json")
+    model = _Below("model")
+    history = _Below("history.parquet")
 
 
-@dataclass(frozen=True)
-class RunFolder:
+class RunFolder(_Folder):
     """One run: `runs/<experiment>/<condition>-s<seed>/`."""
 
-    root: Path
-
-    @property
-    def name(self) -> str:
-        return self.root.name
-
-    @property
-    def card(self) -> Path:
-        return self.root / "train.card.json"
-
-    @property
-    def import_card(self) -> Path:
-        """In place of the train card, for a run that octavo did not train."""
-        return self.root / "import.card.json"
-
-    @property
-    def imported(self) -> Path:
-        """What was read from the source of such a run."""
-        return self.root / "imported.json"
-
-    @property
-    def retry(self) -> Path:
-        """Written by the compiler once; rewritten by screen when a failed run is due again. A dependency of train."""
-        return self.root / "retry.json"
-
-    @property
-    def attempts(self) -> Path:
-        return self.root / "attempts.jsonl"
-
-    @property
-    def outcome(self) -> Path:
-        return self.root / "outcome.json"
-
-    @property
-    def history(self) -> Path:
-        return self.root / "history.parquet"
-
-    @property
-    def completions(self) -> Path:
-        return self.root / "completions.parquet"
-
-    @property
-    def adapter(self) -> Path:
-        return self.root / "adapter"
-
-    @property
-    def evaluation(self) -> Path:
-        return self.root / "evaluation.parquet"
-
-    @property
-    def health(self) -> Path:
-        return self.root / "health.json"
+    card = _Below("train.card.json")
+    import_card = _Below("import.card.json")
+    """In place of the train card, for a run that octavo did not train."""
+    imported = _Below("imported.json")
+    """What was read from the source of such a run."""
+    retry = _Below("retry.json")
+    """Written by the compiler once; rewritten by screen when a failed run is due again. A dependency of train."""
+    attempts = _Below("attempts.jsonl")
+    outcome = _Below("outcome.json")
+    history = _Below("history.parquet")
+    completions = _Below("completions.parquet")
+    adapter = _Below("adapter")
+    evaluation = _Below("evaluation.parquet")
+    health = _Below("health.json")
 
 
-@dataclass(frozen=True)
-class ExperimentFolder:
+class ExperimentFolder(_Folder):
     """One experiment: `runs/<experiment>/`, or `runs/<experiment>@<profile>/` for a profile."""
 
-    root: Path
-
-    @property
-    def retries(self) -> Path:
-        """The policy of retries; absent when the spec has none. Read by train, and no dependency of it."""
-        return self.root / "retries.json"
-
-    @property
-    def name(self) -> str:
-        return self.root.name
+    retries = _Below("retries.json")
+    """The policy of retries; absent when the spec has none. Read by train, and no dependency of it."""
+    pipeline = _Below("dvc.yaml")
+    origins = _Below("origins.json")
+    preflight_card = _Below("preflight/preflight.card.json")
+    preflight = _Below("preflight/preflight.json")
+    preflight_completions = _Below("preflight/completions.parquet")
+    evaluate_card = _Below("analysis/evaluate.card.json")
+    screen_card = _Below("analysis/screen.card.json")
+    conclude_card = _Below("analysis/conclude.card.json")
+    findings = _Below("analysis/findings.json")
+    draw_card = _Below("analysis/draw.card.json")
+    figures = _Below("analysis/figures")
+    """Folder of <name>.svg, <name>.json (a Figure) and <name>.csv."""
+    page_card = _Below("page.card.json")
+    page = _Below("page")
+    """Folder: index.md, lineage.json, passports.json, figures/."""
 
     def run(self, name: str) -> RunFolder:
         return RunFolder(self.root / name)
@@ -111,62 +86,8 @@ class ExperimentFolder:
     @property
     def untrained(self) -> RunFolder:
         """The base model before any training; only its evaluation exists."""
-        return RunFolder(self.root / "untrained")
-
-    @property
-    def pipeline(self) -> Path:
-        return self.root / "dvc.yaml"
-
-    @property
-    def origins(self) -> Path:
-        return self.root / "origins.json"
-
-    @property
-    def preflight_card(self) -> Path:
-        return self.root / "preflight" / "preflight.card.json"
-
-    @property
-    def preflight(self) -> Path:
-        return self.root / "preflight" / "preflight.json"
-
-    @property
-    def preflight_completions(self) -> Path:
-        return self.root / "preflight" / "completions.parquet"
+        return self.run("untrained")
 
     def permission(self, condition: str) -> Path:
         """Only whether the condition may train: train depends on this, so other preflight numbers never retrain."""
         return self.root / "preflight" / f"{condition}.permission.json"
-
-    @property
-    def evaluate_card(self) -> Path:
-        return self.root / "analysis" / "evaluate.card.json"
-
-    @property
-    def screen_card(self) -> Path:
-        return self.root / "analysis" / "screen.card.json"
-
-    @property
-    def conclude_card(self) -> Path:
-        return self.root / "analysis" / "conclude.card.json"
-
-    @property
-    def findings(self) -> Path:
-        return self.root / "analysis" / "findings.json"
-
-    @property
-    def draw_card(self) -> Path:
-        return self.root / "analysis" / "draw.card.json"
-
-    @property
-    def figures(self) -> Path:
-        """Folder of <name>.svg, <name>.json (a Figure) and <name>.csv."""
-        return self.root / "analysis" / "figures"
-
-    @property
-    def page_card(self) -> Path:
-        return self.root / "page.card.json"
-
-    @property
-    def page(self) -> Path:
-        """Folder: index.md, lineage.json, passports.json, figures/."""
-        return self.root / "page"

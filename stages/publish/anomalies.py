@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from stages.contracts.health import Detection, Signal
-from stages.contracts.metric_words import words
+from stages.contracts.history import metric_title
 from stages.publish import numbers
 from stages.publish.causes import Explanation, clipped_at, explain, phrase
 from stages.publish.experiment import ExperimentFiles
@@ -61,7 +61,7 @@ class Anomaly:
         """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
         if self.signal.detector == "summary":  # single values without a course
             values = [numbers.fixed(signal.value, 2) for _, signal in self.signals if signal.value is not None]
-            what = f"{words(self.signal.metric)} {', '.join(values) or 'not finite'}"
+            what = f"{metric_title(self.signal.metric)} {', '.join(values) or 'not finite'}"
         else:
             what = phrase([self.signal])
         return f"{what} in {self.where}" + (f" ({self.onsets})" if self.onsets else "")

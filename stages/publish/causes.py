@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.health import Signal
-from stages.contracts.metric_words import words
+from stages.contracts.history import metric_title
 
 
 class Explanation(NamedTuple):
@@ -34,7 +34,7 @@ def phrase(signals: Sequence[Signal]) -> str:
     detector, metric = signals[0].detector, signals[0].metric
     kinds = causes().get(detector, {})
     text = kinds.get(metric, {}).get("phrase") or kinds.get("default", {}).get("phrase") or detector.replace("_", " ")
-    return text.format(metric=words(metric))
+    return text.format(metric=metric_title(metric))
 
 
 def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation | None:
@@ -105,8 +105,8 @@ def _quantities(signals: Sequence[Signal]) -> dict[str, object]:
         "size": _Span(map(abs, values)),
         "share": _Span((s.evidence["first_above"] if s in early else s.value or 0.0 for s in signals), ".0%"),
         "where": (f" in {places.pop()}" if len(places) == 1 and len(early) == len(signals) else " in a part of the run") if early else "",
-        "metric": words(first.metric),
-        "the_metric": "the gradient" if first.metric == "gradient" else f"the {words(first.metric)}",
+        "metric": metric_title(first.metric),
+        "the_metric": "the gradient" if first.metric == "gradient" else f"the {metric_title(first.metric)}",
         "count": f"{_span(signals, 'count')} of {rows} logged step{'s' * (f'{rows}' != '1')}" if counted else "some logged steps",
         "onset": _Span((signal.onset for signal in signals if signal.onset is not None), ".0f"),
         "steps": f"{steps} step{'s' * (steps != '1')}",

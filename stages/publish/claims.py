@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, SeedValue, Verdict
+from stages.contracts.history import metric_title
 from stages.contracts.lineage import Origin
-from stages.contracts.metric_words import words
 from stages.publish import bars, numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text, is_signed
@@ -138,7 +138,8 @@ def rule_words(rule: ClaimRule) -> str:
     subject = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
     health = "healthy runs only" if rule.included_only else "all runs"
     return (
-        f"{words(rule.metric)} (`{rule.metric}`), {rule.statistic}, {subject}, {rule.direction} {numbers.signed_setting(rule.margin)}, "
+        f"{metric_title(rule.metric)} (`{rule.metric}`), {rule.statistic}, {subject}, {rule.direction} "
+        f"{numbers.signed_setting(rule.margin)}, "
         f"{numbers.plural(rule.needs.seeds, 'seed')} a condition, {health}"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from stages.contracts.metric_words import words
+from stages.contracts.history import metric_title
 from stages.publish import numbers
 from stages.publish.text import escape, escape_with_code, figure_id, slug, verdict_id
 
@@ -32,7 +32,7 @@ def environment() -> jinja2.Environment:
         slug=slug,
         figure_id=figure_id,
         verdict_id=verdict_id,
-        words=words,
+        words=metric_title,
         plural=numbers.plural,
         setting=numbers.setting,
         signed_setting=numbers.signed_setting,

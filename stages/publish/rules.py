@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.contracts.finding import Expected, Finding, Ruled, Verdict
+from stages.contracts.history import metric_title
 from stages.contracts.lineage import Origin, Written
-from stages.contracts.metric_words import words
 from stages.contracts.page_card import Contingency
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
@@ -58,7 +58,7 @@ def expectations(experiment: ExperimentFiles, facts: Facts) -> Iterator[Expectat
 
 def expectation_words(score: Expected) -> str:
     """`reward above 0.2 at 50%`."""
-    name = words(score.metric)
+    name = metric_title(score.metric)
     key = "" if name == score.metric else f" (`{score.metric}`)"
     bound = f"{score.bound:g}".replace("-", numbers.MINUS)
     return f"{name}{key} {score.direction} {bound} at {score.place}"

@@ -1,7 +1,12 @@
+import re
+from pathlib import Path
+
 import pytest
 
-from stages.contracts.history import METRICS, metric
+from stages.contracts.history import METRICS, TRL_NAMES, metric, metric_of_trl, metric_title
 from stages.contracts.plugin import DETECTORS, GATES, Judgement, kinds, load
+
+GUIDE = Path(__file__).parents[3] / "site/docs/guide/import-runs.md"
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,40 @@ def test_only_plug_ins_are_loaded():
         load(GATES, "compose")
     with pytest.raises(KeyError):
         load(GATES, "..recorder")
+
+
+@pytest.mark.parametrize(
+    ("key", "title"),
+    [
+        ("zero_signal_share", "zero-signal share"),
+        ("grad_norm", "gradient norm"),
+        ("gate.format.pass_share", "share that passes format"),
+        ("evaluation.tests.pass_share", "share that passes tests, shared evaluation"),
+        ("gate.lean-check.unknown_share", "share that lean-check does not know"),
+        ("entropy", "entropy"),
+        ("some_new_metric", "some new metric"),
+    ],
+)
+def test_metrics_have_titles(key: str, title: str) -> None:
+    assert metric_title(key) == title
+
+
+def test_no_title_has_an_underscore_and_no_two_are_equal() -> None:
+    titles = [metric_title(key) for key in METRICS]
+    assert not [text for text in titles if "_" in text]
+    assert len(set(titles)) == len(titles)
+
+
+def test_each_name_of_trl_is_a_metric_of_octavo_and_in_the_guide() -> None:
+    listed = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed.pop("rewards/<function>/mean") == "gate.<function>.score"
+    assert listed == TRL_NAMES
+    assert all(metric(name) is not None for name in TRL_NAMES.values())
+
+
+def test_a_name_of_trl_is_told_from_any_other() -> None:
+    assert metric_of_trl("train/frac_reward_zero_std") == "zero_signal_share"
+    assert metric_of_trl("rewards/Unit-Tests/mean") == "gate.unit_tests.score"
+    assert metric_of_trl("rewards/Ä b/mean") == "gate.__b.score" and metric_of_trl("rewards//mean") is None
+    assert all(metric(name) is not None for name in ("gate.unit_tests.score", "gate.__b.score"))
+    assert metric_of_trl("num_tokens") is None and metric_of_trl("rewards/tests/std") is None
