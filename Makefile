@@ -63,7 +63,7 @@ $(AXE): tests/axe/package-lock.json | $(VENV)/octavo.dev.installed
 axe: $(AXE)  ## install axe (from the npm registry), with which the tests look at pages in a browser
 
 test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 check: $(VENV)/octavo.dev.installed  ## lint, types, floors, specs, reward examples, generated files
 	@ruff check .
@@ -79,6 +79,7 @@ fix: $(VENV)/octavo.dev.installed  ## format the code and recompile the specs
 	@octavo compile
 	@$(BIN)/python tests/compiler/spec_reference.py
 	@$(BIN)/python tests/compiler/errors_page.py
+	@$(BIN)/python tests/stages/publish/files_reference.py
 
 size:  ## count the lines of the code, tests and docs against their budgets
 	@$(PYTHON) tests/size.py

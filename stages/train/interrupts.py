@@ -10,7 +10,10 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 from collections.abc import Iterator
+
+import psutil
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
@@ -34,13 +37,35 @@ def install_handlers() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:
             signal.signal(number, _stop)
     if "DVC_STAGE" in os.environ:  # a stage that was started by hand may outlive its shell
-        end_with_parent(signal.SIGTERM)
+        _end_with_dvc()
 
 
 def end_with_parent(number: signal.Signals) -> None:
     """Get this signal when the parent process ends, however it ends. Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def _end_with_dvc() -> None:
+    """Get SIGTERM when the dvc above ends. The parent is often a shell, which outlives dvc: a thread waits for dvc itself.
+    Raises KeyboardInterrupt when it has ended already."""
+    end_with_parent(signal.SIGTERM)
+    dvc = next((process for process in psutil.Process().parents() if _is_dvc(process)), None)
+    if dvc is None:
+        _state.sentence = "stopped because its dvc has ended"
+        raise KeyboardInterrupt(_state.sentence)
+
+    def wait() -> None:
+        dvc.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True, name="wait-for-dvc").start()
+
+
+def _is_dvc(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(os.path.basename(word) in ("dvc", "dvc.exe") for word in process.cmdline()[:4])
+    return False
 
 
 def received() -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+import compiler.commands
 import stages.contracts
 from stages.contracts import attempt, history
 from stages.contracts.algorithms import Settings
@@ -22,9 +23,8 @@ from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
-_PLAN = [f"compiler.commands.plan{part}" for part in ("", "_claims", "_cost", "_reasons")]
-_PRINTED = (*_PLAN, "stages.train.rescoring", "stages.publish.verification")
-"""Modules of what commands print with `--json`."""
+_PRINTED = ("stages.train.rescoring", "stages.publish.verification")
+"""Modules of stages whose models commands print with `--json`."""
 
 _HEAD = """\
 # File formats
@@ -118,8 +118,9 @@ def _names(names: typing.Iterable[str]) -> str:
 def _models() -> list[type[Frozen]]:
     """All models of the contracts, in the order of module and source line."""
     found = []
-    contracts = [f"stages.contracts.{module.name}" for module in pkgutil.iter_modules(stages.contracts.__path__)]
-    for name in sorted([*contracts, *_PRINTED], key=lambda name: name.rpartition(".")[2]):
+    packages = (stages.contracts, compiler.commands)
+    names = [f"{package.__name__}.{module.name}" for package in packages for module in pkgutil.iter_modules(package.__path__)]
+    for name in sorted([*names, *_PRINTED], key=lambda name: name.rpartition(".")[2]):
         module = importlib.import_module(name)
         mine = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, Frozen) and m.__module__ == module.__name__]
         found += sorted(
