@@ -17,7 +17,7 @@ from stages.contracts.artifact import digest
 from stages.contracts.lineage import Origin
 from stages.contracts.lineage import Origins as OriginsFile
 from stages.contracts.model import PromptData
-from stages.contracts.reward_card import RewardRules
+from stages.contracts.reward import RewardRules
 
 Origins = dict[str, Origin]
 DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")

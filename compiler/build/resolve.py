@@ -28,7 +28,7 @@ from stages.contracts.model import Adapter, DatasetRef, Model, ModelRef, PromptD
 from stages.contracts.page_card import PageCard
 from stages.contracts.plugin import GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
-from stages.contracts.reward_card import ExampleCard, GateCard
+from stages.contracts.reward import Example, Gate
 from stages.contracts.training import SampledSettings
 
 ANSWER = "answer"
@@ -80,7 +80,7 @@ class Resolver:
         self.model = inputs.model(of.spec.model.base)
         self.device: Any = "cuda" if of.spec.resources.gpus else "cpu"
         self.analysis = AnalysisCards(of, expansion, inputs)
-        self.examples: dict[tuple[str, str | None], tuple[ExampleCard, ...]] = {}
+        self.examples: dict[tuple[str, str | None], tuple[Example, ...]] = {}
         self.reward_origins: dict[str | Node, places.Origins] = {}
 
     def train(self, setup: Setup) -> AnyTrainCard:
@@ -180,7 +180,7 @@ class Resolver:
             return DatasetRef(**{**written, "revision": commit, "split": data.split or "train"})
         return DatasetRef(**written, sha256=self.inputs.data(data.path).sha256)
 
-    def _examples(self, setup: Setup) -> tuple[ExampleCard, ...]:
+    def _examples(self, setup: Setup) -> tuple[Example, ...]:
         """Examples go to preflight, which decides whether a condition trains; on a train card each new example would retrain."""
         declared = setup.reward.declared
         if declared is None:
@@ -197,19 +197,19 @@ def _longest(setup: Setup) -> int:
     return setup.train.max_completion_length if isinstance(setup.train, SampledSettings) else 1
 
 
-def example_cards(of: Experiment, reward: str, data: TrainData, inputs: Inputs) -> tuple[ExampleCard, ...]:
+def example_cards(of: Experiment, reward: str, data: TrainData, inputs: Inputs) -> tuple[Example, ...]:
     """A reward's examples, each with the row that it names or brings along. The rules have held: named rows exist."""
     examples = of.spec.rewards[reward].examples
     rows = inputs.data(data.path).rows if any(isinstance(example.row, str) for example in examples) else {}
     return tuple(
-        ExampleCard(
-            **{key: getattr(example, key) for key in ExampleCard.model_fields if key not in ("row", "because")},
+        Example(
+            **{key: getattr(example, key) for key in Example.model_fields if key not in ("row", "because")},
             row=rows[example.row] if isinstance(example.row, str) else example.row,
         )
         for example in examples
     )
 
 
-def _score(gate: GateCard) -> GateCard:
+def _score(gate: Gate) -> Gate:
     """A gate as a score of its own: what it would decide in a reward does not matter."""
     return gate.model_copy(update=DECISIONS)

@@ -15,10 +15,11 @@ from compiler.language.gates import GateUse
 from compiler.language.spec_rewards import Reward
 from compiler.problems import Fault, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.expressions import gates as gates_of
+from stages.contracts.expressions import Mark, Status, leaves
 from stages.contracts.plugin import reads
-from stages.contracts.reward_card import TOLERANCE
 
+TOLERANCE = 1e-9
+"""By how much weights may miss the sum of 1."""
 _ONLY = {"weighted": ("weight", "needs"), "first_decides": ("on_pass", "on_fail")}
 
 
@@ -186,7 +187,8 @@ def _counted(name: str, reward: Reward, gates: tuple[GateUse, ...], expansion: E
     penalties = expansion.penalties.get(name)
     if penalties is None:
         return
-    asked = {gate for penalty in penalties for gate, _ in gates_of(penalty.when)} | {gate.card.needs for gate in gates}
+    asked = {leaf.gate for penalty in penalties for leaf in leaves(penalty.when) if isinstance(leaf, Mark | Status)}
+    asked |= {gate.card.needs for gate in gates if gate.card.needs}
     for gate in gates:
         weights = [gate.card.weight, *(phase.weights.get(gate.card.name) for phase in reward.curriculum)]
         if all(weight == 0 for weight in weights) and gate.card.name not in asked:

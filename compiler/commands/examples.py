@@ -11,7 +11,7 @@ from compiler.build.resolve import example_cards
 from compiler.compile import Compiled
 from compiler.document.node import Node
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 from stages.train.verifiers.faults import VerifierUnavailable
 
 
@@ -50,7 +50,7 @@ def check(one: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diagnosti
         yield from _degenerate(card, rows, of.node("rewards", name))
 
 
-def _degenerate(card: RewardCard, rows: Mapping[str, Mapping[str, Any]], node: Node) -> Iterator[Diagnostic]:
+def _degenerate(card: Reward, rows: Mapping[str, Mapping[str, Any]], node: Node) -> Iterator[Diagnostic]:
     """Texts that take no skill and that no right answer beats, unless an example says what they earn (W302 is about that)."""
     from stages.train.probes import REFUSED, highest, probes
 

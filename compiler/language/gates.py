@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from compiler.document.node import Node
 from compiler.document.validate import validated
-from compiler.language.spec_rewards import Gate
+from compiler.language.spec_rewards import Gate as SpecGate
 from compiler.problems import unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.plugin import GATES, kinds, load
-from stages.contracts.reward_card import Decisions, GateCard
+from stages.contracts.reward import Decisions, Gate
 
 OWN_KEYS = ("kind", *Decisions.model_fields)
 DECISIONS = dict.fromkeys(Decisions.model_fields)
@@ -24,7 +24,7 @@ DECISIONS = dict.fromkeys(Decisions.model_fields)
 class GateUse:
     """A gate as a spec uses it. `node` is the block with its kind and settings; shorthands such as `constant` have their own."""
 
-    card: GateCard
+    card: Gate
     node: Node
 
 
@@ -41,10 +41,10 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
     value, problems = validated(settings_model, settings, f"{where}.{name}")
     if value is None:
         return None, problems
-    own, _ = validated(Gate, Node({key: inner for key, inner in node.items() if key in OWN_KEYS}, node.place, node.key))
+    own, _ = validated(SpecGate, Node({key: inner for key, inner in node.items() if key in OWN_KEYS}, node.place, node.key))
     if own is None:  # the model of the spec says why
         return None, []
-    card = GateCard(name=name, settings=value.model_dump(mode="json"), **{key: getattr(own, key) for key in OWN_KEYS})
+    card = Gate(name=name, settings=value.model_dump(mode="json"), **{key: getattr(own, key) for key in OWN_KEYS})
     return GateUse(card, node), []
 
 
@@ -52,7 +52,7 @@ def shorthand(kind: str, settings: dict[str, Any], node: Node) -> GateUse:
     """The single gate of `{constant: 0.0}` or `{random: bernoulli, p: 0.5}`."""
     model = settings_of(kind)
     dumped = model.model_validate(settings).model_dump(mode="json") if model else settings
-    return GateUse(GateCard(name=kind, kind=kind, settings=dumped), node)
+    return GateUse(Gate(name=kind, kind=kind, settings=dumped), node)
 
 
 def settings_of(kind: str) -> type[BaseModel] | None:

@@ -16,11 +16,11 @@ from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.evaluation import CombinedCard
 from stages.contracts.expressions import Expression
-from stages.contracts.reward_card import ExampleCard, PenaltyCard, RewardCard, RewardRules
+from stages.contracts.reward import Example, Penalty, Reward, RewardRules
 
 Declared = dict[str, tuple[GateUse, ...]]
 """Gates of each declared reward, those that could be built."""
-Penalties = dict[str, tuple[PenaltyCard, ...] | None]
+Penalties = dict[str, tuple[Penalty, ...] | None]
 """Penalties of each declared reward; None when one of its gates or conditions is wrong."""
 
 
@@ -38,13 +38,13 @@ class RewardUse:
     """The declared reward's block."""
     invert: bool = False
     rules: RewardRules = field(default_factory=RewardRules)
-    penalties: tuple[PenaltyCard, ...] = ()
+    penalties: tuple[Penalty, ...] = ()
 
-    def card(self, examples: tuple[ExampleCard, ...] = ()) -> RewardCard:
+    def card(self, examples: tuple[Example, ...] = ()) -> Reward:
         """The reward as stages receive it."""
         rules = {key: getattr(self.rules, key) for key in RewardRules.model_fields}
         gates = tuple(gate.card for gate in self.gates)
-        return RewardCard(**rules, name=self.name, gates=gates, invert=self.invert, examples=examples, penalties=self.penalties)
+        return Reward(**rules, name=self.name, gates=gates, invert=self.invert, examples=examples, penalties=self.penalties)
 
 
 def declared_gates(of: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
@@ -94,7 +94,7 @@ def composed(
     return RewardUse(name, declared, rewards[declared], node, of.node("rewards", declared), invert, reward, after)
 
 
-def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[PenaltyCard, ...] | None:
+def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[Penalty, ...] | None:
     """Penalties of a declared reward with their conditions read; None, with E350 or E351, when one cannot be read."""
     reward = of.spec.rewards[name]
     if len(uses) != len(reward.gates):
@@ -105,7 +105,7 @@ def penalty_cards(of: Experiment, name: str, uses: tuple[GateUse, ...], problems
         penalty_name, penalty = next(iter(entry.items()))
         node = of.node("rewards", name, "penalties", index, penalty_name, "when")
         if when := _read(of, node, penalty.when, kinds, problems):
-            cards.append(PenaltyCard(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
+            cards.append(Penalty(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
     return tuple(cards) if len(cards) == len(reward.penalties) else None
 
 

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from stages.contracts import reward
 from stages.contracts.artifact import Section
 from stages.contracts.names import Slug, refused
-from stages.contracts.reward_card import Decisions, Effect, ExampleCard, RewardRules
+from stages.contracts.reward import Decisions, Effect, RewardRules
 
 
 class Gate(Decisions):
@@ -56,7 +57,7 @@ Row = Annotated[
 ]
 
 
-class Example(ExampleCard):
+class Example(reward.Example):
     """A completion whose reward you know."""
 
     row: Row = Field(  # type: ignore[assignment]  # the compiler looks it up

@@ -10,7 +10,7 @@ from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 from stages.contracts.expressions import Expression
 from stages.contracts.model import DatasetRef, ModelRef
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward import Gate
 
 
 class CombinedCard(Frozen):
@@ -38,7 +38,7 @@ class EvaluateCard(Sampling, Artifact):
     runs: tuple[str, ...]
     model: ModelRef
     data: DatasetRef
-    scores: tuple[GateCard, ...]
+    scores: tuple[Gate, ...]
     combined: tuple[CombinedCard, ...] = ()
     """Scores made of `scores`."""
     max_completion_length: int

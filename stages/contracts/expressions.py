@@ -95,11 +95,6 @@ def comparisons(expression: Expression) -> tuple[Comparison, ...]:
     return tuple(dict.fromkeys(leaf for leaf in leaves(expression) if isinstance(leaf, Comparison)))
 
 
-def gates(expression: Expression) -> set[tuple[str, str | None]]:
-    """(gate, mark or None) of every leaf that asks for a gate."""
-    return {(leaf.gate, leaf.mark if isinstance(leaf, Mark) else None) for leaf in leaves(expression) if isinstance(leaf, Mark | Status)}
-
-
 def truth(expression: Expression, holds: Callable[[Leaf], bool | None]) -> bool | None:
     """Whether an expression holds; None while that depends on leaves that are unknown. `holds`: the answer for a leaf."""
     if isinstance(expression, AllOf):

@@ -9,7 +9,7 @@ from pydantic import Field
 from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 
 
 class Below(Section):
@@ -29,7 +29,7 @@ class PreflightSettings(Section):
 class PreflightCondition(Section):
     name: str
     null_control: bool
-    reward: RewardCard
+    reward: Reward
     data: DatasetRef
     num_generations: int
     max_completion_length: int

@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from stages.contracts.artifact import Artifact, Section, later
 from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 from stages.contracts.rule_card import StopCard
 from stages.contracts.training import TrainSettings
 
@@ -27,7 +27,7 @@ class TrainCard(Section, Artifact, Generic[S]):
     """A null control is trained without a signal on purpose: preflight never refuses it."""
     model: ModelRef
     data: DatasetRef
-    reward: RewardCard | None = None
+    reward: Reward | None = None
     """Null for supervised fine-tuning, which has none."""
     train: S
     stop: StopCard | None = None

@@ -21,7 +21,7 @@ from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
-from stages.contracts.reward_card import ExampleCard
+from stages.contracts.reward import Example
 from stages.publish.rule_history import changed_since
 
 A = TypeVar("A", bound=Artifact)
@@ -148,7 +148,7 @@ class ExperimentFiles:
         """The card of a condition's first run; its other runs differ in the seed only."""
         return next((run.card for run in self.of_condition(condition) if run.card), None)
 
-    def reward_examples(self, condition: str) -> tuple[ExampleCard, ...]:
+    def reward_examples(self, condition: str) -> tuple[Example, ...]:
         """Completions whose reward the author knows; they are tested before training, so only preflight's card holds them."""
         conditions = self.preflight_card.conditions if self.preflight_card else ()
         return next((entry.reward.examples for entry in conditions if entry.name == condition), ())

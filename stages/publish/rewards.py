@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from stages.contracts.expressions import text
 from stages.contracts.preflight_card import PreflightResult
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
@@ -24,7 +24,7 @@ class Rewarded:
     facts: Facts
     name: str
     colour: int
-    reward: RewardCard
+    reward: Reward
 
     @property
     def preflight(self) -> PreflightResult | None:
@@ -75,7 +75,7 @@ def seconds(value: float) -> str:
     return f"{value:.1f}" if value >= 0.1 else numbers.number(value)
 
 
-def decides(reward: RewardCard, gate: GateCard) -> str:
+def decides(reward: Reward, gate: Gate) -> str:
     """What a gate does to the reward."""
     if reward.combine == "weighted":
         share = f"{percent(gate.weight or 0.0)} of the reward" + (" at first" if reward.curriculum else "")
@@ -87,7 +87,7 @@ def decides(reward: RewardCard, gate: GateCard) -> str:
     return "; ".join(parts)
 
 
-def after(reward: RewardCard) -> Iterator[str]:
+def after(reward: Reward) -> Iterator[str]:
     """A sentence for each phase, each penalty and the cap, in the order in which they apply."""
     for phase in reward.curriculum:
         weights = ", ".join(f"{name} {percent(weight)}" for name, weight in phase.weights.items())

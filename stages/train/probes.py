@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 from stages.train.rewards.compose import compose
 
 REFUSED = ("empty", "end marker only", "required parts only")
@@ -33,7 +33,7 @@ class Probe:
     """An example says what it earns, so its author knows."""
 
 
-def texts(reward: RewardCard) -> dict[str, str]:
+def texts(reward: Reward) -> dict[str, str]:
     """What is tried: nothing, one word, one word over and over, and what the gates' settings ask for without anything else."""
     tried = {"empty": "", "one word": "x", "repeated": "x " * 200}
     for gate in reward.gates:
@@ -45,7 +45,7 @@ def texts(reward: RewardCard) -> dict[str, str]:
     return tried
 
 
-def highest(reward: RewardCard) -> float:
+def highest(reward: Reward) -> float:
     """What the best answer earns: the highest reward of the examples, else the most that the reward can pay."""
     if reward.examples:
         return max(example.expect for example in reward.examples)
@@ -53,12 +53,12 @@ def highest(reward: RewardCard) -> float:
     return most if reward.scale is None else reward.scale.low + most * (reward.scale.high - reward.scale.low)
 
 
-def lowest(reward: RewardCard) -> float:
+def lowest(reward: Reward) -> float:
     """The least that the reward can pay."""
     return 0.0 if reward.scale is None else reward.scale.low
 
 
-def probes(reward: RewardCard, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
+def probes(reward: Reward, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
     """Score all texts on the first rows, before any inversion. Never raises for a gate that fails."""
     composed = compose(reward.model_copy(update={"invert": False}))
     declared = {example.completion.strip() for example in reward.examples}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 from stages.train.probes import REFUSED, Probe, highest
 from stages.train.rewards.compose import ExampleOutcome, check_examples
 
@@ -22,7 +22,7 @@ STARVING_SECONDS = 1.0
 """Scoring that takes less than this in a step is no reason to warn."""
 
 
-def examples(reward: RewardCard) -> list[str]:
+def examples(reward: Reward) -> list[str]:
     """Examples whose reward is not the expected one."""
     failed = [outcome for outcome in check_examples(reward) if not outcome.ok]
     return [
@@ -73,17 +73,17 @@ def atoms(values: Sequence[Atom], known: Sequence[float]) -> list[str]:
     ]
 
 
-def refused_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
+def refused_optima(reward: Reward, tried: Sequence[Probe]) -> list[str]:
     """The first text without any content that no right answer beats."""
     return [_optimum(reward, probe) for probe in tried if probe.best and not probe.declared and probe.name in REFUSED][:1]
 
 
-def doubtful_optima(reward: RewardCard, tried: Sequence[Probe]) -> list[str]:
+def doubtful_optima(reward: Reward, tried: Sequence[Probe]) -> list[str]:
     """The same where the author says so with an example, or where the text might be an answer."""
     return [_optimum(reward, probe) for probe in tried if probe.best and (probe.declared or probe.name not in REFUSED)][:1]
 
 
-def _optimum(reward: RewardCard, probe: Probe) -> str:
+def _optimum(reward: Reward, probe: Probe) -> str:
     text = json.dumps(probe.text if len(probe.text) <= 24 else f"{probe.text[:24]}...", ensure_ascii=False)
     what = f"The degenerate answer {text} ({probe.name}) earns {probe.reward:g}; no right answer earns more than {highest(reward):g}"
     return f"{what}: " + ("an example says so, and training will find it." if probe.declared else "add a gate that fails it.")

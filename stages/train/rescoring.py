@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.model import DatasetRef
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 
 
 class ScoredCard(Frozen):
@@ -20,7 +20,7 @@ class ScoredCard(Frozen):
     condition: str
     seed: int
     data: DatasetRef
-    reward: RewardCard
+    reward: Reward
     train: dict[str, Any]
 
 

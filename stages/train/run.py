@@ -24,7 +24,7 @@ from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.retries import Retries
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id, open_card
 from stages.contracts.training import TrainSettings
@@ -229,7 +229,7 @@ def _microbatch(card: TrainCard[Any]) -> int | None:
     return getattr(card.train, key) if key else None
 
 
-def _gates(card: TrainCard[Any]) -> tuple[GateCard, ...]:
+def _gates(card: TrainCard[Any]) -> tuple[Gate, ...]:
     return card.reward.gates if card.reward is not None else ()
 
 

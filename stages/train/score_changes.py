@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from stages.contracts.history import gate_columns
-from stages.contracts.reward_card import RewardCard
+from stages.contracts.reward import Reward
 from stages.train.rescoring import CompletionChange, Counts, GateChange, Rescoring, Said, StepChange
 
 TOLERANCE = 1e-9
@@ -18,7 +18,7 @@ Completion = dict[str, Any]
 """A row of completions.parquet."""
 
 
-def compared(stored: Sequence[Completion], made: Sequence[Completion], reward: RewardCard, **rest: Any) -> Rescoring:
+def compared(stored: Sequence[Completion], made: Sequence[Completion], reward: Reward, **rest: Any) -> Rescoring:
     """The report of rows then and now, in one order. `rest`: its fields that no row tells."""
     before, after = pd.DataFrame(stored), pd.DataFrame(made)
     gates = [gate.name for gate in reward.gates]

@@ -9,14 +9,14 @@ from typing import Any
 from stages.contracts.attempt import FailureClass
 from stages.contracts.history import gate_columns
 from stages.contracts.plugin import GATES, Answer, Judgement
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.attempts import Stopped
 from stages.train.ranks import from_first, gathered, rank
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.rewards.compose import Scored, compose
 
 
-def gate_modules(gates: Iterable[GateCard]) -> list[str]:
+def gate_modules(gates: Iterable[Gate]) -> list[str]:
     """Modules of the plug-ins that these gates name: they have code versions of their own."""
     return [f"{GATES}.{kind}" for kind in sorted({gate.kind for gate in gates})]
 
@@ -95,7 +95,7 @@ class TrainingReward:
 
     def __init__(
         self,
-        card: RewardCard,
+        card: Reward,
         *,
         rows: Mapping[str, Mapping[str, Any]],
         seed: int,

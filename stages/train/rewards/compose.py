@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stages.contracts.plugin import GATES, Answer, Judgement, load
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.rewards.combine import weighted
-from stages.train.rewards.combine.gate import Gate, ready
+from stages.train.rewards.combine.gate import ReadyGate, ready
 from stages.train.rewards.combine.penalties import penalised
 
 TOLERANCE = 1e-9
@@ -46,7 +46,7 @@ class ExampleOutcome:
 class Composed:
     """A reward as one function. Build it with `compose`."""
 
-    def __init__(self, card: RewardCard, gates: tuple[Gate, ...]) -> None:
+    def __init__(self, card: Reward, gates: tuple[ReadyGate, ...]) -> None:
         self.card, self.name, self.gates = card, card.name, gates
 
     def score(self, answers: Sequence[Answer], progress: float = 0.0) -> Scored:
@@ -100,7 +100,7 @@ class Composed:
             scored.rewards[index] = weighted.weighted_sum(of_answer, weights, rests_on)
         return scored
 
-    def _judge(self, gate: Gate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
+    def _judge(self, gate: ReadyGate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
         """Let a gate judge the answers that reach it, and write down what it says and how long it takes."""
         began = time.perf_counter()
         informed = gate.informed(answers, self.gates[: self.gates.index(gate)], scored.judgements)
@@ -126,18 +126,16 @@ def _passed(judgement: Judgement | None) -> bool:
     return judgement is not None and judgement.status == "pass"
 
 
-def compose(reward: RewardCard) -> Composed:
-    """Build a reward from its card. Raises ValueError or KeyError for what no compiler writes."""
-    for problem in reward.problems():
-        raise ValueError(problem)
+def compose(reward: Reward) -> Composed:
+    """Build a reward from its card, which the compiler has checked. Raises KeyError for an unknown kind of gate."""
     return Composed(reward, tuple(ready(card) for card in reward.gates))
 
 
-def score_each(gates: Sequence[GateCard], answers: Sequence[Answer]) -> tuple[dict[str, list[Judgement]], dict[str, float]]:
+def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> tuple[dict[str, list[Judgement]], dict[str, float]]:
     """Every gate judges every answer by itself: (judgements, wall seconds) by gate name. For the shared evaluation."""
     judgements: dict[str, list[Judgement]] = {}
     seconds: dict[str, float] = {}
-    before: list[Gate] = []
+    before: list[ReadyGate] = []
     for card in gates:
         gate = ready(card)
         began = time.perf_counter()
@@ -147,7 +145,7 @@ def score_each(gates: Sequence[GateCard], answers: Sequence[Answer]) -> tuple[di
     return judgements, seconds
 
 
-def check_examples(reward: RewardCard) -> list[ExampleOutcome]:
+def check_examples(reward: Reward) -> list[ExampleOutcome]:
     """Score the author's examples. They belong to the named reward, so an inversion is left out."""
     composed = compose(reward.model_copy(update={"invert": False}))
     answers = [
@@ -163,7 +161,7 @@ def check_examples(reward: RewardCard) -> list[ExampleOutcome]:
     return outcomes
 
 
-def sandbox(gates: Iterable[GateCard]) -> str:
+def sandbox(gates: Iterable[Gate]) -> str:
     """Tier of the sandbox that these gates run model code in, or `none needed`. Raises VerifierUnavailable when no tier holds."""
     tiers = set()
     for card in gates:

@@ -34,7 +34,7 @@ from stages.contracts.preflight_card import (
     ProbeReward,
     StepTime,
 )
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward import Example, Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT, card_id
 from stages.contracts.training import GrpoSettings
@@ -435,7 +435,7 @@ def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> No
 
 def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard) -> TrainCard:
     gates = tuple(
-        GateCard(
+        Gate(
             name=gate,
             kind={"tests": "python_tests"}.get(gate, gate),
             settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60} if gate == "format" else {"timeout": 1.0},
@@ -450,7 +450,7 @@ def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard)
         null_control=ref.condition == "zero",
         model=ModelRef(base="octavo/tiny", path="runs/_models/tiny/model", revision="ab" * 8, adapter=Adapter()),
         data=DatasetRef(path="data/train.jsonl", sha256=file_digest(Path("data/train.jsonl"))),
-        reward=RewardCard(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
+        reward=Reward(name=condition.reward, gates=gates, invert=ref.condition == "inverted"),
         train=GrpoSettings(max_steps=STEPS, learning_rate=1e-3 if ref.condition != "zero" else 5e-4, max_completion_length=24),
         device="cpu",
         versions={"trl": "1.16.0", "torch": "2.13.0"},
@@ -479,7 +479,7 @@ def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard
 
 
 def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:
-    example = ExampleCard(completion=hostile, row={}, expect=0.0, because="not an expression")
+    example = Example(completion=hostile, row={}, expect=0.0, because="not an expression")
     card = _train_card(folder, RunRef(name="shaped-s1", condition="shaped", seed=1, target_steps=STEPS), CONDITIONS[0])
     shaped = PreflightCondition(
         name="shaped",

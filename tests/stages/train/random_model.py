@@ -17,7 +17,7 @@ from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Permission
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT
 from stages.contracts.training import TrainSettings
@@ -51,7 +51,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
     data. `gpus` is the number of processes: on a CPU each is one."""
     run = RunFolder(folder / "runs/small/short-s1")
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    gate = GateCard(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
+    gate = Gate(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
     gold = settings.algorithm == "sft"
     modules = [ALGORITHMS[settings.algorithm].stage]
     card = TrainCard[type(settings)](  # type: ignore[misc]
@@ -61,7 +61,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
         null_control=False,
         model=ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter(r=4)),
         data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
-        reward=None if gold else RewardCard(name="short", gates=(gate,)),
+        reward=None if gold else Reward(name="short", gates=(gate,)),
         train=settings,
         device=device,
         gpus=gpus,

@@ -11,7 +11,7 @@ import pytest
 
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.corpora.ocaml import CHANGE, FAULTS, JOIN, KEEP, Problem, labelled, problems, program, prompt_sets
 from stages.train.rewards.compose import compose
 
@@ -19,14 +19,14 @@ if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
 
 DATA = Path(__file__).parents[3] / "data/ocaml-tiny"
-SEED_2 = RewardCard(
+SEED_2 = Reward(
     name="syntax-aware",
     combine="weighted",
     gates=(
-        GateCard(name="structure", kind="ocaml_structure", settings={"min_code_lines": 8}, weight=0.05),
-        GateCard(name="types", kind="ocaml_types", settings={}, weight=0.20),
-        GateCard(name="compile", kind="ocaml_compile", settings={}, weight=0.10, needs="types"),
-        GateCard(name="tests", kind="ocaml_tests", settings={}, weight=0.65, needs="compile"),
+        Gate(name="structure", kind="ocaml_structure", settings={"min_code_lines": 8}, weight=0.05),
+        Gate(name="types", kind="ocaml_types", settings={}, weight=0.20),
+        Gate(name="compile", kind="ocaml_compile", settings={}, weight=0.10, needs="types"),
+        Gate(name="tests", kind="ocaml_tests", settings={}, weight=0.65, needs="compile"),
     ),
 )
 GATES = ("structure", "types", "compile", "tests")

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, labelled, problems, prompt_sets
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose
@@ -27,12 +27,12 @@ SPEC = YAML(typ="safe").load(Path(__file__).parents[3] / "specs/deceptive-proofs
 GATES = {name: gate for entry in SPEC["profiles"]["smoke"]["rewards"]["shaped"]["gates"] for name, gate in entry.items()}
 LOOKS = {"pattern": GATES["format"]["pattern"], "min_chars": 3}
 LEAN = {"header": GATES["verify"]["header"], "axioms": (), "timeout": 10.0}
-SEED_1 = RewardCard(
+SEED_1 = Reward(
     name="shaped",
     gates=(
-        GateCard(name="format", kind="format", settings=LOOKS, on_fail=0.0),
-        GateCard(name="verify", kind="lean", settings=LEAN, on_pass=0.0),
-        GateCard(name="grade", kind="lean_error", settings={}),
+        Gate(name="format", kind="format", settings=LOOKS, on_fail=0.0),
+        Gate(name="verify", kind="lean", settings=LEAN, on_pass=0.0),
+        Gate(name="grade", kind="lean_error", settings={}),
     ),
 )
 

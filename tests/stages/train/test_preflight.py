@@ -2,14 +2,14 @@ import pytest
 
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward import Example, Gate, Reward
 from stages.train.model import Sampled
 from stages.train.preflight import _judge
 from stages.train.reasons import shorter_pays, starvation
 
 ROW = {"id": "a", "prompt": "p", "answer": "1"}
-EXACT = GateCard(name="answer", kind="exact_match", settings={"column": "answer"})
-FORMAT = GateCard(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0)
+EXACT = Gate(name="answer", kind="exact_match", settings={"column": "answer"})
+FORMAT = Gate(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0)
 
 
 def card(**bounds):
@@ -34,7 +34,7 @@ def condition(reward, null_control=False):
 
 def judged(texts, reward=None, *, row=ROW, cut=(), null_control=False, **bounds):
     made = [(row, Sampled(text=text, tokens=3, truncated=place in cut)) for place, text in enumerate(texts)]
-    return _judge(card(**bounds), condition(reward or RewardCard(name="r", gates=(FORMAT, EXACT)), null_control), made, 1.0)
+    return _judge(card(**bounds), condition(reward or Reward(name="r", gates=(FORMAT, EXACT)), null_control), made, 1.0)
 
 
 def test_a_reward_with_signal_passes_and_its_numbers_are_counts():
@@ -66,8 +66,8 @@ def test_exactly_at_the_bound_is_not_below_it():
 
 
 def test_a_failing_example_refuses_even_a_null_control():
-    example = ExampleCard(completion="2", row=ROW, expect=1.0)
-    reward = RewardCard(name="r", gates=(FORMAT, EXACT), examples=(example,))
+    example = Example(completion="2", row=ROW, expect=1.0)
+    reward = Reward(name="r", gates=(FORMAT, EXACT), examples=(example,))
     result, _ = judged(["1", "x"], reward, null_control=True)
     assert (
         result.verdict == "refuse"
@@ -77,22 +77,22 @@ def test_a_failing_example_refuses_even_a_null_control():
 
 
 def test_a_null_control_has_no_signal_and_may_train():
-    zero = RewardCard(name="zero", gates=(GateCard(name="zero", kind="constant", settings={"score": 0.0}),))
+    zero = Reward(name="zero", gates=(Gate(name="zero", kind="constant", settings={"score": 0.0}),))
     result, _ = judged(["1", "2", "3", "4"], zero, null_control=True)
     assert (result.verdict, result.zero_signal_groups, result.groups) == ("pass", 2, 2)
 
 
 def test_an_atom_that_is_neither_the_lowest_nor_the_highest_warns():
-    partial = RewardCard(name="r", gates=(FORMAT.model_copy(update={"on_fail": 0.21}), EXACT))
+    partial = Reward(name="r", gates=(FORMAT.model_copy(update={"on_fail": 0.21}), EXACT))
     result, _ = judged(["1", "x", "x", "1"], partial)
     assert result.verdict == "warn" and "2 of 4 completions hold exactly the reward 0.21" in result.reasons[0]
 
 
-BRIEF = GateCard(name="brief", kind="length", settings={"max_words": 5})
+BRIEF = Gate(name="brief", kind="length", settings={"max_words": 5})
 
 
 def test_the_empty_answer_as_the_best_one_is_refused_with_what_to_change():
-    result, _ = judged(["1 2 3 4 5 6", "x", "a b c d e f g", "1"], RewardCard(name="r", gates=(BRIEF,)))
+    result, _ = judged(["1 2 3 4 5 6", "x", "a b c d e f g", "1"], Reward(name="r", gates=(BRIEF,)))
     assert result.verdict == "refuse"
     assert result.reasons == ('The degenerate answer "" (empty) earns 1; no right answer earns more than 1: add a gate that fails it.',)
     assert [(probe.name, probe.reward, probe.best) for probe in result.probes] == [
@@ -103,15 +103,15 @@ def test_the_empty_answer_as_the_best_one_is_refused_with_what_to_change():
 
 
 def test_an_author_who_knows_is_warned():
-    reward = RewardCard(name="r", gates=(BRIEF,), examples=(ExampleCard(completion="", row=ROW, expect=1.0),))
+    reward = Reward(name="r", gates=(BRIEF,), examples=(Example(completion="", row=ROW, expect=1.0),))
     result, _ = judged(["1 2 3 4 5 6", "x", "a b c d e f g", "1"], reward)
     assert result.verdict == "warn" and "an example says so, and training will find it" in result.reasons[0]
 
 
 def test_neither_an_inverted_reward_nor_a_null_control_is_asked_for_its_optimum():
     texts = ["1 2 3 4 5 6", "x", "a b c d e f g", "1"]
-    assert judged(texts, RewardCard(name="r", gates=(BRIEF,), invert=True))[0].verdict == "pass"
-    assert judged(texts, RewardCard(name="r", gates=(BRIEF,)), null_control=True)[0].verdict == "pass"
+    assert judged(texts, Reward(name="r", gates=(BRIEF,), invert=True))[0].verdict == "pass"
+    assert judged(texts, Reward(name="r", gates=(BRIEF,)), null_control=True)[0].verdict == "pass"
 
 
 def test_shorter_answers_that_earn_more_are_said():
@@ -126,7 +126,7 @@ def test_shorter_answers_that_earn_more_are_said():
 
 
 def test_what_a_step_will_take_is_predicted_from_what_preflight_took():
-    asked = condition(RewardCard(name="r", gates=(FORMAT, EXACT))).model_copy(update={"completions_per_step": 64})
+    asked = condition(Reward(name="r", gates=(FORMAT, EXACT))).model_copy(update={"completions_per_step": 64})
     made = [(ROW, Sampled(text=text, tokens=3, truncated=False)) for text in ("1", "x", "2", "1")]
     result, _ = _judge(card(), asked, made, 2.0)
     assert (result.step.completions, result.step.sampling) == (64, 32.0), "2 s for 4 completions"

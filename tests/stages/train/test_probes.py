@@ -2,13 +2,13 @@
 
 import pytest
 
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard, Scale
+from stages.contracts.reward import Example, Gate, Reward, Scale
 from stages.train.probes import highest, probes, texts
 
 ROWS = [{"id": "a", "answer": "x"}, {"id": "b", "answer": "y"}]
-BRIEF = GateCard(name="brief", kind="length", settings={"max_words": 5})
-EXACT = GateCard(name="exact", kind="exact_match", settings={"column": "answer"})
-WORDS = GateCard(name="words", kind="length", settings={"formula": "1 - words/16", "low": 0, "high": 1})
+BRIEF = Gate(name="brief", kind="length", settings={"max_words": 5})
+EXACT = Gate(name="exact", kind="exact_match", settings={"column": "answer"})
+WORDS = Gate(name="words", kind="length", settings={"formula": "1 - words/16", "low": 0, "high": 1})
 
 
 def best(card, rows=ROWS):
@@ -16,15 +16,15 @@ def best(card, rows=ROWS):
 
 
 def reward(*gates, **changes):
-    return RewardCard(name="r", gates=gates, **changes)
+    return Reward(name="r", gates=gates, **changes)
 
 
 def example(text, expect):
-    return ExampleCard(completion=text, row=ROWS[0], expect=expect)
+    return Example(completion=text, row=ROWS[0], expect=expect)
 
 
 def test_what_is_tried():
-    structure = GateCard(name="structure", kind="ocaml_structure", settings={"end_marker": "(* END *)", "required": ["let", "in"]})
+    structure = Gate(name="structure", kind="ocaml_structure", settings={"end_marker": "(* END *)", "required": ["let", "in"]})
     found = texts(reward(structure))
     assert list(found) == ["empty", "one word", "repeated", "end marker only", "required parts only"]
     assert found["end marker only"] == "(* END *)" and found["required parts only"] == "let\nin"
@@ -50,7 +50,7 @@ def test_the_examples_say_what_the_best_answer_earns():
 
 
 def test_a_reward_that_pays_nothing_has_no_best_answer():
-    zero = GateCard(name="zero", kind="constant", settings={"score": 0.0})
+    zero = Gate(name="zero", kind="constant", settings={"score": 0.0})
     assert best(reward(zero, examples=(example("x", 0.0),))) == []
 
 
@@ -66,5 +66,5 @@ def test_an_inversion_is_left_out():
 
 
 def test_a_gate_that_does_not_know_is_no_optimum():
-    nowhere = GateCard(name="exact", kind="exact_match", settings={"column": "gone"})
+    nowhere = Gate(name="exact", kind="exact_match", settings={"column": "gone"})
     assert [(one.reward, one.best) for one in probes(reward(nowhere), ROWS)] == [(None, False)] * 3

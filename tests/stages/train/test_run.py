@@ -17,13 +17,12 @@ from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.plugin import Judgement
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
 from stages.train import interrupts
 from stages.train.attempts import Stopped, checkpoints
 from stages.train.resume import Manifest, keep, require
-from stages.train.rewards.combine.gate import Gate as Gate_
 from stages.train.rewards.compose import Composed
 from stages.train.run import attempt
 from stages.train.scoring import TrainingReward
@@ -168,7 +167,7 @@ def test_what_an_attempt_reached_is_its_own(run):
 def _broken_reward(plugin, step):
     """What the trainer's reward function does at a step when its gate gives this, or raises it."""
 
-    class Gate:
+    class ReadyGate:
         Settings = Frozen
 
         @staticmethod
@@ -179,9 +178,9 @@ def _broken_reward(plugin, step):
 
     def end(work):
         rows = {"a": {"id": "a"}}
-        reward = RewardCard(name="r", gates=(GateCard(name="g", kind="format", settings={"pattern": "x"}),))
+        reward = Reward(name="r", gates=(Gate(name="g", kind="format", settings={"pattern": "x"}),))
         function = TrainingReward(reward, rows=rows, seed=1, group=2, ends={0}, journal=work.journal, attempt=work.started.attempt)
-        function.composed = Composed(reward, (Gate_(GateCard(name="g", kind="format", settings={"pattern": "x"}), Gate, None),))
+        function.composed = Composed(reward, (ReadyGate(Gate(name="g", kind="format", settings={"pattern": "x"}), ReadyGate, None),))
         function(["p"] * 2, ["x"] * 2, [[5, 0]] * 2, id=["a"] * 2, trainer_state=SimpleNamespace(global_step=step - 1, max_steps=4))
 
     return end

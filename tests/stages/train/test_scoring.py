@@ -3,17 +3,17 @@ from types import SimpleNamespace
 import pytest
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import GateCard, PenaltyCard, RewardCard
+from stages.contracts.reward import Gate, Penalty, Reward
 from stages.train.attempts import Stopped
 from stages.train.recorder import Journal
 from stages.train.rewards.compose import compose
 from stages.train.scoring import TrainingReward, batch_cells, zero_signal_groups
 
-REWARD = RewardCard(
+REWARD = Reward(
     name="shaped",
     gates=(
-        GateCard(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0),
-        GateCard(name="answer", kind="exact_match", settings={"column": "answer"}),
+        Gate(name="format", kind="format", settings={"pattern": "[0-9]+"}, on_fail=0.0),
+        Gate(name="answer", kind="exact_match", settings={"column": "answer"}),
     ),
     unknown={"limit": 0.25},
 )
@@ -59,7 +59,7 @@ def test_the_metrics_of_a_batch_by_hand():
 
 def test_penalties_are_counted_over_the_completions_where_they_are_known():
     when = {"any": [{"signal": "truncated"}, {"gate": "answer", "status": "fail"}]}
-    penalty = PenaltyCard.model_validate({"name": "too-bad", "when": when, "factor": 0.5})
+    penalty = Penalty.model_validate({"name": "too-bad", "when": when, "factor": 0.5})
     texts, rows = ["1", "x", "3", "2"], [ROWS["a"], ROWS["a"], ROWS["b"], ROWS["no-answer"]]
     answers = [Answer(text, row, truncated=place == 1) for place, (text, row) in enumerate(zip(texts, rows, strict=True))]
     scored = compose(REWARD.model_copy(update={"penalties": (penalty,)})).score(answers)
@@ -103,7 +103,7 @@ def test_unknown_rewards_are_none_up_to_the_limit_and_stop_the_attempt_beyond(tm
 
 def test_gates_see_how_many_tokens_the_model_wrote(tmp_path):
     function = reward(tmp_path)
-    brief = GateCard(name="brief", kind="length", settings={"max_tokens": 2})
-    function.card = RewardCard(name="brief", gates=(brief,))
+    brief = Gate(name="brief", kind="length", settings={"max_tokens": 2})
+    function.card = Reward(name="brief", gates=(brief,))
     function.composed = compose(function.card)
     assert call(function, ["a b c", "a"], ["a", "a"], ids=[[5, 2], [5, 6, 2]]) == [1.0, 0.0]

@@ -21,7 +21,7 @@ from stages.contracts.code_tree import CodeTree
 from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
@@ -115,7 +115,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
 
 def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> None:
     """The shared evaluation loads what was trained: other samples than the untrained model's, of the same seed."""
-    gate = GateCard(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
+    gate = Gate(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
     card = EvaluateCard(
         experiment="small",
         runs=(run.name,),

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.contracts.plugin import GATES, Answer, Judgement, load, reads
-from stages.contracts.reward_card import GateCard
+from stages.contracts.reward import Gate
 
 REASON_CHARS = 300
 
 
 @dataclass(frozen=True)
-class Gate:
+class ReadyGate:
     """A card with its plug-in and its settings."""
 
-    card: GateCard
+    card: Gate
     plugin: Any
     settings: Any
 
@@ -35,7 +35,7 @@ class Gate:
         return [_checked(judgement) for judgement in judgements]
 
     def informed(
-        self, answers: Sequence[Answer], before: Sequence[Gate], judgements: Mapping[str, Sequence[Judgement | None]]
+        self, answers: Sequence[Answer], before: Sequence[ReadyGate], judgements: Mapping[str, Sequence[Judgement | None]]
     ) -> list[Answer]:
         """The answers, each with the judgements of earlier gates that this gate reads."""
         kinds = reads(self.card.kind)
@@ -46,13 +46,13 @@ class Gate:
         return [replace(answer, said=earlier) for answer, earlier in zip(answers, said, strict=True)]
 
 
-def ready(card: GateCard) -> Gate:
+def ready(card: Gate) -> ReadyGate:
     """Load a card's plug-in. Raises ValueError for a reward that is no finite number, KeyError for an unknown kind."""
     for value in (card.on_pass, card.on_fail):
         if value is not None and not math.isfinite(value):
             raise ValueError(f"gate {card.name!r} declares the reward {value}, which is no finite number")
     plugin = load(GATES, card.kind)
-    return Gate(card, plugin, plugin.Settings.model_validate(card.settings))
+    return ReadyGate(card, plugin, plugin.Settings.model_validate(card.settings))
 
 
 def unknown(reason: str, broken: bool = False) -> Judgement:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stages.contracts.expressions import Expression, Leaf, Mark, Signal, Status, truth
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import PenaltyCard
+from stages.contracts.reward import Penalty
 
 Judgements = Mapping[str, Judgement | None]
 
@@ -30,7 +30,7 @@ def _leaf(leaf: Leaf, answer: Answer, judgements: Judgements) -> bool | None:
 
 
 def penalised(
-    reward: float | None, penalties: Sequence[PenaltyCard], answer: Answer, judgements: Judgements
+    reward: float | None, penalties: Sequence[Penalty], answer: Answer, judgements: Judgements
 ) -> tuple[float | None, list[bool | None]]:
     """The reward after all penalties in order, and which of them held."""
     applied = [holds(penalty.when, answer, judgements) for penalty in penalties]

