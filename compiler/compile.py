@@ -6,25 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.build import emit, graph
-from compiler.build.graph_imports import WantedImports, imports
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
 from compiler.build.origins import experiment_origins, places_digest
 from compiler.build.pipeline import LIVE, Reference
 from compiler.build.resolve import Cards, resolve
-from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.resolve_imports import resolve_imports
 from compiler.build.stage import Pipeline
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
-from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import OutsideSpec
 from compiler.problems import Rejected, errors, in_order
 from stages.contracts.artifact import dump
 from stages.contracts.code import Version
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.lineage import Origins
 
@@ -97,12 +93,12 @@ def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compile
 
 def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
-    wanted = [_wanted_imports(one) if isinstance(one.experiment.spec, OutsideSpec) else _wanted(one) for one in compiled]
-    made = {of.made_model for of in wanted if isinstance(of, graph.Wanted) and of.made_model}
-    pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in sorted(made)]
-    pipelines += [imports(of) if isinstance(of, WantedImports) else graph.experiment(of) for of in wanted]
+    models = sorted({card.name for one in compiled if (card := one.cards.model.card)})
+    pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in models]
+    pipelines += [graph.experiment_pipeline(one.experiment, one.expansion, one.cards) for one in compiled]
     if with_site:
-        pipelines.append(graph.site(wanted, LIVE.as_posix()))
+        runs = {one.experiment.name: [run.name for run in one.expansion.runs] for one in compiled}
+        pipelines.append(graph.site(runs, LIVE.as_posix()))
     files: emit.Files = {}
     once: emit.Files = {}
     ignored: emit.Files = {}
@@ -114,37 +110,8 @@ def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
     return Project(files, once, ignored, tuple(warning for one in compiled for warning in one.warnings), tuple(pipelines))
 
 
-def _wanted_imports(one: Compiled) -> WantedImports:
-    cards = {run.name: one.cards.single[f"{run.name}/{IMPORT_CARD}"] for run in one.expansion.runs}
-    return WantedImports(
-        name=one.experiment.name,
-        spec=one.experiment.document.file,
-        prose=one.cards.page.prose,
-        sources={name: card.source.path for name, card in cards.items() if isinstance(card, ImportCard)},
-        runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
-        code=one.experiment.spec.train.code if isinstance(one.experiment.spec, CommandSpec) else None,
-    )
-
-
 def left_over(one: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
     runs = {run.name for run in one.expansion.runs}
     folder = RUNS / one.experiment.name
     return sorted(card.parent.name for card in folder.glob(f"*/{emit.CARD}") if card.parent.name not in runs)
-
-
-def _wanted(one: Compiled) -> graph.Wanted:
-    evaluation = one.experiment.spec.data.evaluation if one.experiment.spec.evaluation else None
-    page = one.cards.page
-    return graph.Wanted(
-        name=one.experiment.name,
-        spec=one.experiment.document.file,
-        prose=page.prose,
-        model_path=None if one.cards.model.hub else one.cards.model.path,
-        made_model=one.cards.model.card.name if one.cards.model.card else None,
-        train_data={setup.name: setup.data.path for setup in one.expansion.setups},
-        evaluates=evaluation is not None,
-        evaluation_data=evaluation.path if evaluation else None,
-        algorithms={setup.name: setup.train.algorithm for setup in one.expansion.setups},
-        runs=tuple((run.name, run.setup.name, run.seed) for run in one.expansion.runs),
-    )

@@ -2,143 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from compiler.build.graph_analysis import RUN, TEMPLATES, Analysed, analysis, of_runs
+from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage, paths
+from compiler.language.expand import Expansion, Run
+from compiler.language.experiment import Experiment
+from compiler.language.spec_command import CommandSpec
+from compiler.language.spec_imports import OutsideSpec
 from stages.contracts.algorithms import ALGORITHMS, SFT
-from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder
+from stages.contracts.import_card import ImportCard
+from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
+TEMPLATES = Path("stages/publish/templates")
+"""Templates are no Python, so no code version covers them."""
 SITE = Path("site")
 SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "static_pages", "compare")))
 """The site stage has no card, so DVC watches its code: all that no page card covers."""
+RUN = RunFolder(Path())
+"""Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
+
+Files = Sequence[Path | str]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the graph needs to know of an experiment. Runs are (name, condition, seed)."""
-
-    name: str
-    spec: str
-    prose: str | None
-    model_path: str | None
-    """Folder of the base model; None for a model of the hub, which its card pins."""
-    made_model: str | None
-    """Name of the base model when the repository makes it."""
-    train_data: dict[str, str | None]
-    """Condition -> path of its prompts; None for rows of a hub dataset."""
-    evaluates: bool
-    evaluation_data: str | None
-    algorithms: dict[str, str]
-    """Condition -> algorithm."""
-    runs: tuple[tuple[str, str, int], ...]
-
-
-class Sited(Protocol):
-    """What the site needs to know of an experiment, trained or imported."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def runs(self) -> tuple[tuple[str, str, int], ...]: ...
-
-
-def experiment(of: Wanted) -> Pipeline:
+def experiment_pipeline(experiment: Experiment, expansion: Expansion, cards: Cards) -> Pipeline:
     """The stages of one experiment, in the order in which a reader follows them."""
-    folder = ExperimentFolder(RUNS / of.name)
-    names = [name for name, _, _ in of.runs]
-    evaluations: list[Path | str] = [folder.untrained.evaluation, *of_runs(folder, names, RUN.evaluation)] if of.evaluates else []
-    sampled = {name: path for name, path in of.train_data.items() if of.algorithms[name] != SFT}
-    before = [folder.preflight] if sampled else []
-    facts: list[Path | str] = [*before, *([folder.preflight_card] if sampled else []), folder.conclude_card]
-    facts += of_runs(folder, names, RUN.card, RUN.outcome, RUN.completions, RUN.health)
-    facts += [folder.evaluate_card, *evaluations] if of.evaluates else []
-    stages = [_preflight(folder, of, sampled)] if sampled else []
-    stages += _train(folder, of)
-    if of.evaluates:
-        stages.append(
-            Stage(
-                "evaluate",
-                "stages.train.evaluate",
-                (folder.root.as_posix(),),
-                paths(folder.evaluate_card, of.evaluation_data, of.model_path, *of_runs(folder, names, RUN.adapter, RUN.outcome)),
-                paths(*evaluations),
-                "shared evaluation of the untrained model and every run",
-            )
-        )
-    stages += analysis(Analysed(folder, names, of.prose, (RUN.outcome, RUN.adapter), before, evaluations, facts))
-    return Pipeline(folder.pipeline, of.spec, tuple(stages))
+    build = _Stages(experiment, expansion, cards)
+    stages = build.outside() if isinstance(experiment.spec, OutsideSpec) else build.trained()
+    return Pipeline(build.folder.pipeline, experiment.document.file, tuple(stages))
 
 
 def base_model(name: str, spec: str) -> Pipeline:
     """The stage that makes a base model."""
     folder = ModelFolder(MODELS / name)
-    stage = Stage(
-        "pretrain",
-        "stages.train.pretrain",
-        (folder.root.as_posix(),),
-        paths(folder.card),
-        paths(folder.model, folder.history),
-        f"base model {name}, made from nothing",
-    )
+    arguments, outs, desc = (folder.root.as_posix(),), paths(folder.model, folder.history), f"base model {name}, made from nothing"
+    stage = Stage("pretrain", "stages.train.pretrain", arguments, paths(folder.card), outs, desc)
     return Pipeline(folder.root / "dvc.yaml", spec, (stage,))
 
 
-def site(experiments: Sequence[Sited], spec: str) -> Pipeline:
-    """The top level: the site of all live experiments, then a check that every run is finished."""
-    folders = [ExperimentFolder(RUNS / of.name) for of in experiments]
-    healths = [f"{RUNS.as_posix()}/{of.name}/{name}/{RUN.health.as_posix()}" for of in experiments for name, _, _ in of.runs]
-    built = BUILD / "site"
-    stages = [
-        Stage(
-            "site",
-            "stages.publish.site",
-            (RUNS.as_posix(),),
-            paths(SITE, *SITE_CODE, *(folder.page for folder in folders)),
-            paths(built),
-            "the static site of all live experiments",
-            cache=False,
-        ),
-        Stage(
-            "complete",
-            "stages.publish.complete",
-            tuple(folder.root.as_posix() for folder in folders),
-            paths(built, *healths),
-            (),
-            "says which runs are finished; fails when one is not",
-        ),
-    ]
-    return Pipeline(Path("dvc.yaml"), spec, tuple(stages))
-
-
-def _preflight(folder: ExperimentFolder, of: Wanted, sampled: dict[str, str | None]) -> Stage:
-    """Only of conditions that are rewarded: gold answers have nothing to refuse."""
-    return Stage(
-        "preflight",
-        "stages.train.preflight",
-        (folder.root.as_posix(),),
-        paths(folder.preflight_card, of.model_path, *sorted({path for path in sampled.values() if path})),
-        paths(folder.preflight, folder.preflight_completions, *(folder.permission(name) for name in sampled)),
-        "each condition's reward on completions of the untrained model",
+def site(experiments: Mapping[str, Sequence[str]], spec: str) -> Pipeline:
+    """The top level: the site of all live experiments (name -> its runs), then a check that every run is finished."""
+    folders = [ExperimentFolder(RUNS / name) for name in experiments]
+    healths = [path for folder, runs in zip(folders, experiments.values(), strict=True) for path in _of_runs(folder, runs, RUN.health)]
+    built, watched = BUILD / "site", paths(SITE, *SITE_CODE, *(folder.page for folder in folders))
+    desc, finished = "the static site of all live experiments", "says which runs are finished; fails when one is not"
+    arguments = tuple(folder.root.as_posix() for folder in folders)
+    stages = (
+        Stage("site", "stages.publish.site", (RUNS.as_posix(),), watched, paths(built), desc, cache=False),
+        Stage("complete", "stages.publish.complete", arguments, paths(built, *healths), (), finished),
     )
+    return Pipeline(Path("dvc.yaml"), spec, stages)
 
 
-def _train(folder: ExperimentFolder, of: Wanted) -> Iterator[Stage]:
-    given, made = paths(RUN.card, RUN.retry), paths(RUN.outcome, RUN.history, RUN.completions, RUN.adapter)
-    shared = {
-        name: paths(None if of.algorithms[name] == SFT else folder.permission(name), of.model_path, data)
-        for name, data in of.train_data.items()
-    }
-    for name, condition, seed in of.runs:
-        root = f"{folder.root.as_posix()}/{name}"
-        yield Stage(
-            f"train-{name}",
-            ALGORITHMS[of.algorithms[condition]].stage,
-            (root,),
-            (*(f"{root}/{file}" for file in given), *shared[condition]),
-            tuple([f"{root}/{file}" for file in made]),
-            f"condition {condition}, seed {seed}",
-        )
+def _of_runs(folder: ExperimentFolder, runs: Iterable[str], *files: Path) -> list[str]:
+    """The files of every run, run by run."""
+    root, texts = folder.root.as_posix(), paths(*files)
+    return [f"{root}/{run}/{file}" for run in runs for file in texts]
+
+
+class _Stages:
+    """The stages of one experiment."""
+
+    def __init__(self, experiment: Experiment, expansion: Expansion, cards: Cards) -> None:
+        self.experiment, self.expansion, self.cards = experiment, expansion, cards
+        self.folder = ExperimentFolder(RUNS / experiment.name)
+        self.names = [run.name for run in expansion.runs]
+
+    def trained(self) -> Iterator[Stage]:
+        """Stages of runs that octavo trains. Conditions that learn from gold answers have no preflight: there is nothing to refuse."""
+        folder, spec, setups = self.folder, self.experiment.spec, self.expansion.setups
+        model = None if self.cards.model.hub else self.cards.model.path
+        sampled = {setup.name: setup.data.path for setup in setups if setup.train.algorithm != SFT}
+        before = [folder.preflight] if sampled else []
+        facts: list[Path | str] = [*before, *([folder.preflight_card] if sampled else []), folder.conclude_card]
+        facts += self._of_runs(RUN.card, RUN.outcome, RUN.completions, RUN.health)
+        if sampled:
+            prompts = sorted({path for path in sampled.values() if path})
+            outs = (folder.preflight, folder.preflight_completions, *map(folder.permission, sampled))
+            desc = "each condition's reward on completions of the untrained model"
+            yield self._stage("train.preflight", (folder.preflight_card, model, *prompts), outs, desc)
+        inputs = {setup.name: paths(folder.permission(setup.name) if setup.name in sampled else None, model) for setup in setups}
+        for run in self.expansion.runs:
+            module, deps = ALGORITHMS[run.setup.train.algorithm].stage, (*inputs[run.setup.name], run.setup.data.path)
+            outs = (RUN.outcome, RUN.history, RUN.completions, RUN.adapter)
+            yield self._run_stage("train", run, module, (RUN.card, RUN.retry), deps, outs)
+        evaluations: list[Path | str] = []
+        if spec.evaluation and spec.data.evaluation:
+            evaluations = [folder.untrained.evaluation, *self._of_runs(RUN.evaluation)]
+            facts += [folder.evaluate_card, *evaluations]
+            watched = (folder.evaluate_card, spec.data.evaluation.path, model, *self._of_runs(RUN.adapter, RUN.outcome))
+            yield self._stage("train.evaluate", watched, evaluations, "shared evaluation of the untrained model and every run")
+        yield from self._analysis((RUN.outcome, RUN.adapter), before, evaluations, facts)
+
+    def outside(self) -> Iterator[Stage]:
+        """One import a run, or one start of the author's program; then analysis and the page as for any other experiment."""
+        spec, outs = self.experiment.spec, (RUN.outcome, RUN.history, RUN.completions, RUN.imported)
+        for run in self.expansion.runs:
+            card = self.cards.single[f"{run.name}/{RUN.import_card}"]
+            if isinstance(spec, CommandSpec):
+                yield self._run_stage("train", run, "stages.train.command", (RUN.import_card, RUN.retry), spec.train.code, outs)
+            elif isinstance(card, ImportCard):
+                yield self._run_stage("import", run, "stages.train.collect", (RUN.import_card,), (card.source.path,), outs, "import of ")
+        facts = self._of_runs(RUN.import_card, RUN.outcome, RUN.completions, RUN.imported, RUN.health)
+        yield from self._analysis((RUN.imported, RUN.outcome), (), self._of_runs(RUN.imported), (self.folder.conclude_card, *facts))
+
+    def _analysis(self, screened: Sequence[Path], before: Files, compared: Files, facts: Files) -> Iterator[Stage]:
+        """Screen, conclude, draw and page. They read, beside histories: `screened`, of each run; `before`, what preflight found;
+        `compared`, shared evaluations or what was imported; `facts`, what the page shows beside findings and figures."""
+        folder, page = self.folder, self.cards.page
+        histories, completions, healths = (self._of_runs(file) for file in (RUN.history, RUN.completions, RUN.health))
+        files = self._of_runs(RUN.history, RUN.completions, *screened)
+        yield self._stage("analyse.screen", (folder.screen_card, *files), healths, "health of every run")
+        deps = (folder.conclude_card, *before, *histories, *completions, *compared, *healths)
+        yield self._stage("analyse.conclude", deps, (folder.findings,), "findings and verdicts")
+        deps = (folder.draw_card, folder.findings, *before, *histories, *healths)
+        yield self._stage("analyse.draw", deps, (folder.figures,), "figures")
+        watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts)
+        yield self._stage("publish.page", watched, (folder.page,), "the page, with the lineage of every number")
+
+    def _of_runs(self, *files: Path) -> list[str]:
+        return _of_runs(self.folder, self.names, *files)
+
+    def _stage(self, module: str, deps: Sequence[Path | str | None], outs: Files, desc: str) -> Stage:
+        name, arguments = module.partition(".")[2], (self.folder.root.as_posix(),)
+        return Stage(name, f"stages.{module}", arguments, paths(*deps), paths(*outs), desc)
+
+    def _run_stage(
+        self, verb: str, run: Run, module: str, own: Sequence[Path], deps: Sequence[str | None], outs: Sequence[Path], words: str = ""
+    ) -> Stage:
+        """A stage of one run. `own` and `outs` lie in its folder."""
+        root, desc = f"{self.folder.root.as_posix()}/{run.name}", f"{words}condition {run.setup.name}, seed {run.seed}"
+        inputs = (*(f"{root}/{file}" for file in paths(*own)), *paths(*deps))
+        return Stage(f"{verb}-{run.name}", module, (root,), inputs, tuple(f"{root}/{file}" for file in paths(*outs)), desc)
