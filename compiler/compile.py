@@ -19,7 +19,6 @@ from compiler.language.experiment import Experiment, experiment
 from compiler.language.spec_imports import OutsideSpec
 from compiler.problems import Rejected, errors, in_order
 from stages.contracts.artifact import dump
-from stages.contracts.code import Version
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.lineage import Origins
@@ -51,26 +50,17 @@ class Project:
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     """One spec to cards. Raises Rejected with all errors of the file, warnings among them."""
     document = inputs.document(reference.path)
-    found = experiment(document, reference.stem, reference.profile, inputs.document)
-    imported = expand_imports(found, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(found.spec, OutsideSpec) else None
-    expansion = imported.expansion if imported else expand(found)
-    problems = [*expansion.problems, *check(found, expansion, inputs)]
+    spec = experiment(document, reference.stem, reference.profile, inputs.document)
+    imported = expand_imports(spec, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(spec.spec, OutsideSpec) else None
+    expansion = imported.expansion if imported else expand(spec)
+    problems = [*expansion.problems, *check(spec, expansion, inputs)]
     if errors(problems):
         raise Rejected(problems)
-    cards = resolve_imports(found, imported, inputs) if imported else resolve(found, expansion, inputs)
-    paths = {**{f"{name}/{emit.CARD}": places for name, places in cards.train_origins.items()}, **cards.single_origins}
-    origins = experiment_origins(found, inputs.documents, paths)
-    page = cards.page.model_copy(update={"places": places_digest(origins), "judged": inputs.judgements(_code(cards))})
-    cards = replace(cards, page=page, single={**cards.single, "page.card.json": page})
-    return Compiled(found, expansion, cards, tuple(in_order(problems)), origins)
-
-
-def _code(cards: Cards) -> dict[str, Version]:
-    """Code versions of all stages of an experiment."""
-    code: dict[str, Version] = {}
-    for card in (*cards.train.values(), *cards.single.values(), cards.model.card):
-        code |= getattr(card, "code", {})
-    return code
+    cards = resolve_imports(spec, imported, inputs) if imported else resolve(spec, expansion, inputs)
+    origins = experiment_origins(spec, expansion, cards, inputs)
+    page = cards.page.model_copy(update={"places": places_digest(origins), "judged": inputs.judgements(cards.code())})
+    cards = replace(cards, single={**cards.single, "page.card.json": page})
+    return Compiled(spec, expansion, cards, tuple(in_order(problems)), origins)
 
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterable
 
 from compiler.build.imports import ImportedTraining
-from compiler.language.expand import Setup
+from compiler.language.expand import Expansion, Setup
 from stages.contracts.algorithms import ALGORITHMS
-from stages.contracts.history import GATE_METRICS, METRICS, PENALTY_METRICS
+from stages.contracts.history import EVALUATION_MEASURES, GATE_METRICS, METRICS, PENALTY_METRICS
 from stages.contracts.training import GroupedSettings, TrainSettings
 
 
@@ -20,39 +20,32 @@ def logs_kl(train: TrainSettings) -> bool:
 @functools.cache
 def logged_by(algorithm: str) -> tuple[str, ...]:
     """History metrics that runs of an algorithm log."""
-    named = ALGORITHMS[algorithm].logs or algorithm if algorithm in ALGORITHMS else algorithm
-    return tuple(name for name, metric in METRICS.items() if not metric.algorithms or named in metric.algorithms)
+    alias = ALGORITHMS[algorithm].logs or algorithm if algorithm in ALGORITHMS else algorithm
+    return tuple(name for name, metric in METRICS.items() if not metric.algorithms or alias in metric.algorithms)
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:
     """Metrics that every one of the setups logs."""
-    setups = list(sides)
-    mapped = [setup.train.metrics for setup in setups if isinstance(setup.train, ImportedTraining)]
-    if mapped:
-        return list(mapped[0])  # one import maps the same metrics for all
-    gates = [{use.card.name for use in setup.reward.gates} for setup in setups]
-    penalties = [{penalty.name for penalty in setup.reward.penalties} for setup in setups]
-    shared = sorted(set.intersection(*gates)) if gates else []
-    held = sorted(set.intersection(*penalties)) if penalties else []
-    without = set() if all(logs_kl(setup.train) for setup in setups) else {"kl"}
-    of_all = [set(logged_by(setup.train.algorithm)) for setup in setups]
-    own = [name for name in METRICS if all(name in of_one for of_one in of_all)]
-    return [
-        *(name for name in own if name not in without),
-        *(f"gate.{gate}.{measure}" for gate in shared for measure in GATE_METRICS),
-        *(f"penalty.{penalty}.{measure}" for penalty in held for measure in PENALTY_METRICS),
-    ]
+    logged = [_logged(setup) for setup in sides]
+    return [name for name in logged[0] if all(name in other for other in logged[1:])] if logged else list(METRICS)
 
 
 def logged_by_any(setups: Iterable[Setup]) -> list[str]:
     """Metrics that at least one of the setups logs."""
-    found: dict[str, None] = {}
-    seen: set[tuple[str, tuple[str, ...], tuple[str, ...], bool]] = set()
-    for setup in setups:
-        its = setup.reward
-        names = tuple(use.card.name for use in its.gates), tuple(penalty.name for penalty in its.penalties)
-        key = (setup.train.algorithm, *names, logs_kl(setup.train))
-        if key not in seen:
-            seen.add(key)
-            found |= dict.fromkeys(logged_by_all([setup]))
-    return list(found)
+    return list(dict.fromkeys(name for setup in setups for name in _logged(setup)))
+
+
+def question_metrics(expansion: Expansion) -> list[str]:
+    """Metrics that a question may name: what some condition logs, and scores of the shared evaluation."""
+    scores = [f"evaluation.{use.card.name}.{measure}" for use in expansion.scores for measure in EVALUATION_MEASURES[:2]]
+    return [*logged_by_any(expansion.setups), *scores]
+
+
+def _logged(setup: Setup) -> dict[str, None]:
+    """Metrics of one setup, in order."""
+    if isinstance(setup.train, ImportedTraining):
+        return dict.fromkeys(setup.train.metrics)
+    gates, penalties = sorted(use.card.name for use in setup.reward.gates), sorted(penalty.name for penalty in setup.reward.penalties)
+    own = [name for name in logged_by(setup.train.algorithm) if name != "kl" or logs_kl(setup.train)]
+    own += [f"gate.{gate}.{measure}" for gate in gates for measure in GATE_METRICS]
+    return dict.fromkeys([*own, *(f"penalty.{penalty}.{measure}" for penalty in penalties for measure in PENALTY_METRICS)])

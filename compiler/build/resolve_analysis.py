@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from compiler.build.difference import differences, shown
 from compiler.build.inputs import Inputs
-from compiler.build.logged import logs_kl
-from compiler.build.questions import asked, asked_metrics, metrics
+from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expect_cards, stop_card
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.analysis_card import (
+    Asked,
     ConcludeCard,
     ConditionCard,
     ConditionProfile,
@@ -34,11 +34,11 @@ P = TypeVar("P", Action, Contingency)
 
 
 class AnalysisCards:
-    """The cards of the stages after training, with the parts that they share made once."""
+    """The cards of the stages after training."""
 
-    def __init__(self, of: Experiment, expansion: Expansion, inputs: Inputs) -> None:
-        self.of, self.spec, self.expansion, self.inputs = of, of.spec, expansion, inputs
-        self.conditions = tuple(
+    def __init__(self, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> None:
+        self.experiment, self.spec, self.expansion, self.inputs = experiment, experiment.spec, expansion, inputs
+        conditions = [
             ConditionCard(
                 name=setup.name,
                 role=setup.condition.role,
@@ -47,127 +47,119 @@ class AnalysisCards:
                 supervised=setup.train.algorithm == SFT,
             )
             for setup in expansion.setups
-        )
-        self.runs = tuple(
+        ]
+        runs = [
             RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
-        )
-        self.questions = tuple(question.model_copy(update={"ask": " ".join(question.ask.split())}) for question in of.spec.questions)
+        ]
+        self.shared: dict[str, Any] = {"experiment": experiment.name, "conditions": tuple(conditions), "runs": tuple(runs)}
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
 
-    def single(self, page: PageCard) -> dict[str, Artifact]:
-        """Path below the experiment's folder -> card; `page` is one of them."""
+    def single(self) -> dict[str, Artifact]:
+        """Path below the experiment's folder -> card."""
         return {
             "analysis/screen.card.json": self.screen(),
             "analysis/conclude.card.json": self.conclude(),
             "analysis/draw.card.json": self.draw(),
-            "page.card.json": page,
+            "page.card.json": self.page(),
         }
 
     def screen(self) -> ScreenCard:
-        first, others = self.profiles()
-        changes = self.spec.health.detectors
-        selected = detectors(first, changes)
-        kinds = [detector.kind for profile in (first, *others.values()) for detector in detectors(profile, changes)]
+        first, others = self._profiles()
+        health = self.spec.health
+        selected = {profile: detectors(profile, health.detectors) for profile in (first, *others.values())}
+        kinds = sorted({detector.kind for cards in selected.values() for detector in cards})
         return ScreenCard(
-            experiment=self.of.name,
+            **self.shared,
             profile=first,
-            conditions=self.conditions,
-            runs=self.runs,
-            detectors=selected,
-            others=tuple(
-                ConditionProfile(condition=name, profile=profile, detectors=detectors(profile, changes)) for name, profile in others.items()
-            ),
-            gates=tuple(_health_gate(name, self.spec.health.gates[name]) for name in sorted(self.spec.health.gates)),
+            detectors=selected[first],
+            others=tuple(ConditionProfile(condition=name, profile=kind, detectors=selected[kind]) for name, kind in others.items()),
+            gates=tuple(_health_gate(name, health.gates[name]) for name in sorted(health.gates)),
             windows=Windows(),
-            code=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in sorted(set(kinds)))]),
+            code=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in kinds)]),
         )
 
-    def profiles(self) -> tuple[str, dict[str, str]]:
+    def _profiles(self) -> tuple[str, dict[str, str]]:
         """The health profile of the experiment's first condition with a reward, and conditions that have another one."""
-        rewarded = [setup for setup in self.expansion.setups if setup.train.algorithm != SFT] or self.expansion.setups
-        first = profile_of(self.spec.health.profile, rewarded[0].train.algorithm)
-        each = {setup.name: profile_of(self.spec.health.profile, setup.train.algorithm) for setup in self.expansion.setups}
-        return first, {name: profile for name, profile in each.items() if profile != first}
+        written, setups = self.spec.health.profile, self.expansion.setups
+        first = next((setup for setup in setups if setup.train.algorithm != SFT), setups[0])
+        each = {setup.name: profile_of(written, setup.train.algorithm) for setup in setups}
+        return each[first.name], {name: profile for name, profile in each.items() if profile != each[first.name]}
 
     def conclude(self) -> ConcludeCard:
+        setups, asked = self.expansion.setups, {question.show for question in self.spec.questions}
+        stops = [ConditionStop(condition=setup.name, stop=stop) for setup in setups if (stop := stop_card(self.experiment, setup))]
         return ConcludeCard(
-            experiment=self.of.name,
-            conditions=self.conditions,
-            runs=self.runs,
+            **self.shared,
             evaluation=self.scores,
-            metrics=tuple(dict.fromkeys([*self.curves(), *asked_metrics(self.questions, metrics(self.expansion))])),
+            metrics=self.metrics(),
             claims=tuple(claim.rule for claim in self.spec.claims),
             windows=Windows(),
-            asked=asked(self.questions),
-            expectations=expect_cards(self.of, self.spec.expect),
-            stops=tuple(
-                ConditionStop(condition=setup.name, stop=stop) for setup in self.expansion.setups if (stop := stop_card(self.of, setup))
-            ),
+            asked=tuple(section for section in get_args(Asked) if section in asked),
+            expectations=expect_cards(self.experiment, self.spec.expect),
+            stops=tuple(stops),
             code=self.inputs.code(["stages.analyse.conclude"]),
         )
 
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics that get findings of their own: curves, and what questions are about."""
+        about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
+        logged = logged_by_any(self.expansion.setups)
+        return tuple(dict.fromkeys([*self.curves(), *(name for name in about if name in logged)]))
+
     def draw(self) -> DrawCard:
-        return DrawCard(
-            experiment=self.of.name,
-            conditions=self.conditions,
-            runs=self.runs,
-            evaluation=self.scores,
-            curves=self.curves(),
-            code=self.inputs.code(["stages.analyse.draw"]),
-        )
+        code = self.inputs.code(["stages.analyse.draw"])
+        return DrawCard(**self.shared, evaluation=self.scores, curves=self.curves(), code=code)
 
     def page(self) -> PageCard:
-        prose = Path(self.of.document.file).with_suffix(".md")
-        proper = (self.of.proper or self.of).spec
+        spec, prose = self.spec, Path(self.experiment.document.file).with_suffix(".md")
+        proper = (self.experiment.proper or self.experiment).spec
+        first, others = self._profiles()
+        profiles = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
         return PageCard(
-            experiment=self.of.name,
-            title=self.spec.title.strip(),
-            question=" ".join(self.spec.question.split()),
-            owner=self.spec.owner,
-            tags=self.spec.tags,
-            spec=self.of.document.file,
+            **self.shared,
+            title=spec.title.strip(),
+            question=_one_line(spec.question),
+            owner=spec.owner,
+            tags=spec.tags,
+            spec=self.experiment.document.file,
             prose=prose.as_posix() if os.path.isfile(prose) else None,
-            profile=self.of.profile,
-            health_profile=self._profile_words(),
-            conditions=self.conditions,
-            runs=self.runs,
-            claims=tuple(ClaimText(id=claim.id, says=" ".join(claim.says.split())) for claim in self.spec.claims),
+            profile=self.experiment.profile,
+            health_profile=named(profiles, spec.health.detectors),
+            claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says)) for claim in spec.claims),
             evaluation=self.scores,
             curves=self.curves(),
-            parent=self.spec.parent,
-            changes=parent_changes(self.of),
-            hypothesis=" ".join(self.spec.hypothesis.split()),
-            questions=self.questions,
-            actions=tuple(sorted(map(_on_one_line, proper.actions), key=lambda action: action.priority)),
-            contingency=tuple(map(_on_one_line, proper.contingency)),
-            run_pages=self.spec.page.runs,
+            parent=spec.parent,
+            changes=parent_changes(self.experiment),
+            hypothesis=_one_line(spec.hypothesis),
+            questions=tuple(question.model_copy(update={"ask": _one_line(question.ask)}) for question in spec.questions),
+            actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
+            contingency=tuple(map(_with_short_texts, proper.contingency)),
+            run_pages=spec.page.runs,
             code=self.inputs.code(["stages.publish.page"]),
         )
 
-    def _profile_words(self) -> str:
-        first, others = self.profiles()
-        words = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
-        return named(words, self.spec.health.detectors)
-
     def curves(self) -> tuple[str, ...]:
-        gates = dict.fromkeys(use.card.name for setup in self.expansion.setups if setup.reward.declared for use in setup.reward.gates)
+        setups = self.expansion.setups
+        gates = dict.fromkeys(use.card.name for setup in setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
-        rows = [ALGORITHMS[setup.train.algorithm] for setup in self.expansion.setups]
-        without = () if any(logs_kl(setup.train) for setup in self.expansion.setups) else ("kl",)
+        rows = [ALGORITHMS[setup.train.algorithm] for setup in setups]
+        without = () if any(logs_kl(setup.train) for setup in setups) else ("kl",)
         rewarded, supervised = ([name for row in rows if row.is_rewarded is kind for name in row.curves] for kind in (True, False))
         return tuple(name for name in dict.fromkeys([*rewarded, *pass_shares, *supervised]) if name not in without)
 
 
-def _on_one_line(plan: P) -> P:
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _with_short_texts(plan: P) -> P:
     """An action or a contingency plan with its texts on one line."""
-    return plan.model_copy(
-        update={key: " ".join(text.split()) for key in ("do", "because") if (text := getattr(plan, key, None)) is not None}
-    )
+    return plan.model_copy(update={key: _one_line(text) for key in ("do", "because") if (text := getattr(plan, key, None)) is not None})
 
 
-def parent_changes(of: Experiment) -> tuple[ChangeWords, ...]:
+def parent_changes(experiment: Experiment) -> tuple[ChangeWords, ...]:
     """The whole difference to the parent; () without one."""
-    changes = differences(of.parent, of.proper or of) if of.parent is not None else ()
+    changes = differences(experiment.parent, experiment.proper or experiment) if experiment.parent is not None else ()
     return tuple(ChangeWords(key=change.key, before=shown(change.before), after=shown(change.after)) for change in changes)
 
 

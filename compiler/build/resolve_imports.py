@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compiler.build import origins as places
 from compiler.build.base_models import BaseModel
-from compiler.build.imports import ImportedRuns, block_of, filled, section
+from compiler.build.imports import ImportedRuns, filled, section
 from compiler.build.inputs import Inputs
-from compiler.build.origins_single import of_single_stages
 from compiler.build.resolve import Cards
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.document.layers import overlay
@@ -19,7 +17,6 @@ from compiler.language.experiment import Experiment
 from compiler.language.spec_command import CommandSpec
 from compiler.language.spec_imports import MetricUse
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
-from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import Artifact, file_digest
 from stages.contracts.history import metric
 from stages.contracts.import_card import (
@@ -40,45 +37,40 @@ CARD = RunFolder(RUNS).import_card.name
 _USUAL = tuple(name for name in ALGORITHMS[DEFAULT].curves if name != "kl")
 
 
-def resolve_imports(of: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
-    """All cards. The rules have held: every run has a source."""
-    work = _Imports(of, imported, inputs)
-    page = work.page()
-    single: dict[str, Artifact] = {f"{run.name}/{CARD}": work.card(run) for run in imported.expansion.runs}
-    single |= work.single(page)
-    origins = {path: found for path, found in of_single_stages(of, work.expansion).items() if path in single}
-    origins |= {f"{run.name}/{CARD}": work.origins_of(run) for run in imported.expansion.runs}
-    none = BaseModel("", "", None, None)  # nothing is trained or sampled
-    return Cards(none, {}, {}, page, single, origins)
+def resolve_imports(experiment: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
+    """All cards. The checks have held: every run has a source."""
+    cards = _Imports(experiment, imported, inputs)
+    runs: dict[str, Artifact] = {f"{run.name}/{CARD}": cards.card(run) for run in imported.expansion.runs}
+    return Cards(BaseModel("", "", None, None), {}, runs | cards.single())  # nothing is trained or sampled
 
 
 class _Imports(AnalysisCards):
     """The cards that do not depend on training are made as for any other experiment."""
 
-    def __init__(self, of: Experiment, imported: ImportedRuns, inputs: Inputs) -> None:
-        self.sources, self.use = imported.sources, section(of)
-        super().__init__(of, imported.expansion, inputs)
+    def __init__(self, experiment: Experiment, imported: ImportedRuns, inputs: Inputs) -> None:
+        self.sources, self.section = imported.sources, section(experiment)
+        super().__init__(experiment, imported.expansion, inputs)
 
     def card(self, run: Run) -> ImportCard:
         command = self._command(run)
         return ImportCard(
             command=command,
-            experiment=self.of.name,
+            experiment=self.experiment.name,
             condition=run.setup.name,
             seed=run.seed,
             null_control=run.setup.condition.role == "null_control",
             source=self.sources[run.name] if command is None else SourceCard(path=f"(written by the program): {command.log}", sha256=""),
             read=self._read(run),
-            target_steps=self.use.steps,
+            target_steps=self.section.steps,
             code=self.inputs.code(["stages.train.collect" if command is None else "stages.train.command"]),
         )
 
     def _command(self, run: Run) -> CommandCard | None:
         """The program with the settings of the run's condition; None for an import."""
-        if not isinstance(self.of.spec, CommandSpec):
+        if not isinstance(self.experiment.spec, CommandSpec):
             return None
-        train = self.of.spec.train
-        base, over = self.of.root.get("train", "settings"), run.setup.node.get("train", "settings")
+        train = self.experiment.spec.train
+        base, over = self.experiment.root.get("train", "settings"), run.setup.node.get("train", "settings")
         merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
         return CommandCard(
             arguments=train.command,
@@ -88,44 +80,26 @@ class _Imports(AnalysisCards):
         )
 
     def _read(self, run: Run) -> ReadCard:
-        use = self.use
+        read = self.section
         return ReadCard(
-            **{key: getattr(use, key) for key in LogReading.model_fields},
-            where={key: _where(filled(value, use, run), run) if isinstance(value, str) else value for key, value in use.where.items()},
-            columns=tuple(_column(name, source) for name, source in use.metrics.items() if not isinstance(source, SummaryKeys)),
-            summary=tuple(_summary(name, source) for name, source in use.metrics.items() if isinstance(source, SummaryKeys)),
-            steps_done=use.steps_done,
-            config=use.config,
+            **{key: getattr(read, key) for key in LogReading.model_fields},
+            where={key: _where(filled(value, read, run), run) if isinstance(value, str) else value for key, value in read.where.items()},
+            columns=tuple(_column(name, source) for name, source in read.metrics.items() if not isinstance(source, SummaryKeys)),
+            summary=tuple(_summary(name, source) for name, source in read.metrics.items() if isinstance(source, SummaryKeys)),
+            steps_done=read.steps_done,
+            config=read.config,
         )
 
-    def conclude(self) -> ConcludeCard:
-        return super().conclude().model_copy(update={"metrics": tuple(self.use.metrics)})
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(self.section.metrics)
 
     def page(self) -> PageCard:
-        return super().page().model_copy(update={"unavailable": self.use.unavailable})
+        return super().page().model_copy(update={"unavailable": self.section.unavailable})
 
     def curves(self) -> tuple[str, ...]:
         """Mapped metrics, the usual ones first. A summary has no curves."""
-        if self.use.format == "summary":
-            return ()
-        return tuple(dict.fromkeys([*(name for name in _USUAL if name in self.use.metrics), *self.use.metrics]))
-
-    def origins_of(self, run: Run) -> places.Origins:
-        root = block_of(self.of)
-        found: places.Origins = {
-            "/condition": places.origin(run.setup.node),
-            "/seed": places.origin(run.seed_node),
-            "/null_control": places.origin(run.setup.node.get("role")),
-            "/source": places.origin(root.get("path") or root.get("files", run.name) or root.get("ids", run.name) or root),
-            "/target_steps": places.origin(root.get("steps") or self.of.root.get("train", "max_steps")),
-            "/command": places.origin(self.of.root.get("train", "command")),
-        }
-        found |= {
-            f"/read/{key}": places.origin(root.get(key))
-            for key in ("format", "step", "epoch", "pattern", "where", "steps_done", *(["config"] if self.use.config else []))
-        }
-        kind = "summary" if self.use.format == "summary" else "columns"
-        return found | {f"/read/{kind}/{index}": places.origin(root.get("metrics", name)) for index, name in enumerate(self.use.metrics)}
+        metrics = self.section.metrics
+        return () if self.section.format == "summary" else tuple(dict.fromkeys([*(name for name in _USUAL if name in metrics), *metrics]))
 
 
 def _where(text: str, run: Run) -> str | int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from compiler.build.origins import Origins, origin
 from compiler.document.node import Node
 from compiler.document.units import Length, read_length
 from compiler.language.algorithms import early_stop
@@ -70,17 +69,6 @@ def stop_card(of: Experiment, setup: Setup) -> StopCard | None:
     found = [(rule.kind, rule.card(setup.train.max_steps)) for rule in rules_of(of, setup)]
     rules = tuple(card for kind, card in found if kind != "green_light")
     return StopCard(rules=rules, green_lights=tuple(card for kind, card in found if kind == "green_light")) if rules else None
-
-
-def stop_origins(of: Experiment, setup: Setup) -> Origins:
-    """Of a condition's stop card: pointers within it -> the blocks of its rules."""
-    found = list(rules_of(of, setup))
-    lights = [rule for rule in found if rule.kind == "green_light"]
-    rules = [rule for rule in found if rule.kind != "green_light"]
-    if not rules:
-        return {}
-    places = {f"/rules/{index}": origin(rule.node) for index, rule in enumerate(rules)}
-    return places | {f"/green_lights/{index}": origin(rule.node) for index, rule in enumerate(lights)}
 
 
 def conditions_of(of: Experiment, expectation: Expectation) -> tuple[str, ...]:

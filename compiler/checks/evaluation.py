@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
-from compiler.build.logged import logged_by_any
-from compiler.build.questions import metrics
+from compiler.build.logged import logged_by_any, question_metrics
 from compiler.build.stops import name_of
 from compiler.document.node import Node
 from compiler.document.validate import validated
@@ -70,7 +69,7 @@ def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
     """E305 metrics of questions and actions, E373 plans that wait for nothing. A profile has the experiment's own."""
     if errors(expansion.problems):
         return
-    known = metrics(expansion)
+    known = question_metrics(expansion)
     why = "a question is answered by what some condition logs, or by a score of the shared evaluation"
     for index, question in enumerate(experiment.spec.questions):
         if not isinstance(question.show, str) and question.show.metric not in known:

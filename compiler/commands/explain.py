@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.build.difference import differences, lines
 from compiler.build.inputs import Inputs
+from compiler.build.origins import CARD, DEFAULT, IMPORT_CARD, origin, places_of
 from compiler.build.pipeline import live, named
-from compiler.build.resolve_imports import CARD as IMPORT_CARD
 from compiler.build.stops import expect_cards, rules_of
 from compiler.compile import Compiled, compile_all
 from compiler.document.layers import replaced
@@ -84,13 +84,12 @@ def diff(one: Compiled, other: str, inputs: Inputs) -> str:
 
 def explain(one: Compiled, run: Run, key: str | None) -> str:
     """Lines `key = value   place (layer)`; for a single key also the values it replaced. Raises Rejected E331 for an unknown key."""
-    path = f"{run.name}/{IMPORT_CARD}"
+    path = f"{run.name}/{IMPORT_CARD if f'{run.name}/{IMPORT_CARD}' in one.cards.single else CARD}"
     if path in one.cards.single:
-        card, origins = one.cards.single[path].model_dump(mode="json"), one.cards.single_origins[path]
+        card = one.cards.single[path].model_dump(mode="json")
     else:
-        card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json")
-        card.pop("stop", None)  # shown as the spec has it
-        origins = {**one.cards.train_origins[run.setup.name], "/seed": _origin(run.seed_node)}
+        card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json", exclude={"stop"})
+    origins = places_of(one.origins, path)
     leaves = dict(_leaves("", card))
     rows = {pointer.strip("/").replace("/", "."): (value, _nearest(origins, pointer)) for pointer, value in leaves.items()}
     rows |= _rules(one, run)
@@ -114,12 +113,12 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
     values = {name: str(value) if name.rpartition(".")[2] in COMPUTED else _shown(value) for name, (value, _) in rows.items()}
     value_width = min(40, max(len(text) for text in values.values()))
     lines = []
-    for name, (_, origin) in rows.items():
-        place = f"{origin}  ({origin.layer})" if origin.file else "default"
+    for name, (_, source) in rows.items():
+        place = f"{source.position}  ({source.layer})" if source.file else "default"
         lines.append(f"{name:<{width}}  {values[name]:<{value_width}}  {place}".rstrip())
         if key is not None and len(rows) <= 12:
             lines.extend(
-                f"{'':<{width}}  {_shown(older.plain()):<{value_width}}  {_origin(older)}  ({older.layer}, replaced)"
+                f"{'':<{width}}  {_shown(older.plain()):<{value_width}}  {origin(older).position}  ({older.layer}, replaced)"
                 for older in _older(run, name)
             )
     return "\n".join(lines) + "\n"
@@ -130,11 +129,11 @@ def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
     of, steps, found = one.experiment, run.setup.train.max_steps, {}
     for rule in rules_of(of, run.setup):
         name = "train.early_stop" if rule.kind == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
-        found[name] = (rule_text(rule.card(steps)), _origin(rule.node))
+        found[name] = (rule_text(rule.card(steps)), origin(rule.node))
     for index, card in enumerate(expect_cards(of, of.spec.expect)):
         if run.setup.name in card.conditions:
             said = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
-            found[f"expect.{card.id}"] = (said, _origin(of.node("expect", index)))
+            found[f"expect.{card.id}"] = (said, origin(of.node("expect", index)))
     return found
 
 
@@ -159,16 +158,10 @@ def _leaves(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield pointer, value
 
 
-def _nearest(origins: dict[str, Origin], pointer: str) -> Origin:
-    while pointer:
-        if pointer in origins:
-            return origins[pointer]
+def _nearest(origins: Mapping[str, Origin], pointer: str) -> Origin:
+    while pointer and pointer not in origins:
         pointer = pointer.rpartition("/")[0]
-    return Origin(file=None, line=None, column=None, layer="defaults")
-
-
-def _origin(node: Node) -> Origin:
-    return Origin(file=node.place.file, line=node.place.line, column=node.place.column, layer=node.layer)
+    return origins.get(pointer, DEFAULT)
 
 
 def _shown(value: Any) -> str:

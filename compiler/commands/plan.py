@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.build.inputs import Inputs
-from compiler.build.origins import Origins, origin
+from compiler.build.origins import places_of
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
 from compiler.commands.git import commit, commits_of, extract, git, show
@@ -32,6 +32,7 @@ from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import RUNS
+from stages.contracts.lineage import Origin
 from stages.contracts.stage import ROOT
 
 CARD = "train.card.json"
@@ -143,16 +144,13 @@ def _older_card(experiment: str, stage: str, lock: Lock, past: Past) -> dict[str
     return dict(json.loads(text)) if text else None
 
 
-def _origins(compiled: list[Compiled]) -> Callable[[str], Origins]:
+def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
     """A function from a card's path to the places of its values."""
-    runs = {f"{RUNS}/{one.experiment.name}/{run.name}/{CARD}": (one, run) for one in compiled for run in one.expansion.runs}
-    single = {f"{RUNS}/{one.experiment.name}/{path}": found for one in compiled for path, found in one.cards.single_origins.items()}
+    files = {one.experiment.name: one.origins for one in compiled}
 
-    def origins(path: str) -> Origins:
-        one, run = runs.get(path, (None, None))
-        if one is None or run is None or run.setup.name not in one.cards.train_origins:
-            return single.get(path, {})
-        return {**one.cards.train_origins[run.setup.name], "/seed": origin(run.seed_node)}
+    def origins(path: str) -> Mapping[str, Origin]:
+        experiment, _, below = path.removeprefix(f"{RUNS}/").partition("/")
+        return places_of(files[experiment], below) if experiment in files else {}
 
     return origins
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from compiler.build.origins import Origins
 from compiler.lock.card_diff import Change, changes
 from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
@@ -15,6 +14,7 @@ from compiler.lock.status import Cause, Status, command
 from compiler.problems import sentence
 from stages.contracts.artifact import Frozen
 from stages.contracts.code import Judgement
+from stages.contracts.lineage import Origin
 
 CARD = ".card.json"
 SHOWN = 3
@@ -83,7 +83,7 @@ class Reasons:
 
     files: Files
     past: Past
-    origins: Callable[[str], Origins]
+    origins: Callable[[str], Mapping[str, Origin]]
     judgements: Sequence[Judgement]
 
     def of(self, status: Status) -> tuple[Reason, ...]:
@@ -162,11 +162,11 @@ def own_card(status: Status) -> str | None:
     return next((dep for dep in status.stage.deps if dep.endswith(CARD)), None)
 
 
-def _nearest(origins: Mapping[str, Any], pointer: str) -> str | None:
+def _nearest(origins: Mapping[str, Origin], pointer: str) -> str | None:
     """file:line:column of a value, or of the block that it lies in; None for a default."""
     while pointer and pointer not in origins:
         pointer = pointer.rpartition("/")[0]
-    return str(origins[pointer]) if pointer and origins[pointer].file else None
+    return origins[pointer].position if pointer and origins[pointer].file else None
 
 
 def _data_paths(card: Any) -> set[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from stages.contracts.diagnostic import Place
@@ -52,3 +53,29 @@ class Document:
     file: str
     lines: list[str]
     root: Node
+
+    @cached_property
+    def keys(self) -> dict[tuple[int, int], str]:
+        """Line and column -> the dotted key that stands there. An entry of a list is named by its one key or its id, or by its number."""
+        return dict(_keys("", self.root))
+
+
+def _keys(key: str, node: Node) -> Iterator[tuple[tuple[int, int], str]]:
+    in_list = isinstance(node.value, list)
+    items: Iterable[tuple[str, Node]] = node.items()
+    if in_list:
+        items = ((_entry_name(entry, number), entry) for number, entry in enumerate(node.value, 1))
+    for name, inner in items:
+        dotted = f"{key}.{name}" if key else name
+        if in_list and isinstance(inner.value, dict) and list(inner.value) == [name]:
+            yield (inner.place.line, inner.place.column), dotted
+            inner = inner.value[name]
+        yield from (((place.line, place.column), dotted) for place in (inner.key, inner.place) if place is not None)
+        yield from _keys(dotted, inner)
+
+
+def _entry_name(entry: Node, number: int) -> str:
+    if isinstance(entry.value, dict) and len(entry.value) == 1:
+        return str(next(iter(entry.value)))
+    named = entry.get("id")
+    return str(named.value) if named is not None else str(number)

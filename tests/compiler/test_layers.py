@@ -55,7 +55,7 @@ def test_a_profile_removes_a_condition(compiled, spec):
 def test_each_value_knows_its_place_and_layer(compiled, spec):
     smoke = "{train: {max_steps: 2, save_steps: 1}, conditions: {zero: {train: {beta: 0.1}}}}"
     one = compiled(with_zero(spec, "{learning_rate: 5e-4}", smoke), "example@smoke")
-    origins = one.cards.train_origins["zero"]
+    origins = one.origins.cards["zero/train.card.json"]
     lines = one.experiment.document.lines
     for pointer, layer, text in [
         ("/train/learning_rate", "condition", "5e-4"),
@@ -83,5 +83,5 @@ def test_every_leaf_of_a_train_card_has_an_origin(compiled, spec):
         return [pointer]
 
     for name, card in one.cards.train.items():
-        missing = set(leaves("", card.model_dump(mode="json", exclude={"code"}))) - set(one.cards.train_origins[name]) - exempt
+        missing = set(leaves("", card.model_dump(mode="json", exclude={"code"}))) - set(one.origins.cards[f"{name}/train.card.json"]) - exempt
         assert missing - {"/reward/examples"} == set(), name

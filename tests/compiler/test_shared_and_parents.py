@@ -47,7 +47,7 @@ def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(c
     shared("first", "train: {beta: 0.1, top_p: 0.5, epsilon: 0.3}\n")
     shared("second", "train: {beta: 0.2, epsilon: 0.4, max_steps: 99}\nowner: team\n")
     one = compiled(spec.replace("train:\n  max", "use: [first, second]\ntrain:\n  epsilon: 0.5\n  max").replace("owner: octavo\n", ""))
-    train, origins = one.cards.train["zero"].train, one.cards.train_origins["zero"]
+    train, origins = one.cards.train["zero"].train, one.origins.cards["zero/train.card.json"]
     assert (train.beta, train.top_p, train.epsilon, train.max_steps) == (0.2, 0.5, 0.5, 12)
     assert one.cards.page.owner == "team"
     said = {key: (str(origins[f"/train/{key}"]), origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
@@ -88,7 +88,7 @@ def test_a_child_is_its_parent_with_its_changes(child):
     assert one.cards.page.title == "Does a lower learning rate do it too?"
     assert one.cards.page.question == parent.cards.page.question
     assert one.cards.page.claims == ()
-    origins = one.cards.train_origins["zero"]
+    origins = one.origins.cards["zero/train.card.json"]
     assert (str(origins["/train/learning_rate"]), origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
     assert (str(origins["/train/max_steps"]), origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
 

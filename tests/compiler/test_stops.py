@@ -76,10 +76,10 @@ def test_origins_point_at_the_rules(compiled, ruled):
     def line(found) -> str:
         return lines[found.line - 1][found.column - 1 :]
 
-    train = made.cards.train_origins["shaped"]
+    train = made.origins.cards["shaped/train.card.json"]
     assert line(train["/stop/rules/0"]).startswith("{when: zero_signal_share")
     assert line(train["/stop/rules/2"]).startswith("{when: gate.tests.pass_share < 5%")
-    conclude = made.cards.single_origins["analysis/conclude.card.json"]
+    conclude = made.origins.cards["analysis/conclude.card.json"]
     assert line(conclude["/expectations/1"]).startswith("{id: late")
     assert conclude["/stops/0/stop/rules/1"] == train["/stop/rules/1"]
 

@@ -48,9 +48,9 @@ def test_origins_of_weights_phases_and_penalties(compiled):
         ("/reward/penalties/0", "runaway"),
         ("/reward/curriculum/1", "{from: 50%"),
     ]:
-        found = one.cards.train_origins["shaped"][pointer]
+        found = one.origins.cards["shaped/train.card.json"][pointer]
         assert lines[found.line - 1][found.column - 1 :].startswith(text), pointer
-    assert "/reward/gates/0/weight" not in one.cards.train_origins["zero"]
+    assert "/reward/gates/0/weight" not in one.origins.cards["zero/train.card.json"]
 
 
 def test_inverting_a_weighted_reward(compiled):
