@@ -105,6 +105,24 @@ def sentence(text: object) -> str:
     return "".join(character if character.isprintable() else _escaped(character) for character in masked(str(text)))
 
 
+def shown(value: Any, most: int = 80) -> str:
+    """A value as YAML writes it, on one line of at most `most` characters."""
+    text = _yaml(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _yaml(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_yaml(inner)}' for key, inner in value.items())}}}"
+    return sentence(value)
+
+
 def masked(text: str) -> str:
     """The text with everything that looks like a secret overwritten, at equal length."""
     return SECRET.sub(lambda match: "*" * len(match[0]), text)

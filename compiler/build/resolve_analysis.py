@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from compiler.build.difference import differences, shown
+from compiler.build.difference import differences
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expect_cards, stop_card
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
+from compiler.problems import shown
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.analysis_card import (
     Asked,

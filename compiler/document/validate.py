@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from compiler.document.node import Node
 from compiler.document.units import EXAMPLES, arms, converted, keys, unit_of
-from compiler.problems import SECRET, catalogue, problem, sentence, unknown
+from compiler.problems import SECRET, catalogue, problem, sentence, shown, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -163,11 +163,7 @@ def _shape(node: Node) -> str:
 
 
 def _shown(node: Node) -> str:
-    """The value as YAML writes it, in at most 60 characters."""
-    value = node.value
-    words = {None: "null", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-    return sentence(text if len(text) <= 60 else text[:57] + "...")
+    return shown(node.value, 60)
 
 
 def _walk(node: Node, parts: Sequence[int | str]) -> tuple[Node, list[int | str]]:
