@@ -16,8 +16,6 @@ from stages.contracts.names import SLUG_CHARS, slug
 
 SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"
-BESIDE = (LIVE, LOCK)
-"""Files in specs/ that are no experiments."""
 _START = "octavo new <experiment>"
 
 
@@ -46,69 +44,61 @@ def live(inputs: Inputs) -> list[Reference]:
     """The live experiments, in their order. Raises Rejected for a broken list or none."""
     in_project()
     if not os.path.exists(LIVE):
-        raise Rejected([_no_list()])
-    document = inputs.document(LIVE)
-    entries = document.root.value
-    if not isinstance(entries, list):
-        raise Rejected([problem("E203.live", document.root.place)])
-    found: list[Reference] = []
+        specs = everything()
+        fix = f"echo '- {specs[0].stem}' > {LIVE}" if specs else f"{_START}, then: echo '- <experiment>' > {LIVE}"
+        raise Rejected([problem("E113.live", fix=fix)])
+    root = inputs.document(LIVE).root
+    if not isinstance(root.value, list):
+        raise Rejected([problem("E203.live", root.place)])
+    references: list[Reference] = []
     problems: list[Diagnostic] = []
-    for entry in entries:
+    for entry in root.value:
         try:
             if not isinstance(entry.value, str):
                 raise Rejected([problem("E203.entry", entry.place)])
             reference = named(entry.value, entry.place)
-            if reference in found:
+            if reference in references:
                 raise Rejected([problem("E319.live", entry.place, name=reference.name)])
-            found.append(reference)
+            references.append(reference)
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
     if problems:
         raise Rejected(problems)
-    return found
+    return references
 
 
 def everything() -> list[Reference]:
     """Every spec in specs/, without profiles."""
-    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in BESIDE]
+    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in (LIVE, LOCK)]
 
 
 def every_spec() -> list[Reference]:
     """Every spec in specs/. Raises Rejected E113 when there is none, and E206 or E207 for files with other names."""
     in_project()
-    found = everything()
-    if not found:
+    references = everything()
+    if not references:
         raise Rejected([problem("E113.empty", start=_START)])
-    places = {reference.stem: Place(reference.path.as_posix(), 1, 1) for reference in found}
-    problems = [refused for stem, place in places.items() if (refused := _slug_problem(stem, place))]
+    problems = [wrong for each in references if (wrong := _slug_problem(each.stem, Place(each.path.as_posix(), 1, 1)))]
     if problems:
         raise Rejected(problems)
-    return found
+    return references
 
 
 def named(text: str, place: Place | None = None) -> Reference:
     """`quickstart`, `quickstart@smoke`, `specs/quickstart.yaml` or `specs/quickstart.yaml@smoke`. Raises Rejected E321, E206 or E207."""
     name, at, profile = text.partition("@")
-    path = SPECS / f"{name}.yaml"
-    if name.endswith(".yaml"):
-        path = Path(os.path.relpath(name))
-        refused = None if path.parent == SPECS else problem("E321.elsewhere", place, path=path.as_posix()[:200])
-    else:
-        refused = _slug_problem(name, place)
-    refused = refused or _slug_problem(path.stem, place)
-    if refused:
-        raise Rejected([refused])
+    path = Path(os.path.relpath(name)) if name.endswith(".yaml") else SPECS / f"{name}.yaml"
+    if path.parent != SPECS and name.endswith(".yaml"):
+        raise Rejected([problem("E321.elsewhere", place, path=path.as_posix()[:200])])
+    stem = path.stem if name.endswith(".yaml") else name
+    if wrong := _slug_problem(stem, place):
+        raise Rejected([wrong])
     if not os.path.isfile(path):
-        known = [reference.stem for reference in everything()]
+        stems = [reference.stem for reference in everything()]
+        missing = unknown("E321", stem, stems, place, all=", ".join(stems) or "none")
         # a profile that is named too is left out of the comparison, and shown
-        missing = unknown("E321", path.stem, known, place, all=", ".join(known) or "none")
-        raise Rejected([replace(missing, what=missing.what.replace(f"`{path.stem}`", f"`{text[: SLUG_CHARS * 2]}`", 1))])
-    return Reference(path.stem, profile if at else None, path)
-
-
-def _no_list() -> Diagnostic:
-    there = everything()
-    return problem("E113.live", fix=f"echo '- {there[0].stem}' > {LIVE}" if there else f"{_START}, then: echo '- <experiment>' > {LIVE}")
+        raise Rejected([replace(missing, what=missing.what.replace(f"`{stem}`", f"`{text[: SLUG_CHARS * 2]}`", 1))])
+    return Reference(stem, profile if at else None, path)
 
 
 def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:
