@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -9,29 +10,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from compiler.build.base_models import LINEAR, MADE, BaseModel, in_folder
 from compiler.build.code_versions import broken_versions, unjudged_code
 from compiler.build.data_files import DataFile, data_file
-from compiler.build.revisions import Lock, Reference, lock, pinned
+from compiler.build.revisions import Lock, Reference, lock
 from compiler.document.node import Document
 from compiler.document.read import read
 from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
-from compiler.problems import Fault, Rejected, problem, unknown
-from stages.contracts.artifact import ArtifactError
+from compiler.problems import Fault, Rejected, nearest, problem, unknown
+from stages.contracts.artifact import ArtifactError, file_digest
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import MODELS, ModelFolder
-from stages.contracts.names import SLUG, is_hub_id
+from stages.contracts.names import PATH, SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
 
 T = TypeVar("T")
+MADE = "octavo/"
+POSITIONS = "max_position_embeddings"
+LINEAR = ("hidden_size", "intermediate_size")
+"""Keys of a model's configuration that are sizes of its linear layers."""
 UNPINNED = "0" * 40
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
 MODEL_SPECS = Path("specs/_models")
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A base model: where it will lie and what pins it. `card` when the repository makes it. `hub`: `path` is a hub id."""
+
+    path: str
+    revision: str
+    max_positions: int | None
+    card: PretrainCard | None
+    hub: bool = False
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Names and values of the sizes of its linear layers, as far as they are known."""
 
 
 @dataclass
@@ -69,16 +86,15 @@ class Inputs:
         """Compile with these pins instead of those on disk."""
         self._lock = new
 
-    def commit(self, of: Reference) -> str:
+    def commit(self, repository: Reference) -> str:
         """The pinned commit of a hub repository. Raises Fault E375 when it has none: a compile never asks the network."""
-        try:
-            return pinned(of, self.lock())
-        except KeyError as missing:
-            if self.only_checks:
-                return UNPINNED
-            meant = f", did you mean `{missing.args[0]}`?" if missing.args[0] else ""
-            local = f"no folder `{of.name}` is in the project, so it is a model of the hub; " if of.kind == "models" else ""
-            raise Fault(problem("E375", name=of.name, meant=meant, local=local)) from None
+        commits, name = self.lock().commits, repository.name
+        if repository not in commits and not self.only_checks:
+            close = nearest(name, [other.name for other in commits if other.kind == repository.kind])
+            meant = f", did you mean `{close}`?" if close else ""
+            local = f"no folder `{name}` is in the project, so it is a model of the hub; " if repository.kind == "models" else ""
+            raise Fault(problem("E375", name=name, meant=meant, local=local))
+        return commits.get(repository, UNPINNED)
 
     @staticmethod
     def is_local(base: str) -> bool:
@@ -133,34 +149,36 @@ class Inputs:
     def _model(self, base: str) -> BaseModel:
         if base.startswith(MADE):
             return self._made(base)
-        of = Reference("models", base)
+        reference = Reference("models", base)
         if not self.is_local(base):
-            return BaseModel(base, self.commit(of), None, None, hub=True)
-        if of in self.lock().commits:
+            return BaseModel(base, self.commit(reference), None, None, hub=True)
+        if reference in self.lock().commits:
             raise Fault(problem("E376", name=base))
-        return in_folder(base)
+        path = Path(base)
+        if not PATH.fullmatch(base) or not os.path.isdir(path):
+            raise Fault(problem("E314", name=base))
+        try:
+            content = json.loads((path / "config.json").read_bytes().decode("utf-8"))
+            sizes = {key: size for key in (*LINEAR, POSITIONS) if isinstance(size := dict(content).get(key), int)}
+            positions = sizes.pop(POSITIONS, None)
+            return BaseModel(base, file_digest(path)[:16], positions, None, sizes=tuple(sizes.items()))
+        except (OSError, ValueError, TypeError) as error:
+            raise Fault(problem("E314.config", name=base, reason=error)) from None
 
     def _made(self, base: str) -> BaseModel:
         name = base.removeprefix(MADE)
-        known = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
-        if name not in known:
-            raise Fault(unknown("E314.made", base, [f"{MADE}{stem}" for stem in known], None, name=name, all=", ".join(known) or "none"))
-        document = self.document(MODEL_SPECS / f"{name}.yaml")
-        made, problems = validated(ModelFile, document.root)
-        if made is None:
+        models = sorted(path.stem for path in MODEL_SPECS.glob("*.yaml") if SLUG.fullmatch(path.stem))
+        if name not in models:
+            raise Fault(unknown("E314.made", base, [f"{MADE}{stem}" for stem in models], None, name=name, all=", ".join(models) or "none"))
+        spec, problems = validated(ModelFile, self.document(MODEL_SPECS / f"{name}.yaml").root)
+        if spec is None:
             raise Rejected(problems)
-        card = PretrainCard(
-            name=name,
-            corpus=made.corpus,
-            architecture=made.architecture,
-            pretrain=made.pretrain,
-            versions=self.versions(),
-            code=self.code(["stages.train.pretrain", f"{CORPORA}.{made.corpus.kind}"]),
-        )
-        folder = ModelFolder(MODELS / name)
-        positions = made.architecture.max_position_embeddings
-        sizes = tuple((key, int(getattr(made.architecture, key))) for key in LINEAR)
-        return BaseModel(folder.model.as_posix(), card_id(card), positions, card, sizes=sizes)
+        code = self.code(["stages.train.pretrain", f"{CORPORA}.{spec.corpus.kind}"])
+        sections = {"corpus": spec.corpus, "architecture": spec.architecture, "pretrain": spec.pretrain}
+        card = PretrainCard(name=name, **sections, versions=self.versions(), code=code)
+        sizes = tuple((key, int(getattr(spec.architecture, key))) for key in LINEAR)
+        path = ModelFolder(MODELS / name).model.as_posix()
+        return BaseModel(path, card_id(card), spec.architecture.max_position_embeddings, card, sizes=sizes)
 
 
 def _once(results: dict[str, T | Fault], name: str, read: Callable[[str], T]) -> T:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.build.base_models import BaseModel
-from compiler.build.inputs import LIBRARIES, Inputs
+from compiler.build.inputs import LIBRARIES, BaseModel, Inputs
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.build.revisions import Reference
 from compiler.build.stops import stop_card

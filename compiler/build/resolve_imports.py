@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compiler.build.base_models import BaseModel
 from compiler.build.imports import ImportedRuns, filled, section
-from compiler.build.inputs import Inputs
+from compiler.build.inputs import BaseModel, Inputs
 from compiler.build.resolve import Cards
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.document.layers import overlay

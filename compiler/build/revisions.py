@@ -109,13 +109,6 @@ def files(of: Lock) -> dict[str, str]:
     return {LOCK.as_posix(): text(of.commits, of.snapshots)} if of.commits or of.snapshots or os.path.exists(LOCK) else {}
 
 
-def pinned(of: Reference, within: Lock) -> str:
-    """The commit of a reference. Raises KeyError with the nearest entry of its kind, or None, when it has none."""
-    if of not in within.commits:
-        raise KeyError(nearest(of.name, [one.name for one in within.commits if one.kind == of.kind]))
-    return within.commits[of]
-
-
 def named_in(root: Node) -> Iterator[Reference]:
     """Hub repositories that a file of specs names, in any of its parts: profiles, conditions, `changes`, `change` of a plan."""
     waiting: list[tuple[tuple[str, ...], Node]] = [((), root)]

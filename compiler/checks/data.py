@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compiler.build.base_models import MADE, BaseModel
 from compiler.build.data_files import DataFile
-from compiler.build.inputs import UNPINNED, Inputs
+from compiler.build.inputs import MADE, UNPINNED, BaseModel, Inputs
 from compiler.build.revisions import Reference
 from compiler.document.node import Node
 from compiler.document.validate import place_of

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.build.base_models import MADE
 from compiler.build.data_files import DataFile
-from compiler.build.inputs import Inputs
+from compiler.build.inputs import MADE, Inputs
 from compiler.build.resolve import ANSWER
 from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion, Setup

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler.build.base_models import MADE
+from compiler.build.inputs import MADE
 from compiler.commands.plan_cost import Cost
 from compiler.commands.plan_reasons import Reason, StagePlan
 from compiler.commands.plan_report import ExperimentPlan, Plan

@@ -50,7 +50,7 @@ def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(c
     train, origins = one.cards.train["zero"].train, one.origins.cards["zero/train.card.json"]
     assert (train.beta, train.top_p, train.epsilon, train.max_steps) == (0.2, 0.5, 0.5, 12)
     assert one.cards.page.owner == "team"
-    said = {key: (str(origins[f"/train/{key}"]), origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
+    said = {key: (origins[f"/train/{key}"].position, origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
     assert said["beta"] == ("specs/_shared/second.yaml:1:15", "shared")
     assert said["top_p"] == ("specs/_shared/first.yaml:1:27", "shared")
     assert said["epsilon"][1] == "experiment"
@@ -89,8 +89,8 @@ def test_a_child_is_its_parent_with_its_changes(child):
     assert one.cards.page.question == parent.cards.page.question
     assert one.cards.page.claims == ()
     origins = one.origins.cards["zero/train.card.json"]
-    assert (str(origins["/train/learning_rate"]), origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
-    assert (str(origins["/train/max_steps"]), origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
+    assert (origins["/train/learning_rate"].position, origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
+    assert (origins["/train/max_steps"].position, origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
 
 
 def test_the_page_card_tells_parent_changes_and_hypothesis(child):
