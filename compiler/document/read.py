@@ -110,16 +110,15 @@ class _Builder:
         """The root. Raises Rejected, or what the parser raises."""
         self.next()
         event = self.next()
-        empty = problem("E109", Place(self.file, 1, 1))
         if type(event).__name__ == "StreamEndEvent":
-            raise Rejected([empty])
+            raise Rejected([problem("E109", Place(self.file, 1, 1))])
         root = self._node(self.next(), 0)
         self.next()
         event = self.next()
         if type(event).__name__ != "StreamEndEvent":
             self.problems.append(problem("E107", self._place(event.start_mark)))
         if root.value is None:
-            raise Rejected([*self.problems, empty])
+            raise Rejected([*self.problems, problem("E109", Place(self.file, 1, 1))])
         if not isinstance(root.value, dict | list):
             self.problems.append(problem("E109.value", root.place))
         return root
