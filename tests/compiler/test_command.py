@@ -231,7 +231,7 @@ def test_explain_everything(work, capsys):
     assert "0.0" in rows["reward.gates.0.settings.score"] and "specs/example.yaml:37:29" in rows["reward.gates.0.settings.score"]
     assert rows["train.top_p"].endswith("default")
     assert "specs/example.yaml:23:15" in rows["seed"]
-    assert "constraints.txt:1:1" in rows["versions.torch"]
+    assert "constraints.txt:2:1" in rows["versions.torch"]
 
 
 def test_explain_prefers_the_experiment_to_its_profile(work, capsys):

@@ -83,5 +83,6 @@ def test_every_leaf_of_a_train_card_has_an_origin(compiled, spec):
         return [pointer]
 
     for name, card in one.cards.train.items():
-        missing = set(leaves("", card.model_dump(mode="json", exclude={"code"}))) - set(one.origins.cards[f"{name}/train.card.json"]) - exempt
+        values = leaves("", card.model_dump(mode="json", exclude={"code"}))
+        missing = set(values) - set(one.origins.cards[f"{name}/train.card.json"]) - exempt
         assert missing - {"/reward/examples"} == set(), name
