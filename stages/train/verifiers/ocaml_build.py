@@ -16,7 +16,7 @@ from stages.train.verifiers.faults import VerifierUnavailable
 CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
 SOURCES = ("stubs.c", "inside.ml", "typing.ml", "checks.ml", "runs.ml")
-SOURCES_DIGEST = "1e1f4903c148b5d7"
+SOURCES_DIGEST = "1780af9ce4e97362"
 """First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code hash of the gates."""
 _LIBRARIES = ("unix", "ocamlcommon", "ocamlbytecomp")
 _SHARED = ("stubs.c", "inside.ml", "typing.ml")

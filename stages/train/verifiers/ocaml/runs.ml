@@ -63,10 +63,10 @@ let shown value kind =
   Format.pp_print_flush formatter ();
   Buffer.contents text
 
-(* Type and value of what was just bound to [value_name]. *)
-let bound_value () =
-  let _, description = Env.find_value_by_name (Longident.Lident value_name) !Toploop.toplevel_env in
-  (description.Types.val_type, Toploop.getvalue value_name)
+(* Type and value of a name of the toplevel. *)
+let bound name =
+  let _, description = Env.find_value_by_name (Longident.Lident name) !Toploop.toplevel_env in
+  (description.Types.val_type, Toploop.getvalue name)
 
 let bind_value expression =
   let open Ast_helper in
@@ -96,6 +96,21 @@ let usual_overhead = (Gc.get ()).Gc.space_overhead
 
 (* ---- the process that runs the answer ---- *)
 
+(* A question: definitions of arguments that the answer may change, if any, then of a function without arguments that makes the call. It
+   is called here, and not by a `try` of the question, whose typing would cost as much again. *)
+let replied asked =
+  let items = parsed asked in
+  List.iter (fun item -> ignore (execute item)) items;
+  let kind, thunk = bound value_name in
+  let result = match (Ctype.expand_head !Toploop.toplevel_env kind).desc with Tarrow (_, _, result, _) -> result | _ -> kind in
+  let outcome =
+    match (Obj.obj thunk : unit -> Obj.t) () with
+    | value -> Printf.sprintf "Ok (%s)" (shown value result)
+    | exception error -> Printf.sprintf "Error (%s)" (shown (Obj.repr error) Predef.type_exn)
+  in
+  let changed = List.filter (fun name -> name <> value_name) (List.concat_map defined items) in
+  String.concat ", " (outcome :: List.map (fun name -> let kind, value = bound name in shown value kind) changed)
+
 let running env (before, answer) requests replies =
   let send = write_frame replies in
   refuse_unsafe answer;
@@ -108,12 +123,7 @@ let running env (before, answer) requests replies =
     try
       while true do
         let asked = read_frame requests in
-        send
-          (match source (Printf.sprintf "let %s = (%s)" value_name asked) with
-          | () ->
-              let kind, value = bound_value () in
-              shown value kind
-          | exception _ -> "")
+        send (try replied asked with _ -> "")
       done
     with End_of_file -> ()
   end
@@ -145,7 +155,7 @@ let parsed_literal text =
 let value_of expression kind =
   match bind_value expression with
   | true ->
-      let own, value = bound_value () in
+      let own, value = bound value_name in
       (try Ctype.unify !Toploop.toplevel_env (Ctype.instance own) kind with _ -> raise Not_literal);
       value
   | false -> raise Not_literal
@@ -224,18 +234,19 @@ let called site given =
   let labels, result = arguments site.kind in
   let places = List.mapi (fun place (label, kind) -> (place, label, kind)) labels in
   let values = List.map2 (fun (place, label, kind) value -> (place, label, kind, value)) places given in
-  let bindings = List.map (fun (place, label, kind, value) -> Printf.sprintf "let octavo_%d = (%s) in " place (worded site place label (value, kind))) values in
-  let argument (place, label, _, _) =
-    match label with
-    | Asttypes.Nolabel -> Printf.sprintf " octavo_%d" place
-    | Labelled name -> Printf.sprintf " ~%s:octavo_%d" name place
-    | Optional name -> Printf.sprintf " ?%s:octavo_%d" name place
-  in
   let changing = List.filter (fun (_, _, kind, _) -> changes kind) values in
-  let call = site.name ^ String.concat "" (List.map argument values) in
-  let left = List.map (fun (place, _, _, _) -> Printf.sprintf "octavo_%d" place) changing in
-  let outcome = Printf.sprintf "(try Stdlib.Ok (%s) with error -> Stdlib.Error error)" call in
-  let asked = String.concat "" bindings ^ Printf.sprintf "let octavo_r = %s in (%s)" outcome (String.concat ", " ("octavo_r" :: left)) in
+  let kept place = List.exists (fun (other, _, _, _) -> other = place) changing in
+  let text (place, label, kind, value) = worded site place label (value, kind) in
+  let bindings = List.map (fun ((place, _, _, _) as given) -> Printf.sprintf "let octavo_%d = (%s)\n" place (text given)) changing in
+  let argument ((place, label, _, _) as given) =
+    let text = if kept place then Printf.sprintf "octavo_%d" place else Printf.sprintf "(%s)" (text given) in
+    match label with
+    | Asttypes.Nolabel -> " " ^ text
+    | Labelled name -> Printf.sprintf " ~%s:%s" name text
+    | Optional name -> Printf.sprintf " ?%s:%s" name text
+  in
+  let call = String.concat "" (site.name :: List.map argument values) in
+  let asked = String.concat "" bindings ^ Printf.sprintf "let %s () = %s" value_name call in
   let replied = try !ask asked with _ -> ended := true; raise Answer_ended in
   let no_value () =
     if hides result then tests_broken "they need a value that cannot be handed to another process";
@@ -243,7 +254,7 @@ let called site given =
   in
   let outcome, others =
     match Parse.expression (Lexing.from_string replied) with
-    | { pexp_desc = Pexp_tuple (first :: others); _ } when left <> [] -> (first, others)
+    | { pexp_desc = Pexp_tuple (first :: others); _ } when changing <> [] -> (first, others)
     | first -> (first, [])
     | exception _ -> no_value ()
   in
