@@ -9,7 +9,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.proofs import CLASSES, judged
+from stages.train.verifiers.proofs import CLASSES, Checked
 
 MARKS = CLASSES
 COLUMNS = ("statement",)
@@ -53,7 +53,21 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     from stages.train.verifiers.lean import verifier
     from stages.train.verifiers.lean_text import Job
 
-    def job(statement: str, text: str) -> Job:
-        return Job(settings.header, statement, text, settings.answer, settings.axioms, settings.timeout, settings.memory)
+    results = [Checked("broken", f"the data row has no text in column {settings.statement!r}")] * len(answers)
+    jobs = {
+        index: Job(settings.header, statement, answer.text, settings.answer, settings.axioms, settings.timeout, settings.memory)
+        for index, answer in enumerate(answers)
+        if isinstance(statement := answer.row.get(settings.statement), str)
+    }
+    for index, checked in zip(jobs, verifier(settings.header).run(list(jobs.values())) if jobs else [], strict=True):
+        results[index] = checked
+    return [_judgement(checked) for checked in results]
 
-    return judged(answers, settings.statement, job, lambda jobs: verifier(settings.header).run(jobs))
+
+def _judgement(checked: Checked) -> Judgement:
+    marks = {name: checked.outcome == name for name in CLASSES}
+    if checked.outcome == "proved":
+        return Judgement("pass", 1.0, marks=marks)
+    if checked.outcome in CLASSES:
+        return Judgement("fail", 0.0, f"{checked.outcome}: {checked.reason}", marks)
+    return Judgement("unknown", None, checked.reason)

@@ -23,7 +23,7 @@ class Settings(Frozen):
 
 def tier() -> str:
     """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_attacks import tier as checking_tier
+    from stages.train.verifiers.ocaml_answers import tier as checking_tier
 
     return checking_tier()
 

@@ -19,11 +19,17 @@ def _tried(attempt: Callable[[], Any]) -> str:
         return f"contained {type(error).__name__}"
 
 
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _syscalls(*calls: tuple[Any, ...]) -> str:
     """Raw system calls by number for this machine; -1 is a refusal."""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     through = [call for call in calls if libc.syscall(*[ctypes.c_long(part) if isinstance(part, int) else part for part in call]) >= 0]
     return f"BREACH {through}" if through else "contained refused"
 
@@ -84,38 +90,31 @@ def make_memory_file() -> str:
 
 
 def open_inet_socket() -> str:
-    import ctypes
-
-    return "BREACH" if any(ctypes.CDLL(None).socket(family, kind, 0) >= 0 for family in (2, 10) for kind in (1, 2)) else "contained"
+    return "BREACH" if any(_libc().socket(family, kind, 0) >= 0 for family in (2, 10) for kind in (1, 2)) else "contained"
 
 
 def open_unix_socket() -> str:
     import ctypes
 
-    libc = ctypes.CDLL(None)
+    libc = _libc()
     return "BREACH" if libc.socket(1, 1, 0) >= 0 or libc.socketpair(1, 1, 0, (ctypes.c_int * 2)()) >= 0 else "contained"
 
 
 def new_namespaces() -> str:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    made = [flag for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000) if libc.unshare(flag) == 0]
-    return f"BREACH unshared {made}" if made else "contained"
+    unshared = [flag for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000) if _libc().unshare(flag) == 0]
+    return f"BREACH unshared {unshared}" if unshared else "contained"
 
 
 def mount_something() -> str:
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    return "BREACH mounted" if libc.mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None) == 0 else "contained"
+    return "BREACH mounted" if _libc().mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None) == 0 else "contained"
 
 
 def trace() -> str:
-    import ctypes
     import os
 
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     attempts = [libc.ptrace(0, 0, None, None), libc.ptrace(0x4206, os.getppid(), None, None)]  # TRACEME, SEIZE
     return f"BREACH ptrace {attempts}" if 0 in attempts else "contained"
 
@@ -138,46 +137,6 @@ def fork_once() -> str:
     return _tried(attempt)
 
 
-def fork_bomb() -> str:
-    import os
-
-    def attempt() -> None:
-        while True:
-            os.fork()
-
-    return _tried(attempt)
-
-
-def many_processes() -> str:
-    """Twenty processes of 300 MB each."""
-    import os
-
-    def attempt() -> int:
-        for _ in range(20):
-            if os.fork() == 0:
-                content = bytearray(300 << 20)
-                for place in range(0, len(content), 4096):
-                    content[place] = 1
-                os._exit(0)
-        return 20
-
-    return _tried(attempt)
-
-
-def leave_a_daemon() -> str:
-    import os
-
-    def attempt() -> int:
-        os.setsid()
-        pid = os.fork()
-        if pid == 0 and os.fork() == 0:
-            while True:
-                pass
-        return pid
-
-    return _tried(attempt)
-
-
 def start_a_thread() -> str:
     import threading
 
@@ -191,7 +150,7 @@ def run_a_program() -> str:
 
 
 def kill_parent() -> str:
-    """Signal 0 asks whether a signal could be sent, and hurts nobody where the sandbox does not hold."""
+    """Signal 0 asks whether a signal could be sent, and does no harm where the sandbox does not hold."""
     import os
 
     return _tried(lambda: os.kill(os.getppid(), 0))
@@ -206,7 +165,7 @@ def kill_everyone() -> str:
 def map_executable() -> str:
     import ctypes
 
-    libc = ctypes.CDLL(None)
+    libc = _libc()
     libc.mmap.restype = ctypes.c_void_p
     place = libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0))
     return "contained" if place == ctypes.c_void_p(-1).value else "BREACH mapped"
@@ -286,5 +245,3 @@ CANDIDATE = (
     use_file_descriptors,
 )
 """What a candidate's process must not be able to do, in every tier. Tried before a tier is trusted."""
-HARMFUL = (fork_bomb, many_processes, leave_a_daemon)
-"""Attacks that would hurt the machine if they got through: only the tests run them, where `fork_once` has failed before."""

@@ -8,6 +8,7 @@ an unprivileged uid, and landlock where the kernel has it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from stages.train.verifiers import launch, seccomp
 
 Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
+BATCH = 8
+"""Most answers of one batch; each needs a descriptor, of which a process may have no more than 1,024."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,10 @@ class Program:
     """Further options of bubblewrap."""
     filter: Callable[[], bytes] = seccomp.candidate
     """System call filter of the processes that it forks."""
-    one_answer: bool = False
-    """Whether a box takes one answer only."""
+    batch: int = BATCH
+    """Most answers that a process of it is asked at a time."""
+    uses: float = math.inf
+    """Answers after which a process of it is replaced."""
 
 
 UID = 60720

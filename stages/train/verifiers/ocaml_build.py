@@ -17,7 +17,7 @@ CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
 SOURCES = ("stubs.c", "inside.ml", "typing.ml", "checks.ml", "runs.ml")
 SOURCES_DIGEST = "1780af9ce4e97362"
-"""First digits of the SHA-256 of the sources. It stands here so that a change of them changes the code hash of the gates."""
+"""First digits of the SHA-256 of the sources. It stands here so that a change of them changes the digest of the gates' code."""
 _LIBRARIES = ("unix", "ocamlcommon", "ocamlbytecomp")
 _SHARED = ("stubs.c", "inside.ml", "typing.ml")
 _OPTIONS = ("-w", "-a", "-I", "+compiler-libs")
@@ -38,24 +38,23 @@ def sources_digest() -> str:
 def compiler() -> tuple[str, str, str]:
     """(path of ocamlc, its version, folder of its standard library). Raises VerifierUnavailable when there is none."""
     ocamlc = shutil.which("ocamlc")
-    if ocamlc is None:
-        raise VerifierUnavailable(
-            "ocamlc is not installed", why="the OCaml gates type check and run answers with OCaml's own compiler", fix=_INSTALL
-        )
     try:
-        said = [
-            subprocess.run([ocamlc, flag], capture_output=True, text=True, check=True, timeout=60).stdout for flag in ("-version", "-where")
-        ]
+        if ocamlc is None:
+            raise FileNotFoundError("ocamlc is not installed")
+        version, folder = (
+            subprocess.run([ocamlc, flag], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+            for flag in ("-version", "-where")
+        )
     except (OSError, subprocess.SubprocessError) as error:
-        raise VerifierUnavailable(f"ocamlc does not run: {error}", why="the OCaml gates need it", fix=_INSTALL) from None
-    return ocamlc, said[0].strip(), said[1].strip()
+        why = "the OCaml gates type check and run answers with OCaml's own compiler"
+        raise VerifierUnavailable(str(error), why=why, fix=_INSTALL) from None
+    return ocamlc, version, folder
 
 
 def program() -> Path:
     """Absolute path of the program that type checks and runs answers, built now when it is not there. Raises VerifierUnavailable."""
-    ocamlc = compiler()[0]
     libraries = [f"{name}.cma" for name in (*_LIBRARIES, "ocamltoplevel")]
-    return _built("runs", [ocamlc, "-custom", "-linkall", *_OPTIONS, *libraries, *_SHARED, "runs.ml"])
+    return _built("runs", [compiler()[0], "-custom", "-linkall", *_OPTIONS, *libraries, *_SHARED, "runs.ml"])
 
 
 def checker() -> Path:
@@ -72,46 +71,33 @@ def checker() -> Path:
 
 
 def _built(name: str, command: list[str]) -> Path:
-    _, version, where = compiler()
+    """Compile in a folder of its own, then move into place, so that two processes that build at once do not meet."""
     if sources_digest() != SOURCES_DIGEST:
         raise VerifierUnavailable(
             f"the sources of the OCaml verifier have the digest {sources_digest()}, not {SOURCES_DIGEST}",
-            why="what scores a run must be what its code hash stands for",
-            fix="git checkout stages/train/verifiers, or write the new digest into ocaml_build.py and run octavo compile",
+            why="what scores a run must be what its code version stands for",
+            fix="git checkout stages/train/verifiers, or write the new digest into ocaml_build.py and run octavo code",
         )
-    key = digest("\0".join([SOURCES_DIGEST, version, where, platform.machine()]))[:16]
-    built = (CACHE / f"ocaml-{name}-{key}").absolute()
-    if not built.is_file():
-        _build(command, built)
-    return built
-
-
-def _build(command: list[str], target: Path) -> None:
-    """Compile in a folder of its own, then move into place, so that two processes that build at once do not meet."""
+    target = (CACHE / f"ocaml-{name}-{digest(chr(0).join([SOURCES_DIGEST, *compiler()[1:], platform.machine()]))[:16]}").absolute()
+    if target.is_file():
+        return target
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in sources().items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
+        for file, text in sources().items():
+            (Path(folder) / file).write_text(text, encoding="utf-8")
+        command = [*command, "-o", "built"]
         try:
-            done = subprocess.run(
-                [*command, "-o", "built"], cwd=folder, capture_output=True, text=True, errors="replace", timeout=BUILD_SECONDS
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise _not_built(str(error)) from None
-        if done.returncode:
-            raise _not_built((done.stdout + done.stderr).strip()[-500:])
-        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=BUILD_SECONDS)
+            if done.returncode:
+                raise OSError((done.stdout + done.stderr).strip()[-500:])
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.{os.getpid()}")
             shutil.copyfile(Path(folder) / "built", partial)
             partial.chmod(0o755)
             partial.replace(target)
-        except OSError as error:
-            raise _not_built(str(error)) from None
-
-
-def _not_built(reason: str) -> VerifierUnavailable:
-    return VerifierUnavailable(
-        f"the OCaml verifier cannot be built: {reason}",
-        why="it is made from the installed compiler's own libraries (compiler-libs of OCaml 4.13) and a few lines of C",
-        fix=_INSTALL,
-    )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise VerifierUnavailable(
+                f"the OCaml verifier cannot be built: {error}",
+                why="it is made from the installed compiler's own libraries (compiler-libs of OCaml 4.13) and a few lines of C",
+                fix=_INSTALL,
+            ) from None
+    return target

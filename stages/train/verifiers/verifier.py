@@ -1,4 +1,4 @@
-"""Answers in, verdicts out: what the verifiers of all languages share around their boxes."""
+"""Answers in, verdicts out: what the verifiers of all languages share around their processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from stages.train.verifiers import sandbox
-from stages.train.verifiers.box import BATCH, Box, Ended, Order
+from stages.train.verifiers.box import Box, Ended, Order, Process
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Program, Tier
 
 CACHED_JOBS = 4096
-WORKER_JOBS = 8
-"""Waiting jobs for which another box is worth its start."""
 
 
 class Result(Protocol):
@@ -69,7 +67,7 @@ class Verdicts(ABC, Generic[J, R]):
 
 
 class Verifier(Verdicts[J, R]):
-    """Runs jobs of one kind in boxes."""
+    """Runs jobs of one kind in sandboxed processes."""
 
     def __init__(
         self,
@@ -79,37 +77,36 @@ class Verifier(Verdicts[J, R]):
         unknown: Callable[[str], R],
         tier: Tier | None = None,
         workers: int | None = None,
+        process: Callable[[Program, Tier], Process] = Box,
     ) -> None:
         """`order` makes what is sent inside, or a verdict at once; `read` makes a verdict of what came back; `unknown` says why there is
-        none. `workers`: most boxes at a time, None = one a core."""
-        self._program, self._order, self._read, self._unknown = program, order, read, unknown
+        none. `workers`: most processes at a time, None = one a core."""
+        self._program, self._order, self._read, self._unknown, self._process = program, order, read, unknown, process
         self._tier, self._workers = tier, workers or cores()
         super().__init__()
 
     def forget(self) -> None:
         super().forget()
-        self.boxes: list[Box | None] = [None] * self._workers
+        self.boxes: list[Process | None] = [None] * self._workers
         self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
 
     def close(self) -> None:
-        """End the boxes; the next job starts others."""
-        for place, box in enumerate(self.boxes):
-            self.boxes[place] = None
-            if box:
-                box.close()
+        """End the processes; the next job starts others."""
+        for place in range(self._workers):
+            self._drop(place)
 
     def check(self, jobs: list[J]) -> dict[J, R]:
-        made = {job: self._order(job) for job in jobs}
-        results = {job: order for job, order in made.items() if not isinstance(order, Order)}
-        orders = {job: order for job, order in made.items() if isinstance(order, Order)}
+        asked = {job: self._order(job) for job in jobs}
+        results = {job: order for job, order in asked.items() if not isinstance(order, Order)}
+        orders = {job: order for job, order in asked.items() if isinstance(order, Order)}
         if not orders:
             return results
         waiting = list(orders)
         try:
             tier = self._tier or sandbox.tier()
             program = self._program(tier)
-            useful = len(waiting) if program.one_answer else -(-len(waiting) // WORKER_JOBS)
-            workers = max(1, min(self._workers, useful, memory() // max(order.memory for order in orders.values())))
+            most = max(order.memory for order in orders.values())
+            workers = max(1, min(self._workers, -(-len(waiting) // program.batch), memory() // most))
             parts = [waiting[start::workers] for start in range(workers)]
             futures = [self._threads.submit(self._work, place, program, tier, part, orders) for place, part in enumerate(parts)]
             try:
@@ -118,7 +115,7 @@ class Verifier(Verdicts[J, R]):
                     results |= self._threads.submit(self._work, 0, program, tier, [job], orders).result()
                     if self.boxes[0] is None:  # none starts
                         break
-            except BaseException:  # an interrupt: whoever waits for a box does not wait longer
+            except BaseException:  # an interrupt: whoever waits for a process does not wait longer
                 for box in self.boxes:
                     if box:
                         box.kill()
@@ -129,23 +126,26 @@ class Verifier(Verdicts[J, R]):
         return results
 
     def _work(self, place: int, program: Program, tier: Tier, jobs: Sequence[J], orders: Mapping[J, Order]) -> dict[J, R]:
-        """Run jobs in one box. Where a box breaks off or does not start, the jobs left are unknown."""
+        """Run jobs in one process. Where it breaks off or does not start, the jobs left are unknown."""
         results = dict.fromkeys(jobs, self._unknown("the sandbox broke off"))
-        size = 1 if program.one_answer else BATCH
-        for start in range(0, len(jobs), size):
+        for start in range(0, len(jobs), program.batch):
             box = self.boxes[place]
-            if box is not None and not box.whole:
-                box.close()
-                box = self.boxes[place] = None
-            try:
-                box = self.boxes[place] = box or Box(program, tier)
-            except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
-                return dict.fromkeys(jobs, self._unknown(str(error))) | {job: results[job] for job in jobs[:start]}
-            part = jobs[start : start + size]
+            if box is None or not box.whole:
+                self._drop(place)
+                try:
+                    box = self.boxes[place] = self._process(program, tier)
+                except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
+                    return dict.fromkeys(jobs, self._unknown(str(error))) | {job: results[job] for job in jobs[:start]}
+            part = jobs[start : start + program.batch]
             for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):
                 results[job] = self._read(job, ended)
-            box.whole &= not program.one_answer
+                box.whole &= results[job].outcome != "unknown"  # perhaps this was meant for another job
         return results
+
+    def _drop(self, place: int) -> None:
+        box, self.boxes[place] = self.boxes[place], None
+        if box:
+            box.close()
 
 
 def cores() -> int:

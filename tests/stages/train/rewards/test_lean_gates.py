@@ -64,21 +64,11 @@ def test_proofs_that_hold(answer, form):
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        ("(⟨h.2, h.1⟩", "syntax"),
-        ("⟨h.2, h.1⟩ /- open", "syntax"),
-        ("", "syntax"),
-        ("I think, therefore it holds", "syntax"),
-        ("I think this is obvious", "type"),
-        ("by linarith", "syntax"),
-        ("h", "type"),
-        ("⟨h.1, h.1⟩", "type"),
-        ("no_such_lemma a b", "type"),
-        ("h.third", "type"),
-        ("by", "tactic"),
-        ("by {}", "tactic"),
-        ("⟨by {}, h.1⟩", "tactic"),
+        ("(⟨h.2, h.1⟩", "syntax"), ("⟨h.2, h.1⟩ /- open", "syntax"), ("", "syntax"), ("I think, therefore it holds", "syntax"),
+        ("I think this is obvious", "type"), ("by linarith", "syntax"), ("h", "type"), ("⟨h.1, h.1⟩", "type"),
+        ("no_such_lemma a b", "type"), ("h.third", "type"), ("by", "tactic"), ("by {}", "tactic"), ("⟨by {}, h.1⟩", "tactic"),
     ],
-)
+)  # fmt: skip
 def test_first_errors_have_a_class(answer, kind):
     assert failed(check(answer)) == kind
 
@@ -102,28 +92,16 @@ def test_time_and_the_checkers_own_budget():
 @pytest.mark.parametrize(
     "answer",
     [
-        "sorry",
-        "sorryAx _ Bool.true",
-        "⟨h.2, sorryAx a Bool.false⟩",
-        "⟨h.2, h.1⟩\naxiom cheat : False",
-        '⟨h.2, h.1⟩\nnotation "x" => y',
-        "⟨h.2, h.1⟩\nmacro_rules | `(And) => `(Or)",
-        '⟨h.2, h.1⟩\nsyntax "x" : term',
-        '⟨h.2, h.1⟩\nelab "x" : term => sorry',
-        "⟨h.2, h.1⟩\nattribute [instance] And.intro",
-        "⟨h.2, h.1⟩\n@[simp] theorem x : True := True.intro",
-        "⟨h.2, h.1⟩\n#eval N.zero",
-        '⟨h.2, h.1⟩\n#eval IO.FS.writeFile "/tmp/octavo-mark" "x"',
-        "⟨h.2, h.1⟩\nopen Lean Elab in\ndef x := 1",
-        '⟨h.2, h.1⟩\nrun_cmd Lean.logInfo "x"',
-        "by native_decide",
-        "set_option debug.skipKernelTC true in ⟨h.2, h.1⟩",
-        "set_option  maxHeart 0 in ⟨h.2, h.1⟩",
-        "⟨h.2, h.1⟩\nunsafe def f := f",
-        "⟨h.2, h.1⟩\nimport Lean",
+        "sorry", "sorryAx _ Bool.true", "⟨h.2, sorryAx a Bool.false⟩", "⟨h.2, h.1⟩\naxiom cheat : False",
+        '⟨h.2, h.1⟩\nnotation "x" => y', "⟨h.2, h.1⟩\nmacro_rules | `(And) => `(Or)", '⟨h.2, h.1⟩\nsyntax "x" : term',
+        '⟨h.2, h.1⟩\nelab "x" : term => sorry', "⟨h.2, h.1⟩\nattribute [instance] And.intro",
+        "⟨h.2, h.1⟩\n@[simp] theorem x : True := True.intro", "⟨h.2, h.1⟩\n#eval N.zero",
+        '⟨h.2, h.1⟩\n#eval IO.FS.writeFile "/tmp/octavo-mark" "x"', "⟨h.2, h.1⟩\nopen Lean Elab in\ndef x := 1",
+        '⟨h.2, h.1⟩\nrun_cmd Lean.logInfo "x"', "by native_decide", "set_option debug.skipKernelTC true in ⟨h.2, h.1⟩",
+        "set_option  maxHeart 0 in ⟨h.2, h.1⟩", "⟨h.2, h.1⟩\nunsafe def f := f", "⟨h.2, h.1⟩\nimport Lean",
         '⟨h.2, h.1⟩ -- s!"{"\naxiom x : False --"}',
     ],
-)
+)  # fmt: skip
 def test_cheats_are_forbidden(answer):
     assert failed(check(answer)) == "forbidden"
 
@@ -266,7 +244,7 @@ def test_messages_of_lean_and_mathlib(message, kind):
     from stages.train.verifiers.lean_text import body
 
     job = Job("", SWAP, "by simp", "proof", (), 1.0, 2**30)
-    text = body(job, "n")
+    text = body(job)
     assert read(job, text, [Message("error", text.answer_line + 1, 0, message)]).outcome == kind
 
 
@@ -291,7 +269,7 @@ def test_messages_of_lean_and_mathlib(message, kind):
 )
 def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer, monkeypatch):
     """The answer stands where the theorem and its proof would, so it may hold anything."""
-    monkeypatch.setattr(checking, "_nonce", lambda job: "nonce")
+    monkeypatch.setattr(checking.lean_text, "nonce", lambda job: "nonce")
     monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
     job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
     verifier = checking.programs(lean_setup.installation())
@@ -321,21 +299,12 @@ def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypa
 @pytest.mark.parametrize(
     "answer",
     [
-        """theorem z : ('"', "--").2 = "--" := rfl axiom cheat : False""",
-        """def x := '"' -- " axiom cheat : False""",
-        "def «--» := 1 axiom cheat : False",
-        "do let x <-- 1; axiom",
-        "def «axiom» := 1",
-        "open _root_.Lean",
-        "open _root_.Lean.Elab",
-        "def x := _root_._root_.IO.println",
-        "«sorry»",
-        "x/- -/ axiom /- -/",
-        "/- /- -/ axiom -/ axiom",
-        'r#""#" -- "# axiom x',
+        """theorem z : ('"', "--").2 = "--" := rfl axiom cheat : False""", """def x := '"' -- " axiom cheat : False""",
+        "def «--» := 1 axiom cheat : False", "do let x <-- 1; axiom", "def «axiom» := 1", "open _root_.Lean", "open _root_.Lean.Elab",
+        "def x := _root_._root_.IO.println", "«sorry»", "x/- -/ axiom /- -/", "/- /- -/ axiom -/ axiom", 'r#""#" -- "# axiom x',
         "x--\naxiom y",
     ],
-)
+)  # fmt: skip
 def test_no_lexing_hides_a_forbidden_word(answer):
     job = Job("import Mathlib", SWAP, answer, "file", (), 5.0, 2**33)
     assert checking.lean_text.refused(job).outcome == "forbidden"

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -67,20 +66,11 @@ def test_errors_are_counted_item_by_item(text, score, errors):
 @pytest.mark.parametrize(
     "text",
     [
-        "I think the answer is to sort the list first.",
-        "let f x = ",
-        "let f x = (x",
-        "let f x = x + 1)",
-        "def f(x):\n    return x + 1",
-        "```ocaml\nlet f x = x\n```",
-        "let f x = x (* open",
-        'let f x = "open',
-        '#use "/etc/passwd";;',
-        "let f x = \x00",
-        "fn f(x: i32) -> i32 { x }",
-        "let f x = x \ud800",
+        "I think the answer is to sort the list first.", "let f x = ", "let f x = (x", "let f x = x + 1)", "def f(x):\n    return x + 1",
+        "```ocaml\nlet f x = x\n```", "let f x = x (* open", 'let f x = "open', '#use "/etc/passwd";;', "let f x = \x00",
+        "fn f(x: i32) -> i32 { x }", "let f x = x \ud800",
     ],
-)
+)  # fmt: skip
 def test_a_syntax_error_is_not_a_type_error(text):
     """Seed 2 paid 0.21 for garbage: partial credit for types and for trying to compile."""
     found = types(text)
@@ -139,32 +129,18 @@ def test_a_type_that_explodes_is_stopped():
 @pytest.mark.parametrize(
     "text",
     [
-        "let f x = x + 1",
-        'let f x = x + "1"',
-        "let r = ref []",
-        "let r = ref [] let () = r := [1]",
-        "let rec f = f",
-        "let rec x = 1 :: x",
-        "type t = { a : int } let f { a; b } = a",
+        "let f x = x + 1", 'let f x = x + "1"', "let r = ref []", "let r = ref [] let () = r := [1]", "let rec f = f",
+        "let rec x = 1 :: x", "type t = { a : int } let f { a; b } = a",
         'module type S = sig val f : int end module M : S = struct let f = "" end',
-        "class c = object method m = 1 end let x = (new c)#m",
-        "let f = function 1 -> 2",
-        "let x : int = [%oops]",
-        'external f : int -> int = "%identity" let y = f 1',
-        "open Nowhere",
-        "let (let*) x f = f x let y = let* a = 1 in a",
-        "exception E of int let f () = raise (E 1)",
-        "let rec f x = g x and g x = f x",
-        "type t = A of t' and t' = B",
-        "type t = t' let x = 1",
-        "let x = 1;; let y = x + 1;;",
-        "let f (type a) (x : a) : a = x",
+        "class c = object method m = 1 end let x = (new c)#m", "let f = function 1 -> 2", "let x : int = [%oops]",
+        'external f : int -> int = "%identity" let y = f 1', "open Nowhere", "let (let*) x f = f x let y = let* a = 1 in a",
+        "exception E of int let f () = raise (E 1)", "let rec f x = g x and g x = f x", "type t = A of t' and t' = B",
+        "type t = t' let x = 1", "let x = 1;; let y = x + 1;;", "let f (type a) (x : a) : a = x",
         "module F (X : sig val x : int end) = struct let y = X.x end module M = F (struct let x = 1 end)",
-        "let f x = match x with | Some y when y > 0 -> y | _ -> 0",
-        'let l = lazy (print_string "") let () = Lazy.force l',
+        "let f x = match x with | Some y when y > 0 -> y | _ -> 0", 'let l = lazy (print_string "") let () = Lazy.force l',
         'let s = Printf.sprintf "%d %s %a" 1 "" (fun () x -> x) ""',
     ],
-)
+)  # fmt: skip
 def test_as_ocamlc_says(text, tmp_path):
     file = tmp_path / "answer.ml"
     file.write_text(text)
@@ -205,65 +181,6 @@ def test_text_before_the_answer():
     assert types("  x + 1", {"head": "let f (x : int) : int ="}, before="head").score == 1.0
     assert types("", {"head": "let f (x : int) : int ="}, before="head").score == 0.0
     assert compiles('  x ^ "1"', {"head": "let f (x : int) : int ="}, before="head").status == "fail"
-
-
-CHEATS = {
-    "equality": "let (=) _ _ = true let f x = 0",
-    "operators": "let (==) _ _ = true let (<>) _ _ = false let not _ = true let (=) _ _ = true let compare _ _ = 0 let f _ = 0",
-    "library": "module Stdlib = struct let (=) _ _ = true end let f _ = 0",
-    "module rec": "module Answer = struct end module Library = struct let (=) _ _ = true end open Library let f _ = 0",
-    "case": "let octavo_case _ _ = () let f _ = 0",
-    "exit": "let f _ = exit 0",
-    "exit while loading": "let () = exit 0 let f x = x + 1",
-    "raise while loading": "let () = failwith \"\" let f x = x + 1",
-    "at_exit": "let () = at_exit (fun () -> print_string \"cases ++++\") let f _ = 0",
-    "print": "let f _ = print_string \"cases ++++\\nend \\n\"; 0",
-    "magic": "let f x = Obj.magic true",
-    "identity": "external f : int -> 'a = \"%identity\"",
-    "hidden external": "module M = struct external g : 'a -> 'b = \"%identity\" end let f x = M.g x",
-    "unsafe": "let f x = Array.unsafe_get [||] x",
-    "unsafe opened": "open Array let f x = unsafe_get [||] x",
-    "internals": "let f x = CamlinternalOO.copy",
-    "library internals": "module O = Stdlib__Obj let f x = O.magic 1",
-    "marshal": "let f x = Marshal.from_string \"\" 0",
-    "types": "type int = A let f _ = A",
-    "bool": "type bool = false | true let (=) _ _ = true let f _ = 0",
-    "list": "type 'a list = [] let f _ = []",
-    "signal": "let () = Sys.set_signal Sys.sigsegv (Sys.Signal_handle (fun _ -> exit 0)) let f _ = 0",
-    "finaliser": "let () = Gc.finalise (fun _ -> exit 0) (ref 0) let f _ = Gc.full_major (); 0",
-    "alarm": "let _ = Gc.create_alarm (fun () -> raise Exit) let f _ = Gc.full_major (); 0",
-    "memory": "let f _ = Array.length (Array.make (1 lsl 40) 0)",
-    "memory in pieces": "let rec grow l = grow (Bytes.create 1_000_000 :: l) let f _ = grow []",
-    "closes the tests": "let f x = 0;; let () = assert true;; let () = assert true",
-    "ends early": "let f x = raise Exit",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("cheat", CHEATS)
-def test_cheats_earn_nothing(cheat):
-    found = run(CHEATS[cheat])
-    assert (found.status, found.score) == ("fail", 0.0), found
-
-
-ESCAPES = {
-    "read a file": 'try ignore (open_in "/etc/passwd"); 0 with Sys_error _ -> x + 1',
-    "write a file": 'try ignore (open_out "/tmp/octavo-escape"); 0 with Sys_error _ -> x + 1',
-    "read itself": 'try ignore (open_in "/proc/self/maps"); 0 with Sys_error _ -> x + 1',
-    "run a program": 'if (try Sys.command "true" with _ -> 1) = 0 then 0 else x + 1',
-    "list a folder": 'try ignore (Sys.readdir "/"); 0 with Sys_error _ -> x + 1',
-    "remove a file": 'try Sys.remove "/tmp/x"; 0 with Sys_error _ -> x + 1',
-    "change folder": 'try Sys.chdir "/tmp"; 0 with Sys_error _ -> x + 1',
-    "environment": 'match Sys.getenv_opt "OCTAVO_SECRET" with Some _ -> 0 | None -> x + 1',
-    "read the pipe": "try ignore (input_char stdin); 0 with End_of_file -> x + 1",
-}
-
-
-@pytest.mark.parametrize("escape", ESCAPES)
-def test_answers_cannot_reach_out(escape, monkeypatch):
-    """Each answer is right exactly when what it tries is refused."""
-    monkeypatch.setenv("OCTAVO_SECRET", "x")
-    assert run(f"let f x = {ESCAPES[escape]}").status == "pass"
-    assert not Path("/tmp/octavo-escape").exists()
 
 
 @pytest.mark.parametrize("loop", ["let f x = while true do () done; x", "let rec f x = f x",
@@ -314,16 +231,12 @@ def test_a_function_named_like_one_of_the_library_is_the_answer_s_where_the_head
 @pytest.mark.parametrize(
     "hiding",
     [
-        "let (=) _ _ = true",
-        "let ((=), other) = ((fun _ _ -> true), 1)",
-        "let { contents = (=) } = { contents = fun _ _ -> true }",
-        "let (((=) : int -> int -> bool) as same) = fun _ _ -> true",
-        "include struct let (=) _ _ = true end",
-        "open struct let (=) _ _ = true end",
-        "module Stdlib = struct let (=) _ _ = true end open Stdlib",
+        "let (=) _ _ = true", "let ((=), other) = ((fun _ _ -> true), 1)", "let { contents = (=) } = { contents = fun _ _ -> true }",
+        "let (((=) : int -> int -> bool) as same) = fun _ _ -> true", "include struct let (=) _ _ = true end",
+        "open struct let (=) _ _ = true end", "module Stdlib = struct let (=) _ _ = true end open Stdlib",
         "let rec (=) = fun _ _ -> true and g x = x",
     ],
-)
+)  # fmt: skip
 def test_whatever_hides_the_library_hides_it_from_the_answer_only(hiding):
     """The library is opened again only over answers that may hide a part of it: each way to bind a name must be seen."""
     assert run(f"{hiding}\nlet f x = 0").score == 0.0

@@ -96,17 +96,6 @@ PLACEHOLDERS = {
 """Of seven cases, those that the sample's own `solution` holds: a constant such as `0`. Counted by hand in its tests."""
 BROKEN = {"medium_015": "do not parse", "medium_079": "do not fit the text before the answer", "medium_133": "do not parse"}
 """Rows whose tests are no OCaml, or ask for another type than the function's head declares."""
-CHEATS = {
-    "equality": "assert false ;; let (=) _ _ = true",
-    "library": "assert false ;; module Stdlib = struct let (=) _ _ = true end",
-    "exit": "exit 0",
-    "exit while loading": "assert false ;; let () = exit 0",
-    "forged output": 'print_string "cases +++++++\\nend \\n"; exit 0',
-    "magic": "Obj.magic 0",
-    "identity": "assert false ;; external same : 'a -> 'b = \"%identity\"",
-    "own tests": "assert false ;; let () = assert true",
-    "hangs while loading": "assert false ;; let () = while true do () done",
-}
 
 
 def scores(problem, *texts):
@@ -126,11 +115,6 @@ def test_right_wrong_ill_typed_unparsable_and_hanging_answers(problem):
     assert scores(problem, f"{right} ;; let (=) _ _ = true") == [1.0], "redefining equality neither helps nor harms a right answer"
     typed = ocaml_types.judge(ocaml_types.Settings(before="problem"), [Answer(text, ROWS[problem]) for text in texts])
     assert [one.score for one in typed] == [1.0, 1.0, 0.0, 0.75, 1.0]
-
-
-@pytest.mark.parametrize("problem", ["easy_075", "easy_140", "hard_029", "medium_118", "medium_185"])
-def test_cheating_answers_earn_nothing(problem):
-    assert dict(zip(CHEATS, scores(problem, *CHEATS.values()), strict=True)) == dict.fromkeys(CHEATS, 0.0)
 
 
 @pytest.mark.parametrize("problem", BROKEN)

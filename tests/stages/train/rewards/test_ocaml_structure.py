@@ -25,14 +25,11 @@ def test_a_whole_answer(end):
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        ("", "is missing"),
-        ("\n(* end *)", "is missing"),
-        ("\n(*END*)", "is missing"),
-        ("\n(* END *)\nlet more = 1", "is not at the end"),
-        ("\n(* END *) x", "is not at the end"),
+        ("", "is missing"), ("\n(* end *)", "is missing"), ("\n(*END*)", "is missing"),
+        ("\n(* END *)\nlet more = 1", "is not at the end"), ("\n(* END *) x", "is not at the end"),
         ("\n(* END *)\n" + "la " * 50, "is not at the end"),
     ],
-)
+)  # fmt: skip
 def test_the_end_marker_ends_the_answer(end, reason):
     found = of(EIGHT + end)
     assert (found.status, found.score, found.marks) == ("fail", 0.0, {"end_marker": False, "enough_lines": True})
@@ -42,30 +39,16 @@ def test_the_end_marker_ends_the_answer(end, reason):
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        (EIGHT, 8),
-        ("", 0),
-        ("\n\n \t\n", 0),
-        ("(* one\ntwo\nthree *)", 0),
-        ("(* one (* two *)\nthree *)\nlet x = 1", 1),
-        ("(* one (* two *)\nlet x = 1\nlet y = 1", 0),
-        ('(* a text "*)" in a comment\nlet x = 1 *)\nlet y = 1', 1),
-        ('let s = "one\ntwo\nthree"', 1),
-        ('let s = "one (* no comment"\nlet y = 1', 2),
-        ('let s = "one \\" (* two"\nlet y = 1', 2),
-        ('let s = {|one\ntwo (* " three|}\nlet y = 1', 2),
-        ("let s = {id|one\n|} two\n|id}\nlet y = 1", 2),
-        ("let c = '\"'\nlet y = 1 (* \" *)\n", 2),
-        ("let c = '\\''\nlet d = '\"'\nlet y = 1", 3),
-        ("let x' = 1 let y'' = x' (* ' *)\nlet z = \"\"", 2),
-        (";;\n;;\n|\n(\n)\n->", 0),
-        ("let f x =\n(\nx\n)\n;;", 2),
-        ("let x = 1\r\n\r\nlet y = 2\r\n", 2),
-        ("let x = 1\x0clet y = 2\u2028let z = 3\x85let w = 4", 1),
-        ("let x = 1 (* one *) (*\n*) let y = 2\n(* three *)", 2),
-        ('let s = "open\nlet y = 1', 1),
-        ("let s = {|open\nlet y = 1", 1),
+        (EIGHT, 8), ("", 0), ("\n\n \t\n", 0), ("(* one\ntwo\nthree *)", 0), ("(* one (* two *)\nthree *)\nlet x = 1", 1),
+        ("(* one (* two *)\nlet x = 1\nlet y = 1", 0), ('(* a text "*)" in a comment\nlet x = 1 *)\nlet y = 1', 1),
+        ('let s = "one\ntwo\nthree"', 1), ('let s = "one (* no comment"\nlet y = 1', 2), ('let s = "one \\" (* two"\nlet y = 1', 2),
+        ('let s = {|one\ntwo (* " three|}\nlet y = 1', 2), ("let s = {id|one\n|} two\n|id}\nlet y = 1", 2),
+        ("let c = '\"'\nlet y = 1 (* \" *)\n", 2), ("let c = '\\''\nlet d = '\"'\nlet y = 1", 3),
+        ("let x' = 1 let y'' = x' (* ' *)\nlet z = \"\"", 2), (";;\n;;\n|\n(\n)\n->", 0), ("let f x =\n(\nx\n)\n;;", 2),
+        ("let x = 1\r\n\r\nlet y = 2\r\n", 2), ("let x = 1\x0clet y = 2\u2028let z = 3\x85let w = 4", 1),
+        ("let x = 1 (* one *) (*\n*) let y = 2\n(* three *)", 2), ('let s = "open\nlet y = 1', 1), ("let s = {|open\nlet y = 1", 1),
     ],
-)
+)  # fmt: skip
 def test_lines_of_code(text, lines):
     if lines:
         assert of(text, end_marker=None, min_code_lines=lines).status == "pass"
@@ -74,6 +57,8 @@ def test_lines_of_code(text, lines):
 
 
 def test_required_parts_are_code():
+    assert of("x", min_code_lines=8).marks == {"end_marker": False, "enough_lines": False}
+    assert of("x\n(* END *)", min_code_lines=8).marks == {"end_marker": True, "enough_lines": False}
     rule = {"end_marker": None, "required": ("let rec", "List.")}
     assert of("let rec f x = List.map f x", **rule).status == "pass"
     assert of("let rec f x = x (* List. *)", **rule).reason == "the part 'List.' is missing"
@@ -98,10 +83,3 @@ def test_blanking_keeps_length_and_lines_and_adds_nothing(text):
 def test_long_hostile_texts_are_fast():
     for piece in ("(*", "{a|", '"', "'", "{", "x'", '"\\'):
         assert of(piece * 50_000, end_marker=None).status in ("pass", "fail")
-
-
-def test_marks_tell_the_two_reasons_apart():
-    """A penalty on too few lines must not hit what only lacks its end, and the other way round."""
-    assert of("x", min_code_lines=8).marks == {"end_marker": False, "enough_lines": False}
-    assert of("x\n(* END *)", min_code_lines=8).marks == {"end_marker": True, "enough_lines": False}
-    assert of(EIGHT, min_code_lines=8).marks == {"end_marker": False, "enough_lines": True}

@@ -102,24 +102,11 @@ def test_settings_of_a_card_hold_the_hash(project):
 @pytest.mark.parametrize(
     "function",
     [
-        "my_rewards.tone",
-        "my_rewards.tone:missing",
-        "my_rewards.tone:value",
-        "my_rewards.tone:score_class",
-        "my_rewards.missing:f",
-        "my_rewards.broken:f",
-        "my_rewards.uses_broken:f",
-        "os:system",
-        "os.path:join",
-        "..my_rewards.tone:score",
-        "/etc/passwd:f",
-        "my_rewards/tone:score",
-        ":score",
-        "my_rewards.tone:score:x",
-        "my_rewards.tone:__import__('os')",
-        "",
+        "my_rewards.tone", "my_rewards.tone:missing", "my_rewards.tone:value", "my_rewards.tone:score_class", "my_rewards.missing:f",
+        "my_rewards.broken:f", "my_rewards.uses_broken:f", "os:system", "os.path:join", "..my_rewards.tone:score", "/etc/passwd:f",
+        "my_rewards/tone:score", ":score", "my_rewards.tone:score:x", "my_rewards.tone:__import__('os')", "",
     ],
-)
+)  # fmt: skip
 def test_only_functions_of_the_project(project, function):
     with pytest.raises(ValidationError):
         Settings(function=function)

@@ -54,13 +54,6 @@ def test_scores(text, status, score):
     assert bool(found.reason) == (status == "fail")
 
 
-def test_reasons():
-    assert judged("x").reason == "0 of 6 tests passed"
-    assert judged("x/0").reason == "0 of 6 tests passed; raised ZeroDivisionError: division by zero"
-    assert judged("(x*2)+3)").reason == "does not load: SyntaxError: unmatched ')' (answer, line 1)"
-    assert judged("[1 for _ in iter(int, 1)]", timeout=0.2).reason == "timeout: used more than 0.2 s of CPU time"
-
-
 def test_the_quickstarts_examples():
     """The examples of specs/quickstart.yaml, at each gate."""
     right = {"(x*2)+3": 1.0, "x*2+3": 1.0, "x": 0.1, "(x*2)+3)": 0.0, "import os": 0.0}
@@ -72,12 +65,6 @@ def test_the_quickstarts_examples():
     assert outcomes[4].why == "format: fail (does not match the pattern)"
     inverted = compose(reward.model_copy(update={"invert": True})).score([Answer(text, ROW) for text in right])
     assert inverted.rewards == [pytest.approx(1 - expect, abs=1e-12) for expect in right.values()]
-
-
-def test_default_credit_is_all_or_nothing():
-    settings = Settings(answer="expression", arguments=("x",))
-    found = judge(settings, [Answer("x*2+3", ROW), Answer("x*2+3 if x else 0", ROW), Answer("x", ROW)])
-    assert [one.score for one in found] == [1.0, 0.0, 0.0]
 
 
 def test_function_answers():
@@ -110,6 +97,11 @@ def test_function_answers():
 def test_a_broken_row_is_unknown(row, reason):
     found = judged("x", row)
     assert found.status == "unknown" and found.score is None and found.reason.startswith(reason)
+
+
+def test_reasons_and_the_default_credit_of_all_or_nothing():
+    assert judged("x/0").reason == "0 of 6 tests passed; raised ZeroDivisionError: division by zero"
+    assert judged("x*2+3 if x else 0", credit={}).score == 0.0
 
 
 def test_a_batch_keeps_its_order():
@@ -158,31 +150,13 @@ def test_forged_results_buy_nothing(code):
 @pytest.mark.parametrize(
     ("value", "right", "equal"),
     [
-        (-0.0, 0.0, True),
-        ({"b": 1, "a": 2}, {"a": 2, "b": 1}, True),
-        (1, 1, True),
-        (True, 1, False),
-        (1, True, False),
-        (1.0, 1, False),
-        (1, 1.0, False),
-        (0.1 + 0.2, 0.3, False),
-        (0.3, 0.3, True),
-        (float("nan"), float("nan"), False),
-        (float("inf"), float("inf"), True),
-        (None, None, True),
-        (None, 0, False),
-        ("a", "a", True),
-        ("1", 1, False),
-        ([1, [2]], [1, [2]], True),
-        ([1, 2], [1], False),
-        ([True], [1], False),
-        ({"a": [1]}, {"a": [1]}, True),
-        ({"a": 1}, {"a": 1.0}, False),
-        ({"a": 1}, {"b": 1}, False),
-        ({"a": 1}, {"a": 1, "b": 2}, False),
-        ([], {}, False),
+        (-0.0, 0.0, True), ({"b": 1, "a": 2}, {"a": 2, "b": 1}, True), (1, 1, True), (True, 1, False), (1, True, False), (1.0, 1, False),
+        (1, 1.0, False), (0.1 + 0.2, 0.3, False), (0.3, 0.3, True), (float("nan"), float("nan"), False),
+        (float("inf"), float("inf"), True), (None, None, True), (None, 0, False), ("a", "a", True), ("1", 1, False),
+        ([1, [2]], [1, [2]], True), ([1, 2], [1], False), ([True], [1], False), ({"a": [1]}, {"a": [1]}, True),
+        ({"a": 1}, {"a": 1.0}, False), ({"a": 1}, {"b": 1}, False), ({"a": 1}, {"a": 1, "b": 2}, False), ([], {}, False),
     ],
-)
+)  # fmt: skip
 def test_equal_in_type_and_value(value, right, equal):
     assert same(value, right) is equal
 
@@ -200,23 +174,19 @@ def test_values_that_are_odd():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"credit": {"runs": 0.5, "share": 0.5, "all": 0.5}},
-        {"credit": {"runs": -0.5, "share": 0.5, "all": 1.0}},
-        {"entry": "not a name"},
-        {"entry": "x", "answer": "expression", "arguments": ()},
-        {"answer": "expression", "arguments": ("1",)},
-        {"answer": "expression", "arguments": ("x", "x")},
-        {"timeout": 0},
-        {"memory": 1024},
-        {"answer": "program"},
+        {"credit": {"runs": 0.5, "share": 0.5, "all": 0.5}}, {"credit": {"runs": -0.5, "share": 0.5, "all": 1.0}},
+        {"entry": "not a name"}, {"entry": "x", "answer": "expression", "arguments": ()}, {"answer": "expression", "arguments": ("1",)},
+        {"answer": "expression", "arguments": ("x", "x")}, {"timeout": 0}, {"memory": 1024}, {"answer": "program"},
     ],
-)
+)  # fmt: skip
 def test_settings_that_make_no_sense(settings):
     with pytest.raises(ValidationError):
         Settings(**settings)
 
 
 def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
+    assert sandbox([FORMAT, TESTS]) in ("bubblewrap", "seccomp")
+
     def refuse():
         raise VerifierUnavailable("no sandbox holds", why="", fix="")
 
@@ -228,7 +198,3 @@ def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
     assert compose(inverted).score([Answer("x*2+3", ROW)]).rewards == [None]
     with pytest.raises(VerifierUnavailable):
         sandbox([TESTS])
-
-
-def test_tier_is_recorded():
-    assert sandbox([FORMAT, TESTS]) in ("bubblewrap", "seccomp")

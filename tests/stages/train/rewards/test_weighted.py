@@ -54,11 +54,7 @@ def test_seed_2_by_hand():
     assert scored(card, PASS, half(), PASS, PASS).judgements["tests"] == [None]
     assert scored(card, FAIL, PASS, PASS, Judgement("fail", 4 / 7)).rewards == pytest.approx([0.20 + 0.10 + 0.65 * 4 / 7])
     assert scored(card, PASS, FAIL, PASS, PASS).rewards == pytest.approx([0.05])
-
-
-def test_seed_2_pays_garbage_nothing_beyond_its_structure():
-    """The seed paid 0.21 for text that does not parse: 0.05 structure and partial credit for types and compiling."""
-    assert scored(reward(SEED_2), FAIL, FAIL, PASS, PASS).rewards == [0.0]
+    assert scored(card, FAIL, FAIL, PASS, PASS).rewards == [0.0], "the seed paid 0.21 for text that does not parse"
 
 
 def test_an_unknown_gate_that_is_needed_makes_the_reward_unknown():
@@ -262,18 +258,6 @@ def test_the_order_of_completions_does_not_matter(case, shuffler):
     assert made.score(mixed, progress).rewards == [by_key[one.key] for one in mixed]
 
 
-def test_a_plugin_that_breaks_is_unknown_and_the_trainer_never_sees_it():
-    card = reward({"a": (0.5, None), "b": (0.5, None)})
-
-    def judge(settings, answers):
-        raise RuntimeError("boom")
-
-    gates = tuple(ReadyGate(one, types.SimpleNamespace(judge=judge), None) for one in card.gates)
-    found = Composed(card, gates).score([Answer("x", {}), Answer("y", {})])
-    assert found.rewards == [None, None]
-    assert "boom" in found.judgements["a"][0].reason
-
-
 def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
     phase = Phase(**{"from": 0.5}, weights={"low": 0.0, "high": 1.0})
     cards = tuple(
@@ -286,16 +270,3 @@ def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
         state = types.SimpleNamespace(global_step=done, max_steps=10)
         assert function(["p"], ["x"], [[0]], id=["a"], trainer_state=state) == [expected]
         assert (function.pending[done + 1]["gate.low.score"], function.pending[done + 1]["gate.high.score"]) == (0.25, 0.75)
-
-
-def test_a_gate_that_breaks_is_unknown():
-    card = reward({"a": (0.5, None), "b": (0.5, None)})
-
-    def broken(settings, answers):
-        raise RuntimeError("no")
-
-    def fine(settings, answers):
-        return [PASS] * len(answers)
-
-    gates = [ReadyGate(one, types.SimpleNamespace(judge=how), None) for one, how in zip(card.gates, (broken, fine), strict=True)]
-    assert Composed(card, tuple(gates)).score([Answer("x", {})]).rewards == [None]

@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from stages.train.verifiers import python_answers, sandbox
+from stages.train.verifiers import ocaml_answers, python_answers, sandbox
 from stages.train.verifiers.verifier import Verifier
 
 
 def python_verifier(tier, workers=None):
     """A verifier of Python with nothing in its memory."""
     return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown, tier, workers)
+
+
+def ocaml_verifier(tier, program=ocaml_answers.runs):
+    return Verifier(program, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier, 1)
 
 
 def pytest_generate_tests(metafunc):
@@ -39,6 +43,13 @@ def pool(tier):
         one = python_verifier(tier)
         yield one
         one.close()
+
+
+@pytest.fixture(scope="module")
+def ocaml(tier):
+    verifier = ocaml_verifier(tier)
+    yield verifier
+    verifier.close()
 
 
 @pytest.fixture

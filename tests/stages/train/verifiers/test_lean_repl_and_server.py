@@ -59,7 +59,7 @@ def project(lean_program, lean_standing_in, tmp_path, monkeypatch):
 
 @pytest.fixture
 def repl(project):
-    repls = lean_repl.Repls(lean_setup.installation(), CORE, workers=1)
+    repls = lean_repl.repls(lean_setup.installation(), CORE, workers=1)
     yield repls
     repls.close()
 
@@ -82,15 +82,15 @@ def test_jobs_do_not_see_each_other(repl):
 def test_the_repl_is_replaced_by_use_count(repl, monkeypatch):
     monkeypatch.setattr(lean_repl, "USES", 3)
     assert outcomes(repl, ["h"]) == ["type"]
-    first = repl.repls[0]
+    first = repl.boxes[0]
     assert outcomes(repl, ["⟨h.2, h.1⟩", "h.1", "h.2", "⟨h.2, h.2⟩"]) == ["proved", "type", "type", "type"]
-    assert repl.repls[0] is not first
+    assert repl.boxes[0] is not first
 
 
 def test_several_repls_and_equal_jobs(project):
-    repls = lean_repl.Repls(lean_setup.installation(), CORE, workers=2)
+    repls = lean_repl.repls(lean_setup.installation(), CORE, workers=2)
     assert outcomes(repls, ["⟨h.2, h.1⟩", "h", "h.1", "h", "⟨h.2, h.1⟩"]) == ["proved", "type", "type", "type", "proved"]
-    assert sum(one.uses for one in repls.repls) == 3
+    assert sum(box.used for box in repls.boxes) == 3
     repls.close()
 
 
@@ -122,7 +122,7 @@ def test_the_gate_uses_the_repl(project):
 
 
 def test_a_refused_header_says_so(project):
-    repls = lean_repl.Repls(lean_setup.installation(), CORE + "\ntheorem x : False := True.intro", workers=1)
+    repls = lean_repl.repls(lean_setup.installation(), CORE + "\ntheorem x : False := True.intro", workers=1)
     (found,) = repls.run([GOOD])
     assert found.outcome == "unknown" and "refuses the header" in found.reason
 

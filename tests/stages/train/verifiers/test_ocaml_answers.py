@@ -13,7 +13,7 @@ from stages.train.verifiers import ocaml_answers, ocaml_build
 from stages.train.verifiers.box import Box, Ended
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.ocaml_answers import Checked, Job, read
-from stages.train.verifiers.verifier import Verifier
+from tests.stages.train.verifiers.conftest import ocaml_verifier
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
@@ -22,22 +22,11 @@ MEMORY = 512 * 2**20
 JOB = Job("", "let f x = x + 1", "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 2 = 5)", 1.0, MEMORY)
 
 
-def ocaml_verifier(tier, program=ocaml_answers.runs, workers=1):
-    return Verifier(program, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier, workers)
-
-
-@pytest.fixture(scope="module")
-def ocaml(tier):
-    one = ocaml_verifier(tier)
-    yield one
-    one.close()
-
-
 @pytest.fixture(scope="module")
 def checks(tier):
-    one = ocaml_verifier(tier, ocaml_answers.checks)
-    yield one
-    one.close()
+    verifier = ocaml_verifier(tier, ocaml_answers.checks)
+    yield verifier
+    verifier.close()
 
 
 def test_outcomes_in_order(ocaml):
@@ -260,41 +249,6 @@ def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypat
     monkeypatch.setattr(ocaml_build, "CACHE", runs.parent / "nothing-here")
     monkeypatch.setattr(ocaml_build, "program", lambda: runs)
     assert ocaml_build.checker() == runs
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "open struct let (=) _ _ = true end let f x = 0",
-        "let ((=), f) = ((fun _ _ -> true), fun x -> 0)",
-        "let ((=) as g) = fun _ _ -> true let f x = 0",
-        "let ({contents = (=)}) = {contents = fun _ _ -> true} let f x = 0",
-        "type bool = true | false let (=) _ _ = true let f x = 0",
-        "module rec M : sig val (=) : 'a -> 'a -> bool end = struct let (=) _ _ = true end open M let f _ = 0",
-        "module F () = struct let (=) _ _ = true end include F () let f _ = 0",
-        "module Stdlib = struct module List = List let (=) _ _ = true end module Library = Stdlib let f _ = 0",
-        "let octavo_case = fun _ _ -> () let f x = 0",
-        "let (=) _ _ = true module Octavo_library = struct let (=) _ _ = true end let f x = 0",
-        "let (=) _ _ = true module Octavo_types = struct let (=) _ _ = true end let f x = 0",
-        "let octavo_stand_in _ = assert false let f x = 0",
-        "module Octavo_answer = struct let f x = 0 end let f x = 0",
-        "module M = struct module Octavo_library = struct let (=) _ _ = true end end include M let f x = 0",
-        "let () = ignore (Gc.create_alarm (fun () -> raise Exit)) let f x = x",
-        "let () = Gc.finalise (fun _ -> exit 0) (ref 0) let f x = Gc.full_major (); x",
-        'let () = Printexc.register_printer (fun _ -> Some "cases +++\\nend ") let f x = failwith "a"',
-        "let f x = CamlinternalOO.create_table [||]",
-        'let f x = let module M = struct external g : int -> int = "caml_sys_exit" end in M.g 0',
-        "let f x = {%external|x|}",
-        "let raise _ = () let failwith _ = () let f x = 0",
-        "let f x = Sys.set_signal Sys.sigsegv Sys.Signal_ignore; 0",
-        "let f x = x + 2;; exit 0",
-        '#directory "/";; let f x = x + 1',
-        'let f x = x + 1 (* " *)',
-    ],
-)
-def test_cheats_pass_no_case(ocaml, answer):
-    found = ocaml.run([replace(JOB, answer=answer)])[0]
-    assert found.outcome != "unknown" and not any(found.cases), found
 
 
 def test_reasons_do_not_hold_the_name_that_an_answer_ran_under(ocaml):

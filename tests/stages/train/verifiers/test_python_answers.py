@@ -67,19 +67,12 @@ def test_equal_on_every_run(pool, fresh):
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("(x*2)+3)", "does not load: SyntaxError: unmatched ')' (answer, line 1)"),
-        ("x; y", "does not load: SyntaxError"),
-        ("import os", "does not load: SyntaxError"),
-        ("x) + (x", "does not load: SyntaxError"),
-        ("y = x", "does not load: SyntaxError"),
-        ("", "does not load: SyntaxError"),
-        ("x\0", "does not load: "),
-        ("'\ud800'", "does not load: UnicodeEncodeError"),
-        ("-" * 100_000 + "x", ""),
-        ("(" * 100_000, ""),
-        ("x" + "+x" * 50_000, ""),
+        ("(x*2)+3)", "does not load: SyntaxError: unmatched ')' (answer, line 1)"), ("x; y", "does not load: SyntaxError"),
+        ("import os", "does not load: SyntaxError"), ("x) + (x", "does not load: SyntaxError"), ("y = x", "does not load: SyntaxError"),
+        ("", "does not load: SyntaxError"), ("x\0", "does not load: "), ("'\ud800'", "does not load: UnicodeEncodeError"),
+        ("-" * 100_000 + "x", ""), ("(" * 100_000, ""), ("x" + "+x" * 50_000, ""),
     ],
-)
+)  # fmt: skip
 def test_expressions_that_do_not_load(pool, code, reason):
     found = ran(pool, expression(code, [1]))
     assert found.outcome == "stopped" and found.reason.startswith(reason)
@@ -274,17 +267,6 @@ def test_a_box_that_dies_again_and_again_is_unknown(fresh, tier):
         (Ended(27, 0.99, "", b"n"), "stopped", "timeout"),
         (Ended(0, 1.5, "", b"value 1"), "stopped", "timeout"),
         (Ended(0, 0.1, "", b"value 1"), "values", ""),
-        (Ended(0, 0.1, "", b"n"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b""), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"n3"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"mvalue 1"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"value 1\nvalue 1"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"value 1\n"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"[1]"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"load [1]"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"load 1"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"raised []"), "stopped", "ended without a result"),
-        (Ended(0, 0.1, "", b"value \xff"), "stopped", "ended without a result"),
         (Ended(0, 0.1, "", b"value [" * 10), "values", ""),
         (Ended(0, 0.1, "", b'odd "set"'), "values", ""),
     ],
@@ -293,6 +275,12 @@ def test_reading_an_answer(answered, outcome, reason):
     found = read(function("", []), answered)
     assert found.outcome == outcome and found.reason.startswith(reason)
     assert found.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith("timeout")))
+
+
+def test_what_is_no_result_of_ours_is_none():
+    lines = [b"n", b"", b"n3", b"mvalue 1", b"value 1\nvalue 1", b"value 1\n", b"[1]", b"load [1]", b"load 1", b"raised []", b"value \xff"]
+    for written in lines:
+        assert read(function("", []), Ended(0, 0.1, "", written)).reason == "ended without a result"
 
 
 def test_clean_text_is_short_printable_utf8():
@@ -417,7 +405,7 @@ def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):
     exec(source.split("A={}")[1].split("if __name__")[0].join(["A={}", ""]), scope)
     right = [3 * x + 7 for x in (2, 10, -4, 31)]
     calls = [[x] for x in (2, 10, -4, 31)]
-    jobs = {name: Job(code, "function", ("f",), json.dumps(calls), 0.5, 256 * 2**20) for name, code in scope["A"].items()}
+    jobs = {name: Job(code, "function", ("f",), json.dumps(calls), 0.15, 256 * 2**20) for name, code in scope["A"].items()}
     found = fresh(tier).run([job for name in jobs for job in (jobs[name], function(f"def f(x): return 3 * x + 7  # {name!r}", *calls))])
     assert len(jobs) == 98
     for name, attack, good in zip(jobs, found[::2], found[1::2], strict=True):
