@@ -50,6 +50,7 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
     """The report; also writes a new file if `to` is given. Raises Rejected E330 (no such run), E498 (a file is in the way), or what
     scoring found."""
     from stages.train import rescore as scoring
+    from stages.train.recorder import write_completions
 
     folder = _folder(name)
     if to is not None:
@@ -58,15 +59,16 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
         if not folder.completions.is_file():
             scoring.read_completions(folder.completions)  # raises, before anything is said of cards
         card = _declared(folder, inputs) if spec else _card(folder)
-        made = scoring.rescore(folder, card, "spec" if spec else "card", Progress(folder.name))
+        report, rows = scoring.rescore(folder, card, "spec" if spec else "card", Progress(folder.name))
         if to is not None:
-            made.write(to)
+            gates = [gate.name for gate in card.reward.gates]
+            write_completions(to, rows, gates, card_id=report.card_id, attempt="rescored")
     except StageError as error:
         fix = f"{error.fix}; or score with the data and the reward as the spec has them now: octavo rescore {name} --spec"
         raise _rejected(error.code, error.what, error.why, fix if error.code == "S201" and not spec else error.fix) from None
     except ArtifactError as error:
         raise _rejected("S102", f"{error.path}: {error.what}", error.why, error.fix) from None
-    return made.report
+    return report
 
 
 def _folder(name: str) -> RunFolder:

@@ -35,7 +35,6 @@ class Diagnostic:
 class StageError(Exception):
     """Ends a stage with exit code 1 and a diagnostic instead of a traceback."""
 
-    def __init__(self, code: str, what: str, *, why: str, fix: str, pointer: str | None = None) -> None:
+    def __init__(self, code: str, what: str, *, why: str, fix: str) -> None:
         super().__init__(what)
-        self.code, self.what, self.why, self.fix, self.pointer = code, what, why, fix, pointer
-        """`pointer` is a JSON pointer into the stage's card; with origins.json it becomes a place in the spec."""
+        self.code, self.what, self.why, self.fix = code, what, why, fix

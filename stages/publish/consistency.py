@@ -26,7 +26,7 @@ from stages.publish.file_differences import LIMIT, Comparison
 from stages.publish.numbers import listed
 from stages.publish.verification import Difference
 
-_IMPORT_AGAIN = "stages.train.recollect"
+_IMPORT_AGAIN = "stages.train.collect"
 _FEW = 3
 
 
@@ -110,12 +110,12 @@ def imports_again(experiment: ExperimentFolder, due: Set[str]) -> tuple[list[Dif
     if not runs:
         return [], 0, []
     with tempfile.TemporaryDirectory(prefix="octavo-verify-") as scratch:
-        ran = run_module(_IMPORT_AGAIN, [scratch, *(run.root.as_posix() for run in runs)])
+        ran = run_module(_IMPORT_AGAIN, ["--into", scratch, *(run.root.as_posix() for run in runs)])
         states = {run: state for state, _, run in (line.partition(" ") for line in ran.stdout.splitlines())}
         problems = [difference for run in runs if states.get(run.name) == "same" for difference in _imports(experiment, run, Path(scratch))]
     if ran.returncode:
         words = " ".join(ran.stderr.split())[-300:] or f"exit code {ran.returncode}"
-        fix = f"python -m {_IMPORT_AGAIN} $(mktemp -d) {' '.join(run.root.as_posix() for run in runs)}"
+        fix = f"python -m {_IMPORT_AGAIN} --into $(mktemp -d) {' '.join(run.root.as_posix() for run in runs)}"
         what = f"sources could not be read again: {words}"
         problems.append(Difference(code="S496", path=experiment.root.as_posix(), what=what, fix=fix))
     absent = [read(ImportCard, run.import_card).source.path for run in runs if states.get(run.name) == "absent"]

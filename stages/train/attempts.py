@@ -91,7 +91,7 @@ def end(
     outcome: Literal["finished", "failed", "unknown"] | None = None,
     stopped: StoppedBy | None = None,
     generation: str | None = None,
-) -> Ended:
+) -> None:
     """Append the end of an attempt. Without `outcome` it finished when there is no failure, also when a rule stopped it."""
     ended = Ended(
         attempt=started.attempt,
@@ -105,7 +105,6 @@ def end(
         generation=generation,
     )
     _append(run.attempts, ended)
-    return ended
 
 
 def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:

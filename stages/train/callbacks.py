@@ -1,9 +1,9 @@
-"""What listens to the trainer: the recorder of our history. Imported late, transformers is slow to load."""
+"""What listens to the trainer: the recorder of our history, and W&B. Imported late, transformers is slow to load."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from transformers import TrainerCallback
@@ -12,9 +12,9 @@ from stages.train import interrupts
 from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
 from stages.train.ranks import from_first, gathered
-from stages.train.recorder import Cell, Journal, cell
+from stages.train.recorder import Cell, cell
+from stages.train.run import Work
 from stages.train.scoring import TrainingReward
-from stages.train.stopping import Stopping
 from stages.train.tracking import Tracked
 
 RENAMED = {"step_time": "step_seconds"}
@@ -23,7 +23,7 @@ DROPPED = {"reward", "epoch", "num_tokens", "completions/mean_length", "completi
 
 
 class Clock:
-    """Wall seconds inside of the functions that it wraps."""
+    """Wall seconds inside of the function that it wraps."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -46,38 +46,25 @@ class Clock:
         return seconds
 
 
-def update_seconds(cells: Mapping[str, Cell]) -> Cell:
-    """What is left of a step's time after sampling and scoring: log-probabilities, gradients, the optimizer. The three add up to
-    `step_seconds`; a step that reuses completions has sampled and scored none. Null when the whole is unknown."""
-    whole = cells.get("step_seconds")
-    if not isinstance(whole, float):
-        return None
-    parts = (cells.get(name) for name in ("generation_seconds", "reward_seconds"))
-    return max(0.0, whole - sum(part for part in parts if isinstance(part, float)))
-
-
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     """Writes one journal line for each logged step: our own metrics first, then everything TRL logged. Then the stop rules look.
 
     The time of a step is measured here, from its begin to its log, the optimizer included (TRL's own `step_time` ends before it). A
-    trainer without `on_step_begin` logs the time itself. `tokens_before`: those of the steps before a resume, for a trainer that counts
-    from its own start.
+    trainer without `on_step_begin` logs the time itself. `clock` measures sampling. `tokens_before`: those of the steps before a
+    resume, for a trainer that counts from its own start.
     """
 
     def __init__(
         self,
-        journal: Journal,
-        reward: TrainingReward | None,
+        work: Work[Any],
         guard: NonfiniteGuard,
-        progress: Progress,
-        attempt: str,
-        stopping: Stopping,
-        logits: InvalidLogits | None = None,
-        generating: Clock | None = None,
-        tokens_before: int = 0,
+        reward: TrainingReward | None,
+        logits: InvalidLogits | None,
+        clock: Clock | None,
+        tokens_before: int,
     ) -> None:
-        self.journal, self.reward, self.guard, self.progress, self.attempt = journal, reward, guard, progress, attempt
-        self.stopping, self.logits, self.generating, self.tokens_before = stopping, logits, generating, tokens_before
+        self.work, self.guard, self.reward, self.logits, self.clock, self.tokens_before = work, guard, reward, logits, clock, tokens_before
+        self.progress = Progress(work.name, work.started.number, work.card.train.max_steps, begin_at=work.steps_before)
         self.begun = time.monotonic()
         self.step_begun: float | None = None
 
@@ -88,12 +75,12 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
             return
         invalid = sum(gathered([self.logits.taken()])) if self.logits is not None else None
-        if from_first(lambda: self._recorded(state.global_step, logs, invalid)):
+        if from_first(lambda: self._record(state.global_step, logs, invalid)):
             control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
             control.should_training_stop = True
         interrupts.check()
 
-    def _recorded(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
+    def _record(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
         """Record the step and return whether a rule ends the run here. Of several ranks the first one does this."""
         cells: dict[str, Cell] = self.reward.pending.pop(step, {}) if self.reward else {}
         for name, value in logs.items():
@@ -105,12 +92,14 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             cells["invalid_logits"] = float(invalid)
         if self.step_begun is not None:
             cells["step_seconds"] = cell(time.perf_counter() - self.step_begun)
-        if self.generating is not None:
-            cells["generation_seconds"] = cell(self.generating.taken())
-            cells["update_seconds"] = update_seconds(cells)
+        if self.clock is not None:
+            cells["generation_seconds"] = cell(self.clock.taken())
+            whole, *parts = (cells.get(f"{part}_seconds") for part in ("step", "generation", "reward"))
+            known = [part for part in parts if isinstance(part, float)]  # a step that reuses completions has sampled and scored none
+            cells["update_seconds"] = max(0.0, whole - sum(known)) if isinstance(whole, float) else None
         tokens = logs.get("num_tokens")
-        self.journal.step(
-            attempt=self.attempt,
+        self.work.journal.step(
+            attempt=self.work.started.attempt,
             step=step,
             tokens=self.tokens_before + int(tokens) if tokens is not None else None,
             seconds=time.monotonic() - self.begun,
@@ -118,7 +107,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             in_a_row=self.guard.in_a_row,
         )
         self.progress.step(step, cells)
-        return self.stopping.see(step, cells)
+        return self.work.stopping.see(step, cells)
 
 
 class Tracker(TrainerCallback):  # type: ignore[misc]

@@ -4,17 +4,21 @@
 
 Reads import.card.json and the source that it names; writes history, completions (none), outcome and imported.json, as training
 does. The attempt in the ledger is the import. Exit 0: imported, or not readable and recorded as such. Exit 1: nothing was recorded.
+
+    python -m stages.train.collect --into <folder> runs/<experiment>/<run>...
+
+Imports runs again, beside what was imported, for `octavo verify`; this is no stage and writes into the folder only.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from stages.contracts.artifact import file_digest
-from stages.contracts.attempt import FailureClass, Started
+from stages.contracts.artifact import ArtifactError, file_digest, read
+from stages.contracts.attempt import FailureClass, Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
@@ -32,63 +36,80 @@ def collect(folder: Path) -> int:
     """Import one run."""
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
-    _unchanged(card)
+    path = Path(card.source.path)
+    if not path.exists():
+        fix = f"fetch it (dvc pull {path}), or correct the spec and octavo compile"
+        raise StageError("S288", f"the source {path} is missing", why="a run is imported from it, and its card pins its content", fix=fix)
+    if file_digest(path) != card.source.sha256:
+        why = "numbers of a page must come from the content that its card pins"
+        raise StageError("S288", f"the source {path} has changed since the card was compiled", why=why, fix="octavo compile && dvc repro")
     interrupts.install_handlers()
     with lock(run):
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
         begun = time.monotonic()
+        failure: FailureClass | None = None
         try:
             source = read_run(card, started)
-            if file_digest(Path(card.source.path)) != card.source.sha256:
-                raise Unreadable(
-                    f"{card.source.path} changed while it was read, so a program still writes it; "
-                    "when it has ended: octavo compile && dvc repro"
-                )
-        except (Exception, KeyboardInterrupt) as caught:
+            if file_digest(path) != card.source.sha256:
+                writes = f"{path} changed while it was read, so a program still writes it"
+                raise Unreadable(f"{writes}; when it has ended: octavo compile && dvc repro")
+        except (Exception, KeyboardInterrupt) as caught:  # leave the hole that a page shows: no rows, and why
             failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
-            return _failed(run, card, started, failure, error, time.monotonic() - begun)
-        outcome = outcome_of(card, source)
+            source = unusable(card, started, error)
+        outcome = outcome_of(card, source, failure)
         write_files(run, source, outcome)
-        state: Literal["finished", "unknown", "failed"] = "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
-        taken = time.monotonic() - begun
-        end(run, started, failure=None, error=outcome.error, last_step=outcome.steps_done, seconds=taken, outcome=state)
-    print(
-        f"{card.experiment} {run.name}: {source.imported.rows} rows of {card.source.path}, "
-        f"{outcome.steps_done} of {card.target_steps} steps"
-    )
+        end(
+            run,
+            started,
+            failure=failure,
+            error=outcome.error,
+            last_step=outcome.steps_done,
+            seconds=time.monotonic() - begun,
+            outcome="finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
+        )
+    if failure:
+        print(f"\n{run.root}: the import failed ({failure}): {outcome.error}", file=sys.stderr)
+        return {"interrupted": 130, "disk": 1}.get(failure, 0)
+    print(f"{card.experiment} {run.name}: {source.imported.rows} rows of {path}, {outcome.steps_done} of {card.target_steps} steps")
     for note in source.imported.notes:
         print(f"  note: {note}")
     return 0
 
 
-def _unchanged(card: ImportCard) -> None:
+def collect_again(folder: Path, runs: Sequence[Path]) -> None:
+    """Each run whose source is here and is the one that its card pins gets a folder of its name, with the files that its import would
+    write now. Prints a line a run: `same`, when the source is that one, or `absent`, `changed` or `unread`, when nothing was written,
+    and its name. Never raises for what a source holds."""
+    for root in runs:
+        print(_again(RunFolder(root), RunFolder(folder / root.name)), root.name, flush=True)
+
+
+def _again(run: RunFolder, copy: RunFolder) -> str:
+    try:
+        card, outcome = read(ImportCard, run.import_card), read(Outcome, run.outcome)
+        started = next((entry.started for entry in read_attempts(run.attempts) if entry.started.attempt == outcome.attempt), None)
+    except (ArtifactError, OSError):
+        return "unread"
+    if started is None or outcome.card_id != card_id(card) or outcome.failure not in (None, "data"):
+        return "unread"  # another difference says why, or the import was interrupted
     path = Path(card.source.path)
     if not path.exists():
-        raise StageError(
-            "S288",
-            f"the source {path} is missing",
-            why="a run is imported from it, and its card pins its content",
-            fix=f"fetch it (dvc pull {path}), or correct the spec and octavo compile",
-            pointer="/source/path",
-        )
+        return "absent"
     if file_digest(path) != card.source.sha256:
-        raise StageError(
-            "S288",
-            f"the source {path} has changed since the card was compiled",
-            why="numbers of a page must come from the content that its card pins",
-            fix="octavo compile && dvc repro",
-            pointer="/source/sha256",
-        )
-
-
-def _failed(run: RunFolder, card: ImportCard, started: Started, failure: FailureClass, error: str, seconds: float) -> int:
-    """Leave the hole that a page shows: no rows, and why."""
-    source = unusable(card, started, error)
-    write_files(run, source, outcome_of(card, source, failure))
-    end(run, started, failure=failure, error=error, last_step=0, seconds=seconds)
-    print(f"\n{run.root}: the import failed ({failure}): {error}", file=sys.stderr)
-    return {"interrupted": 130, "disk": 1}.get(failure, 0)
+        return "changed"
+    copy.root.mkdir(parents=True)
+    try:
+        source = read_run(card, started)
+        outcome = outcome_of(card, source)
+    except Unreadable as error:
+        source = unusable(card, started, str(error))
+        outcome = outcome_of(card, source, "data")
+    write_files(copy, source, outcome)
+    return "same"
 
 
 if __name__ == "__main__":
-    main(collect, "python -m stages.train.collect runs/<experiment>/<run>")
+    if sys.argv[1:2] == ["--into"]:
+        collect_again(Path(sys.argv[2]), [Path(name) for name in sys.argv[3:]])
+    else:
+        main(collect, "python -m stages.train.collect runs/<experiment>/<run>")

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import file_digest
@@ -46,24 +45,16 @@ def train(folder: Path) -> int:
     """One attempt of a run."""
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
-    assert card.command is not None  # the compiler names this stage for cards with a command only
-    _unchanged(card.command)
+    command = card.command
+    assert command is not None  # the compiler names this stage for cards with a command only
+    for source in command.code:
+        if not Path(source.path).is_file() or file_digest(Path(source.path)) != source.sha256:
+            what, why = f"{source.path} is missing or has changed since the card was compiled", "the program decides the result"
+            raise StageError("S289", what, why=f"{why}, so its code is part of the card", fix="octavo compile && dvc repro")
     prepare("cpu")
     interrupts.install_handlers()
     with interrupts.deferred(), lock(run):
-        return _attempt(run, card, card.command)
-
-
-def _unchanged(command: CommandCard) -> None:
-    for source in command.code:
-        if not Path(source.path).is_file() or file_digest(Path(source.path)) != source.sha256:
-            raise StageError(
-                "S289",
-                f"{source.path} is missing or has changed since the card was compiled",
-                why="the program decides the result, so its code is part of the card",
-                fix="octavo compile && dvc repro",
-                pointer="/command/code",
-            )
+        return _attempt(run, card, command)
 
 
 def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
@@ -92,9 +83,8 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    found = ReadRun(imported(card, started, history, True, source), history.rows, history.last, error or "")
-    outcome = outcome_of(card, found, failure)
-    write_files(run, found, outcome)
+    result = ReadRun(imported(card, started, history, True, source), history.rows, history.last, error or "")
+    write_files(run, result, outcome_of(card, result, failure))
     end(run, started, failure=failure, error=error, last_step=history.last, seconds=time.monotonic() - begun)
     if failure is None:
         return 0
@@ -136,31 +126,23 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
         try:
             code = child.wait()
         except KeyboardInterrupt:
-            _end(child)
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(child.pid, signal.SIGTERM)
+                child.wait(GRACE_SECONDS)
             raise
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # what it left behind would write beside the next attempt
-    if code:
-        lines = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
-        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise Stopped(_class(code, lines), f"the program {ended}" + (f": {lines[-1][:200]}" if lines else ""))
-
-
-def _class(code: int, lines: Sequence[str]) -> FailureClass:
-    """Of a program that did not end well: by the signal that ended it, or by its last words where it ended by itself."""
+    if code == 0:
+        return
+    lines = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
+    failure: FailureClass = "bug"
     if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
-        return "interrupted"
-    if any(_NO_MEMORY.search(line) for line in lines[-20:]):
-        return "out_of_memory"
-    return "bug"
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_SECONDS)
+        failure = "interrupted"
+    elif any(_NO_MEMORY.search(line) for line in lines[-20:]):
+        failure = "out_of_memory"
+    ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    raise Stopped(failure, f"the program {ended}" + (f": {lines[-1][:200]}" if lines else ""))
 
 
 if __name__ == "__main__":

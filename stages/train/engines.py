@@ -31,7 +31,6 @@ def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:
             "vllm is not installed, and this run generates with it",
             why="another engine would be another experiment in time and rounding, so none is taken instead",
             fix="pip install vllm, or set `train: {generation: {engine: auto}}` and compile",
-            pointer="/train/generation/engine",
         )
     vllm = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
     return {"use_vllm": True, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}

@@ -23,7 +23,7 @@ from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
-from stages.train.model import load_base, load_weights, prompt_texts, sample
+from stages.train.model import Sampled, load_base, load_weights, prompt_texts, sample
 from stages.train.recorder import write_evaluation
 from stages.train.rewards.combine.penalties import holds
 from stages.train.rewards.compose import score_each
@@ -38,7 +38,7 @@ def evaluate(folder: Path) -> None:
     card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
     prepare(card.device)
     interrupts.install_handlers()
-    rows = read_rows(card.data, "/data")
+    rows = read_rows(card.data)
     identity = card_id(card)
     content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
     yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + content)
@@ -58,7 +58,7 @@ def evaluate(folder: Path) -> None:
             run.root.mkdir(parents=True, exist_ok=True)
             shutil.copy2(cached, run.evaluation)
         else:
-            table = _evaluated(card, run, models, adapter, rows)
+            table = _evaluated(card, rows, models.sample(adapter, rows, _sampling_seed(card, run)))
             write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
             cached.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(run.evaluation, cached)
@@ -73,52 +73,54 @@ class _Models:
         self.base: Any = None
         self.tokenizer: Any = None
 
-    def with_adapter(self, adapter: Path | None) -> tuple[Any, Any]:
+    def sample(self, adapter: Path | None, rows: list[Row], seed: int) -> list[list[Sampled]]:
+        """Completions of each row by the model of an adapter; None: the untrained one."""
+        card = self.card
         if self.base is None:
-            self.base, self.tokenizer = load_base(self.card.model, self.card.device)
-        if adapter is None:
-            return self.base, self.tokenizer
-        if not (adapter / "adapter_config.json").exists():  # all weights were trained; two whole models may not fit
-            self.base = None
-            return load_weights(adapter, self.card.device), self.tokenizer
-        from peft import PeftModel
+            self.base, self.tokenizer = load_base(card.model, card.device)
+        is_whole = adapter is not None and not (adapter / "adapter_config.json").exists()
+        network = self.base
+        if is_whole and adapter is not None:
+            network = self.base = None  # two whole models may not fit
+            network = load_weights(adapter, card.device)
+        elif adapter is not None:
+            from peft import PeftModel
 
-        return PeftModel.from_pretrained(self.base, str(adapter)).to(self.card.device), self.tokenizer
+            network = PeftModel.from_pretrained(self.base, str(adapter)).to(card.device)
+        samples = sample(
+            network,
+            self.tokenizer,
+            prompt_texts(card.model, self.tokenizer, [row[card.data.prompt] for row in rows]),
+            per_prompt=card.samples,
+            max_tokens=card.max_completion_length,
+            temperature=card.temperature,
+            top_p=card.top_p,
+            seed=seed,
+        )
+        if adapter is not None and not is_whole:
+            self.base = network.unload()
+        return samples
 
 
-def _evaluated(card: EvaluateCard, run: RunFolder, models: _Models, adapter: Path | None, rows: list[Row]) -> list[dict[str, Any]]:
+def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]) -> list[dict[str, Any]]:
     """Rows of evaluation.parquet: completions of a model, judged by all scores."""
-    network, tokenizer = models.with_adapter(adapter)
-    samples = sample(
-        network,
-        tokenizer,
-        prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows]),
-        per_prompt=card.samples,
-        max_tokens=card.max_completion_length,
-        temperature=card.temperature,
-        top_p=card.top_p,
-        seed=_sampling_seed(card, run),
-    )
-    if adapter is not None and models.base is not None:
-        models.base = network.unload()
-    answers, numbers = [], []
-    for row, completions in zip(rows, samples, strict=True):
-        for number, made in enumerate(completions):
-            key = f"{card.seed}:{row['id']}:{number}"
-            answers.append(Answer(text=made.text, row=row, truncated=made.truncated, key=key, tokens=made.tokens))
-            numbers.append(number)
+    numbered = [(row, number, made) for row, completions in zip(rows, samples, strict=True) for number, made in enumerate(completions)]
+    answers = [
+        Answer(text=made.text, row=row, truncated=made.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=made.tokens)
+        for row, number, made in numbered
+    ]
     judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
     judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
     return [
         {
-            "prompt_id": answer.row["id"],
+            "prompt_id": row["id"],
             "sample": number,
-            "text": answer.text,
-            "tokens": answer.tokens,
-            "truncated": answer.truncated,
+            "text": made.text,
+            "tokens": made.tokens,
+            "truncated": made.truncated,
             **gate_cells({gate: judged[place] for gate, judged in judgements.items()}),
         }
-        for place, (answer, number) in enumerate(zip(answers, numbers, strict=True))
+        for place, (row, number, made) in enumerate(numbered)
     ]
 
 

@@ -1,8 +1,7 @@
-"""Guards of a training run: gradients and logits that are not finite are counted, skipped or repaired; an adapter must change."""
+"""Guards of a training run: gradients and logits that are not finite are counted, skipped or repaired."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,13 +16,13 @@ class NonfiniteGuard(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, guards: Guards, in_a_row: int = 0) -> None:
         """`in_a_row`: skipped steps in a row that the attempts before have left behind."""
-        self.guards = guards
-        self.in_a_row = in_a_row
+        self.guards, self.in_a_row = guards, in_a_row
         self.skipped = False
         """Whether an optimizer step was skipped since the last log; the recorder takes it back."""
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **rest: Any) -> None:
-        if _finite(parameter.grad for parameter in model.parameters()):
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        if not gradients or bool(torch.isfinite(torch.stack(torch._foreach_norm(gradients))).all()):
             self.in_a_row = 0
             return
         self.skipped = True
@@ -64,26 +63,6 @@ class InvalidLogits:
         """The count since the last time it was taken."""
         positions, self.positions = self.positions, 0
         return positions
-
-
-def _finite(gradients: Iterable[torch.Tensor | None]) -> bool:
-    present = [gradient for gradient in gradients if gradient is not None]
-    return not present or bool(torch.isfinite(torch.stack(torch._foreach_norm(present))).all())
-
-
-def adapter_state(model: Any) -> dict[str, torch.Tensor]:
-    """Copies of the trainable weights."""
-    return {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
-
-
-def adapter_change(start: dict[str, torch.Tensor], model: Any) -> float:
-    """Largest absolute change of a trainable weight since the start. Raises Stopped when a weight is not finite."""
-    largest = 0.0
-    for name, value in adapter_state(model).items():
-        if not torch.isfinite(value).all():
-            raise Stopped("nonfinite", f"the adapter holds non-finite weights, first in {name}")
-        largest = max(largest, float((value - start[name]).abs().max()))
-    return largest
 
 
 def policy_finite(model: Any, tokenizer: Any, prompt: str) -> bool:

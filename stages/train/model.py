@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +11,7 @@ from typing import Any, Literal
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import Adapter, ModelRef
-from stages.train.hub import not_had, require_model
-from stages.train.quantized import plain, quantization
+from stages.train.hub import missing, require_model
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Sampled:
 
 
 def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
-    """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model, S275 when a hub model cannot be had."""
+    """(model, tokenizer) of a card. Raises StageError S203 when the folder is missing or no model, S275 when a hub model cannot be had,
+    S278 without bitsandbytes for a quantised one."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -34,13 +36,7 @@ def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False
         require_model(card)
         pinned = {"revision": card.revision}
     elif not Path(card.path).is_dir():
-        raise StageError(
-            "S203",
-            f"no model at {card.path}",
-            why="the base model is made or fetched before training",
-            fix="dvc repro",
-            pointer="/model/base",
-        )
+        raise StageError("S203", f"no model at {card.path}", why="the base model is made or fetched before training", fix="dvc repro")
     quantized = quantization(card, device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(card.path, padding_side="left", **pinned)
@@ -48,17 +44,52 @@ def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False
         model = AutoModelForCausalLM.from_pretrained(card.path, dtype=dtype, **quantized, **pinned)
     except (OSError, ValueError) as error:
         if card.hub:
-            raise not_had(card, error) from None
-        raise StageError(
-            "S203",
-            f"{card.path} does not load: {error}",
-            why="transformers must be able to read it",
-            fix="dvc repro -f",
-            pointer="/model/base",
-        ) from None
+            raise missing("model", card.path, card.revision, error) from None
+        what, why = f"{card.path} does not load: {error}", "transformers must be able to read it"
+        raise StageError("S203", what, why=why, fix="dvc repro -f") from None
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return plain(model) if quantized else model.to(device), tokenizer
+    if not quantized:
+        return model.to(device), tokenizer
+    for module in model.modules():
+        # On some CPUs bitsandbytes packs 4-bit weights anew in the first forward pass outside of training and never unpacks them:
+        # training behind a sampling would get no gradient through them.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model, tokenizer
+
+
+def quantization(card: ModelRef, device: Literal["cpu", "cuda"]) -> dict[str, Any]:
+    """Arguments of from_pretrained; none for weights as they are. NF4 computes in bfloat16 on a GPU, in float32 on a CPU. bitsandbytes is
+    an extra: it adds a second to every import of transformers. Raises StageError S278 when it is not installed."""
+    if card.quantization == "none":
+        return {}
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise StageError(
+            "S278",
+            f"bitsandbytes is not installed, and {card.base} is to be loaded in {card.quantization}",
+            why="weights in fewer bits are another model than the card names, so nothing is loaded instead",
+            fix="pip install -c constraints.txt -e '.[quantization]'",
+        )
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    warnings.filterwarnings("ignore", message="MatMul8bitLt: inputs will be cast")  # once a layer and step
+    if card.quantization == "int8":
+        settings = BitsAndBytesConfig(load_in_8bit=True)
+    else:
+        compute = torch.bfloat16 if device == "cuda" else torch.float32
+        settings = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute)
+    return {"quantization_config": settings, "device_map": {"": torch.cuda.current_device() if device == "cuda" else "cpu"}}
+
+
+def for_training(card: ModelRef, model: Any, gradient_checkpointing: bool) -> Any:
+    """The model with what PEFT asks for under an adapter: frozen, its other layers in float32. As it is without quantisation."""
+    if card.quantization == "none":
+        return model
+    from peft import prepare_model_for_kbit_training
+
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=gradient_checkpointing)
 
 
 def load_weights(folder: Path, device: Literal["cpu", "cuda"]) -> Any:
@@ -73,13 +104,12 @@ def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list
     """Prompts as the model sees them: as they are, or each as the one message of a user in the chat template.
 
     The text begins without the token that the tokenizer puts first by itself, so that it stands there once. Raises StageError S277
-    when there is no template, or when its prompt does not end on a token boundary: the first token of an answer would then be
-    another one in training than in the template.
-    """
+    when there is no template, or when its prompt does not end on a token boundary."""
     if not card.apply_chat_template:
         return list(prompts)
     if not tokenizer.chat_template:
-        raise _untemplated(card, "has no chat template", "a model that was never trained to chat has none; its prompts go in as they are")
+        why = "a model that was never trained to chat has none; its prompts go in as they are"
+        raise _untemplated(f"the tokenizer of {card.base} has no chat template", why)
     texts = [
         tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
         for prompt in prompts
@@ -91,20 +121,14 @@ def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list
         alone, followed = tokenizer(text)["input_ids"], tokenizer(text + "a")["input_ids"]
         alone = alone[:-1] if alone[-1:] == followed[-1:] else alone  # a tokenizer that closes every text with a token
         if followed[: len(alone)] != alone:
-            raise _untemplated(
-                card, "ends inside a token", "an answer would be read in other tokens than the template and the trainer write it in"
-            )
+            why = "an answer would be read in other tokens than the template and the trainer write it in"
+            raise _untemplated(f"the chat template of {card.base} ends inside a token", why)
     return texts
 
 
-def _untemplated(card: ModelRef, what: str, why: str) -> StageError:
-    return StageError(
-        "S277",
-        f"the tokenizer of {card.base} {what}" if "template" in what else f"the chat template of {card.base} {what}",
-        why=why,
-        fix="set `model: {apply_chat_template: false}`, or use a model that was trained to chat",
-        pointer="/model/apply_chat_template",
-    )
+def _untemplated(what: str, why: str) -> StageError:
+    fix = "set `model: {apply_chat_template: false}`, or use a model that was trained to chat"
+    return StageError("S277", what, why=why, fix=fix)
 
 
 def lora(card: Adapter) -> Any:

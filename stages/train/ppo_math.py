@@ -98,23 +98,8 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float |
     return 1 - float((returns - values)[kept].var()) / total if total > 0 else None
 
 
-class AdaptiveKl:
-    """A coefficient that follows the measured KL: proportional, at most 20% x completions / horizon an update."""
-
-    def __init__(self, coefficient: float, target: float, horizon: int) -> None:
-        self.coefficient, self.target, self.horizon = coefficient, target, horizon
-
-    def update(self, measured: float, completions: int) -> None:
-        """`measured`: mean KL of a whole completion in nats, over this many completions."""
-        error = min(max(measured / self.target - 1, -0.2), 0.2)
-        self.coefficient *= 1 + error * completions / self.horizon
-
-
-class FixedKl(AdaptiveKl):
-    """A coefficient that stays."""
-
-    def __init__(self, coefficient: float) -> None:
-        super().__init__(coefficient, target=1.0, horizon=1)
-
-    def update(self, measured: float, completions: int) -> None:
-        """Nothing."""
+def adapted_coefficient(coefficient: float, measured: float, target: float, completions: int, horizon: int) -> float:
+    """The KL coefficient after an update in which a whole completion had `measured` nats of KL on average: it follows in proportion, by at
+    most 20% x completions / horizon."""
+    error = min(max(measured / target - 1, -0.2), 0.2)
+    return coefficient * (1 + error * completions / horizon)

@@ -67,12 +67,10 @@ class PpoTrainer:
     ) -> None:
         self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
         self.ends, self.seed, self.reward, self.callbacks = ends, seed, reward, callbacks
-        kl = settings.kl
-        adaptive, coefficient = kl.controller == "adaptive", kl.init_kl_coef
-        self.kl = ppo_math.AdaptiveKl(coefficient, kl.target, kl.horizon) if adaptive else ppo_math.FixedKl(coefficient)
         self.optimizer = torch.optim.AdamW(policy.trainable(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup_steps, settings.max_steps)
-        self.state, self.control, self.tokens = TrainerState(max_steps=settings.max_steps), TrainerControl(), 0
+        self.state, self.control = TrainerState(max_steps=settings.max_steps), TrainerControl()
+        self.tokens, self.kl_coef = 0, settings.kl.init_kl_coef
 
     def train(self, save: Callable[[PpoTrainer], None]) -> None:
         """Update until `max_steps`, or until a callback asks to stop. `save` is called at every `save_steps` and at the end."""
@@ -98,13 +96,13 @@ class PpoTrainer:
     def prompts(self) -> list[tuple[Row, str]]:
         """Rows of the next batch with their prompts: the data in a new order each time round, decided by the seed and the step alone."""
         size, first = len(self.rows), self.state.global_step * self.settings.batch_size
-        places = range(first, first + self.settings.batch_size)
-        orders = {round_: self._order(round_) for round_ in {place // size for place in places}}
-        return [self.rows[orders[place // size][place % size]] for place in places]
-
-    def _order(self, round_: int) -> list[int]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + round_)
-        return list(torch.randperm(len(self.rows), generator=generator).tolist())
+        end = first + self.settings.batch_size
+        drawn: list[tuple[Row, str]] = []
+        for number in range(first // size, -(-end // size)):
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+            order = torch.randperm(size, generator=generator)[max(0, first - number * size) : end - number * size]
+            drawn += [self.rows[place] for place in order.tolist()]
+        return drawn
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _scored(self) -> tuple[Batch, Logs]:
@@ -116,60 +114,56 @@ class PpoTrainer:
         self.tokens += int(sampled.attention.sum())
         completions = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         earned = self.reward(texts, completions, ids, id=[row["id"] for row, _ in drawn], trainer_state=self.state)
-        pieces = list(self._pieces(sampled))
+        pieces = [sampled.rows(which) for which in self._minibatches(sampled.mask)]
         readings = [self.policy.read(piece, settings.scored_at, entropy=True) for piece in pieces]
         logps, values, entropy = (torch.cat(parts) for parts in zip(*readings, strict=True))
         reference = torch.cat([self.policy.reference(piece, settings.scored_at) for piece in pieces])
-        mask = sampled.mask
+        mask, mean = sampled.mask, ppo_math.masked_mean
         known = torch.tensor([score is not None for score in earned], device=mask.device)
         scores = torch.tensor([0.0 if score is None else score for score in earned], device=mask.device)
-        difference = self._sampling_difference(sampled, logps)
         kl = ppo_math.kl_of_tokens(logps, reference, mask, settings.kl.estimator)
-        coefficient = self.kl.coefficient
-        rewards = ppo_math.token_rewards(scores, kl, coefficient, mask)
+        rewards = ppo_math.token_rewards(scores, kl, self.kl_coef, mask)
         counted = mask * known[:, None]
         if settings.whiten_rewards:
             rewards = ppo_math.whitened(rewards, counted, shift=False)
-        plain, returns = ppo_math.advantages(rewards * counted, values * mask, counted, settings.gamma, settings.lam)
-        whole_kl = float(kl.sum(1).mean())
-        self.kl.update(whole_kl, len(earned))
-        penalty = -coefficient * kl.sum(1)
-        any_known = bool(known.any())
+        advantages, returns = ppo_math.advantages(rewards * counted, values * mask, counted, settings.gamma, settings.lam)
+        penalty = -self.kl_coef * kl.sum(1)
         logs: Logs = {
-            "objective.kl": whole_kl,
-            "objective.kl_token": float(ppo_math.masked_mean(kl, mask)),
-            "kl": float(ppo_math.masked_mean(ppo_math.kl_of_tokens(logps, reference, mask, "k3"), mask)),
+            "objective.kl": float(kl.sum(1).mean()),
+            "objective.kl_token": float(mean(kl, mask)),
+            "kl": float(mean(ppo_math.kl_of_tokens(logps, reference, mask, "k3"), mask)),
             "objective.entropy": float(-(logps * mask).sum(1).mean()),
-            "entropy": float(ppo_math.masked_mean(entropy, mask)),
+            "entropy": float(mean(entropy, mask)),
             "objective.non_score_reward": float(penalty.mean()),
-            "objective.scores": float(scores[known].mean()) if any_known else None,
-            "objective.rlhf_reward": float((scores + penalty)[known].mean()) if any_known else None,
-            "kl_coef": coefficient,
-            "value.mean": float(ppo_math.masked_mean(values, mask)),
-            "value.error": float(ppo_math.masked_mean((values - returns) ** 2, counted)) if any_known else None,
+            "kl_coef": self.kl_coef,
+            "value.mean": float(mean(values, mask)),
             "value.explained_variance": ppo_math.explained_variance(values, returns, counted),
-            "returns": float(ppo_math.masked_mean(returns, counted)) if any_known else None,
-            "advantages": float(ppo_math.masked_mean(plain, counted)) if any_known else None,
-            **difference,
         }
-        return Batch(sampled, counted, logps, values * mask, ppo_math.whitened(plain, counted), returns), logs
+        of_known = {
+            "objective.scores": scores[known].mean(),
+            "objective.rlhf_reward": (scores + penalty)[known].mean(),
+            "value.error": mean((values - returns) ** 2, counted),
+            "returns": mean(returns, counted),
+            "advantages": mean(advantages, counted),
+        }
+        logs |= {name: float(value) if known.any() else None for name, value in of_known.items()}
+        if self.policy.rollouts is not None and settings.scored_at == settings.temperature:  # else another distribution is scored
+            logs |= self.policy.rollouts.difference(sampled.ids, sampled.attention, sampled.width, logps)
+        if settings.kl.controller == "adaptive":
+            measured, target, horizon = float(kl.sum(1).mean()), settings.kl.target, settings.kl.horizon
+            self.kl_coef = ppo_math.adapted_coefficient(self.kl_coef, measured, target, len(earned), horizon)
+        return Batch(sampled, counted, logps, values * mask, ppo_math.whitened(advantages, counted), returns), logs
 
-    def _sampling_difference(self, sampled: Sampled, logps: Tensor) -> dict[str, float]:
-        """How far the engine's log-probabilities and those of the policy differ; nothing where transformers sampled, or where what is
-        scored is another distribution than what is sampled."""
-        rollouts, settings = self.policy.rollouts, self.settings
-        if rollouts is None or settings.scored_at != settings.temperature:
-            return {}
-        return rollouts.difference(sampled.ids, sampled.attention, sampled.width, logps)
-
-    def _pieces(self, sampled: Sampled) -> Iterator[Sampled]:
-        for which in torch.arange(len(sampled.ids), device=sampled.ids.device).split(self.settings.mini_batch_size):
-            yield sampled.rows(which)
+    def _minibatches(self, mask: Tensor) -> Iterator[Tensor]:
+        """Numbers of the rows of each minibatch."""
+        yield from torch.arange(len(mask), device=mask.device).split(self.settings.mini_batch_size)
 
     def _learn(self, batch: Batch) -> Logs:
         """All optimizer steps of an update. Means over tokens are exact under accumulation: each minibatch weighs as its tokens do."""
-        settings, seen, norms = self.settings, [], []
-        steps, stopped = 0, False
+        settings = self.settings
+        measured: list[dict[str, float]] = []
+        norms: list[float] = []
+        stopped = False
         self.policy.train_mode(True)
         for _ in range(settings.ppo_epochs):
             order = torch.randperm(len(batch.mask)).to(batch.mask.device)
@@ -177,29 +171,27 @@ class PpoTrainer:
                 whole = batch.rows(group)
                 if not float(whole.mask.sum()):
                     continue
-                measured = self._gradients(whole)
-                seen.append(measured)
-                if settings.target_kl is not None and float(measured["policy.approxkl"]) > ppo_math.STOP_AT * settings.target_kl:
+                measured.append(self._gradients(whole))
+                if settings.target_kl is not None and measured[-1]["policy.approxkl"] > ppo_math.STOP_AT * settings.target_kl:
                     stopped = True
                     break
                 norms.append(float(torch.nn.utils.clip_grad_norm_(self.policy.trainable(), settings.max_grad_norm)))
                 self._notify("on_pre_optimizer_step", model=self.policy)
                 self.optimizer.step()
                 self.optimizer.zero_grad(set_to_none=True)
-                steps += 1
             if stopped:
                 break
         self.optimizer.zero_grad(set_to_none=True)
         self.policy.train_mode(False)
-        parts: Logs = {name: sum(measured[name] for measured in seen) / len(seen) for name in seen[0]}
-        first: Logs = {"policy.first_ratio": seen[0]["policy.ratio"]}
-        return {**parts, **first, "optimizer_steps": float(steps), "grad_norm": sum(norms) / len(norms) if norms else None}
+        means: Logs = {name: sum(step[name] for step in measured) / len(measured) for name in measured[0]}
+        means |= {"policy.first_ratio": measured[0]["policy.ratio"], "optimizer_steps": float(len(norms))}
+        return means | {"grad_norm": sum(norms) / len(norms) if norms else None}
 
     def _gradients(self, whole: Batch) -> dict[str, float]:
         """Backward through the minibatches of one optimizer step; token-weighted means of what is logged."""
         settings, tokens = self.settings, float(whole.mask.sum())
         means: dict[str, float] = {}
-        for which in torch.arange(len(whole.mask), device=whole.mask.device).split(settings.mini_batch_size):
+        for which in self._minibatches(whole.mask):
             part = whole.rows(which)
             weight = float(part.mask.sum()) / tokens
             if not weight:
@@ -237,8 +229,10 @@ def save(trainer: PpoTrainer, output: Path) -> None:
     torch.save(trainer.policy.value_head.state_dict(), partial / "value_head.pt")
     torch.save(trainer.optimizer.state_dict(), partial / "optimizer.pt")
     torch.save(trainer.scheduler.state_dict(), partial / "scheduler.pt")
-    torch.save(_random(), partial / "rng_state.pth")
-    state = {"global_step": step, "tokens": trainer.tokens, "kl_coef": trainer.kl.coefficient}
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numbers = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}
+    torch.save(numbers, partial / "rng_state.pth")
+    state = {"global_step": step, "tokens": trainer.tokens, "kl_coef": trainer.kl_coef}
     (partial / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     shutil.rmtree(whole, ignore_errors=True)
     os.replace(partial, whole)
@@ -254,15 +248,10 @@ def restore(trainer: PpoTrainer, checkpoint: Path) -> None:
     trainer.optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location=device))
     trainer.scheduler.load_state_dict(torch.load(checkpoint / "scheduler.pt"))
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    trainer.state.global_step, trainer.tokens, trainer.kl.coefficient = state["global_step"], state["tokens"], state["kl_coef"]
+    trainer.state.global_step, trainer.tokens, trainer.kl_coef = state["global_step"], state["tokens"], state["kl_coef"]
     numbers = torch.load(checkpoint / "rng_state.pth", weights_only=False)
     random.setstate(numbers["python"])
     np.random.set_state(numbers["numpy"])
     torch.set_rng_state(numbers["torch"])
     if numbers["cuda"]:
         torch.cuda.set_rng_state_all(numbers["cuda"])
-
-
-def _random() -> dict[str, object]:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}

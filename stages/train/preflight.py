@@ -24,6 +24,7 @@ from stages.contracts.preflight_card import (
     ProbeReward,
     StepTime,
 )
+from stages.contracts.reward import Gate
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts, reasons
 from stages.train.data import Row, read_rows
@@ -43,35 +44,36 @@ Completions = list[tuple[Row, Sampled]]
 def preflight(folder: Path) -> None:
     """Write preflight.json, completions.parquet and one permission a condition."""
     experiment = ExperimentFolder(folder)
-    card = open_card(
-        PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(g for c in card.conditions for g in c.reward.gates)
-    )
+    card = open_card(PreflightCard, experiment.preflight_card, [MODULE], lambda card: gate_modules(_gates(card)))
     prepare(card.device)
     interrupts.install_handlers()
-    base = load_base(card.model, card.device)
+    model, tokenizer = load_base(card.model, card.device)
     sampled: dict[tuple[object, ...], tuple[Completions, float]] = {}
     results, rows = [], []
     for condition in card.conditions:
         settings = (condition.data, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
         if settings not in sampled:
-            sampled[settings] = _sample(card, condition, *base)
+            sampled[settings] = _sample(card, condition, model, tokenizer)
         result, scored_rows = _judge(card, condition, *sampled[settings])
         results.append(result)
-        rows.extend(scored_rows)
+        rows += scored_rows
         print(f"{card.experiment} preflight {condition.name}: {' '.join([f'{result.verdict}.', *result.reasons])}", flush=True)
-    gates = sorted({gate.name for condition in card.conditions for gate in condition.reward.gates})
-    write_completions(experiment.preflight_completions, rows, gates, card_id=card_id(card), attempt="preflight")
-    tier = sandbox(gate for condition in card.conditions for gate in condition.reward.gates)
-    write(experiment.preflight, Preflight(card_id=card_id(card), sandbox=tier, results=tuple(results)))
+    names = sorted({gate.name for gate in _gates(card)})
+    write_completions(experiment.preflight_completions, rows, names, card_id=card_id(card), attempt="preflight")
+    write(experiment.preflight, Preflight(card_id=card_id(card), sandbox=sandbox(_gates(card)), results=tuple(results)))
     for result in results:
-        refused = result.verdict == "refuse"
-        permission = Permission(condition=result.condition, train=not refused, reasons=result.reasons if refused else ())
+        is_refused = result.verdict == "refuse"
+        permission = Permission(condition=result.condition, train=not is_refused, reasons=result.reasons if is_refused else ())
         write(experiment.permission(result.condition), permission)
+
+
+def _gates(card: PreflightCard) -> list[Gate]:
+    return [gate for condition in card.conditions for gate in condition.reward.gates]
 
 
 def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, tokenizer: Any) -> tuple[Completions, float]:
     """Completions of the untrained model, and the wall seconds that sampling them took."""
-    rows = read_rows(condition.data, "/conditions")[: max(1, card.completions // condition.num_generations)]
+    rows = read_rows(condition.data)[: max(1, card.completions // condition.num_generations)]
     begun = time.perf_counter()
     groups = sample(
         model,
@@ -90,18 +92,19 @@ def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, toke
 def _judge(
     card: PreflightCard, condition: PreflightCondition, completions: Completions, sampling_seconds: float
 ) -> tuple[PreflightResult, list[dict[str, object]]]:
+    reward = condition.reward
     answers = [
         Answer(text=made.text, row=row, truncated=made.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=made.tokens)
         for place, (row, made) in enumerate(completions)
     ]
-    refusals = reasons.examples(condition.reward)  # and they start the verifiers, which is not what a step of training pays for
-    tried = probes(condition.reward, list({row["id"]: row for row, _ in completions}.values()))
+    refusals = reasons.examples(reward)  # and they start the verifiers, which is not what a step of training pays for
+    probed = probes(reward, list({row["id"]: row for row, _ in completions}.values()))
     begun = time.perf_counter()
-    scored = compose(condition.reward).score(answers)
+    scored = compose(reward).score(answers)
     seconds = time.perf_counter() - begun
-    grouped = condition.num_generations > 1
-    silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations) if grouped else (0, [])
-    known = [reward for reward in scored.rewards if reward is not None]
+    is_grouped = condition.num_generations > 1
+    silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations) if is_grouped else (0, [])
+    known = [earned for earned in scored.rewards if earned is not None]
     tokens = [made.tokens for _, made in completions]
     counts = {
         "completions": len(answers),
@@ -115,11 +118,10 @@ def _judge(
     warnings: list[str] = []
     if not condition.null_control:
         refusals += reasons.bounds(card, condition, counts)
-        if not grouped:
-            refusals += reasons.constant(known)
-        if not condition.reward.invert:
-            refusals += reasons.refused_optima(condition.reward, tried)
-            warnings += reasons.doubtful_optima(condition.reward, tried)
+        refusals += [] if is_grouped else reasons.constant(known)
+        if not reward.invert:
+            refusals += reasons.refused_optima(reward, probed)
+            warnings += reasons.doubtful_optima(reward, probed)
             warnings += reasons.shorter_pays(list(zip(tokens, scored.rewards, strict=True)))
         warnings += reasons.atoms(atoms, known)
         warnings += reasons.starvation(step)
@@ -133,12 +135,12 @@ def _judge(
         funnel=_funnel(scored),
         atoms=atoms,
         seconds=round(seconds, 3),
-        probes=tuple(ProbeReward(name=probe.name, text=probe.text, reward=probe.reward, best=probe.best) for probe in tried),
+        probes=tuple(ProbeReward(name=probe.name, text=probe.text, reward=probe.reward, best=probe.best) for probe in probed),
         step=step,
         **counts,
     )
-    rows = [{"attempt": "preflight", "step": 0, **row} for row in completion_rows(scored, answers, tokens, condition.num_generations)]
-    return result, rows
+    rows = completion_rows(scored, answers, tokens, condition.num_generations)
+    return result, [{"attempt": "preflight", "step": 0, **row} for row in rows]
 
 
 def _step_time(condition: PreflightCondition, completions: int, sampling: float, scoring: float, scored: Scored) -> StepTime | None:

@@ -6,7 +6,6 @@ python -m stages.train.pretrain runs/_models/<name>
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
 from stages.train.environment import prepare
-from stages.train.recorder import cell, write_history
+from stages.train.progress import Progress
+from stages.train.recorder import cell, value_and_state, write_history
 
 MODULE = "stages.train.pretrain"
 
@@ -32,7 +32,7 @@ def pretrain(folder: Path) -> None:
     rows = [{"prompt": prompt, "completion": completion} for prompt, completion in load(CORPORA, card.corpus.kind).pairs(card.corpus)]
 
     import datasets
-    from transformers import PrinterCallback, set_seed
+    from transformers import PrinterCallback, TrainerCallback, set_seed
     from transformers.utils import logging
     from trl import SFTConfig, SFTTrainer
 
@@ -56,7 +56,14 @@ def pretrain(folder: Path) -> None:
     )
     trainer = SFTTrainer(model=model, args=settings, train_dataset=datasets.Dataset.from_list(rows), processing_class=tokenizer)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_progress(card.name, card.pretrain.max_steps))
+    progress = Progress(card.name, 1, card.pretrain.max_steps)
+
+    class Shown(TrainerCallback):  # type: ignore[misc]
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any) -> None:
+            if logs and "loss" in logs:
+                progress.step(state.global_step, {"loss": cell(logs["loss"])})
+
+    trainer.add_callback(Shown())
     trainer.train()
     output.model.mkdir(parents=True, exist_ok=True)
     trainer.model.save_pretrained(output.model)
@@ -101,30 +108,13 @@ def _model(tokenizer: Any, architecture: ArchitectureSettings) -> Any:
     return Qwen2ForCausalLM(Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=heads, tie_word_embeddings=True, **sizes, **ids))
 
 
-def _progress(name: str, steps: int) -> Any:
-    from transformers import TrainerCallback
-
-    begun = time.monotonic()
-
-    class Progress(TrainerCallback):  # type: ignore[misc]
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **rest: Any) -> None:
-            step = state.global_step
-            if logs and "loss" in logs and (step % max(1, steps // 8) == 0 or step == steps):
-                left = (time.monotonic() - begun) / step * (steps - step)
-                print(f"{name}  step {step}/{steps}  loss {logs['loss']:.3f}  {left:.0f} s left", flush=True)
-
-    return Progress()
-
-
 def _history(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for entry in log:
         for metric in ("loss", "grad_norm", "learning_rate"):
             if metric in entry:
-                value = cell(entry[metric])
-                finite = isinstance(value, float)
                 row = {"attempt": "pretrain", "step": entry["step"], "tokens": entry.get("num_tokens"), "seconds": None}
-                rows.append({**row, "metric": metric, "value": value if finite else None, "state": "value" if finite else "nonfinite"})
+                rows.append({**row, "metric": metric, **value_and_state(cell(entry[metric]))})
     return rows
 
 

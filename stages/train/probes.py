@@ -53,23 +53,18 @@ def highest(reward: Reward) -> float:
     return most if reward.scale is None else reward.scale.low + most * (reward.scale.high - reward.scale.low)
 
 
-def lowest(reward: Reward) -> float:
-    """The least that the reward can pay."""
-    return 0.0 if reward.scale is None else reward.scale.low
-
-
 def probes(reward: Reward, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
     """Score all texts on the first rows, before any inversion. Never raises for a gate that fails."""
     composed = compose(reward.model_copy(update={"invert": False}))
     declared = {example.completion.strip() for example in reward.examples}
-    top, bottom = highest(reward), lowest(reward)
-    made = []
+    top, bottom = highest(reward), 0.0 if reward.scale is None else reward.scale.low
+    probed = []
     for name, text in texts(reward).items():
         words = len(text.split())  # and about as many tokens
         answers = [Answer(text, row, key=f"probe-{name}-{place}", tokens=words) for place, row in enumerate(rows[:ROWS])]
-        earned = composed.score(answers).rewards
-        known = [reward for reward in earned if reward is not None]
-        least = min(known) if known and len(known) == len(earned) else None
-        best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE
-        made.append(Probe(name, text, least, best, text.strip() in declared))
-    return made
+        rewards = composed.score(answers).rewards
+        known = [earned for earned in rewards if earned is not None]
+        least = min(known) if known and len(known) == len(rewards) else None
+        is_best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE
+        probed.append(Probe(name, text, least, is_best, text.strip() in declared))
+    return probed

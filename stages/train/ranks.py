@@ -79,14 +79,20 @@ def from_first(make: Callable[[], T]) -> T:
 def launch(work: Any) -> None:
     """Train `work` (stages/train/run.py) on all devices of its card; its journal and checkpoints then hold what was done. Raises Stopped
     with the class and the sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
+    import torch
+
     card, folder = work.card, work.output.parent / "ranks"
-    if card.device == "cuda":
-        _require_devices(card.gpus)
+    if card.device == "cuda" and torch.cuda.device_count() < card.gpus:
+        raise StageError(
+            "S246",
+            f"the run wants {card.gpus} GPUs, and this machine shows {torch.cuda.device_count()}",
+            why="on fewer GPUs the batch would be another one, and so the result",
+            fix="free the GPUs (CUDA_VISIBLE_DEVICES), or set `resources.gpus` and compile",
+        )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    run_workers(
-        card.gpus, [sys.executable, "-m", "stages.train.worker", work.run.root.as_posix(), folder.as_posix(), str(os.getpid())], folder
-    )
+    worker = [sys.executable, "-m", "stages.train.worker", work.run.root.as_posix(), folder.as_posix(), str(os.getpid())]
+    run_workers(card.gpus, worker, folder)
     work.notes.update(json.loads((folder / "notes.json").read_text(encoding="utf-8")))
     for step, cells in work.journal.steps(until=card.train.max_steps):
         if step > work.steps_before:
@@ -120,24 +126,11 @@ def run_workers(count: int, command: Sequence[str], folder: Path) -> None:
 def _failure(folder: Path, exit_codes: Mapping[int, int]) -> tuple[Any, str]:
     """(class, sentence). A rank whose neighbour has gone raises about the broken connection, which reads as a bug: any other cause
     comes first."""
-    written = {}
+    written = []
     for path in sorted(folder.glob("failure-*.json")):
         number, failure = int(path.stem.removeprefix("failure-")), json.loads(path.read_text(encoding="utf-8"))
-        written[number] = failure["failure"], f"rank {number}: {failure['error']}" if number else failure["error"]
+        written.append((failure["failure"], f"rank {number}: {failure['error']}" if number else failure["error"]))
     killed = {number: signal.Signals(-code) for number, code in exit_codes.items() if code < 0}
     signals = [("bug" if name in CRASHES else "interrupted", f"rank {number} was killed by {name.name}") for number, name in killed.items()]
-    causes = [cause for cause in written.values() if cause[0] != "bug"] + signals + list(written.values())
+    causes = [cause for cause in written if cause[0] != "bug"] + signals + written
     return causes[0] if causes else ("bug", f"a rank ended with exit code {next(iter(exit_codes.values()), 1)}")
-
-
-def _require_devices(count: int) -> None:
-    import torch
-
-    if torch.cuda.device_count() < count:
-        raise StageError(
-            "S246",
-            f"the run wants {count} GPUs, and this machine shows {torch.cuda.device_count()}",
-            why="on fewer GPUs the batch would be another one, and so the result",
-            fix="free the GPUs (CUDA_VISIBLE_DEVICES), or set `resources.gpus` and compile",
-            pointer="/gpus",
-        )

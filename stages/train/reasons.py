@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
 from stages.contracts.reward import Reward
 from stages.train.probes import REFUSED, Probe, highest
-from stages.train.rewards.compose import ExampleOutcome, check_examples
+from stages.train.rewards.compose import check_examples
 
 ATOM_SHARE = 0.4
 """Share of completions on one reward value, neither the lowest nor the highest possible, from which preflight warns."""
@@ -24,14 +24,11 @@ STARVING_SECONDS = 1.0
 
 def examples(reward: Reward) -> list[str]:
     """Examples whose reward is not the expected one."""
-    failed = [outcome for outcome in check_examples(reward) if not outcome.ok]
-    return [
-        f"The reward example {wrong.completion!r} {_scored(wrong)}, expected {wrong.expect:g}: {wrong.why.rstrip('.')}." for wrong in failed
-    ]
-
-
-def _scored(outcome: ExampleOutcome) -> str:
-    return "is unknown" if outcome.got is None else f"scores {outcome.got:g}"
+    sentences = []
+    for wrong in (outcome for outcome in check_examples(reward) if not outcome.ok):
+        scored = "is unknown" if wrong.got is None else f"scores {wrong.got:g}"
+        sentences.append(f"The reward example {wrong.completion!r} {scored}, expected {wrong.expect:g}: {wrong.why.rstrip('.')}.")
+    return sentences
 
 
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:

@@ -34,6 +34,12 @@ def cell(value: float | None) -> Cell:
     return number if math.isfinite(number) else {"nonfinite": str(number)}
 
 
+def value_and_state(value: Cell) -> dict[str, Any]:
+    """The columns `value` and `state` of a history row."""
+    state = "null" if value is None else "nonfinite" if isinstance(value, dict) else "value"
+    return {"value": value if state == "value" else None, "state": state}
+
+
 class Journal:
     """Append-only history and completions of a run under one card. One write a line, flushed: a killed process loses no step."""
 
@@ -57,9 +63,7 @@ class Journal:
         rows = []
         for line in _lines(self.history):
             shared = {key: line[key] for key in ("attempt", "step", "tokens", "seconds")}
-            for metric, value in line["cells"].items():
-                state = "null" if value is None else "nonfinite" if isinstance(value, dict) else "value"
-                rows.append({**shared, "metric": metric, "value": value if state == "value" else None, "state": state})
+            rows += [{**shared, "metric": metric, **value_and_state(value)} for metric, value in line["cells"].items()]
         return rows
 
     def steps(self, until: int) -> list[tuple[int, dict[str, Cell]]]:
@@ -90,25 +94,22 @@ class Journal:
         """Highest step that an attempt has finished; 0 when there is none."""
         return max((line["step"] for line in _lines(self.history) if line["attempt"] == attempt), default=0)
 
-    def moved(self) -> bool:
+    def has_gradients(self) -> bool:
         """Whether any step had a gradient that was not zero; with a zero reward none has, and nothing may change."""
         return any(cell for line in _lines(self.history) if isinstance(cell := line["cells"].get("grad_norm"), int | float))
 
 
 def _append(path: Path, entry: Mapping[str, Any]) -> None:
     data = (json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "surrogatepass")
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        end = os.lseek(handle, 0, os.SEEK_END)
-        if end and os.pread(handle, 1, end - 1) != b"\n":  # a line torn by a kill: close it, so that ours stands alone
-            data = b"\n" + data
-        while data:
-            data = data[os.write(handle, data) :]
+        with path.open("ab+") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, end - 1))
+            is_torn = end and stream.read(1) != b"\n"  # by a kill: close that line, so that ours stands alone
+            stream.write(b"\n" + data if is_torn else data)
     except OSError as error:
         error.filename = str(path)
         raise
-    finally:
-        os.close(handle)
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:

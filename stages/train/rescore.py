@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -19,46 +18,30 @@ from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, ga
 from stages.contracts.layout import RunFolder
 from stages.contracts.plugin import Answer
 from stages.train.data import Row, read_rows
-from stages.train.recorder import write_completions
-from stages.train.rescoring import Rescoring, ScoredCard
+from stages.train.rescoring import Completion, Rescoring, ScoredCard, compare
 from stages.train.rewards.compose import Composed, compose, sandbox
-from stages.train.score_changes import Completion, compared
 from stages.train.scoring import completion_rows
 
 NO_ROW = "its prompt is no longer in the data"
 
-Progress = Callable[[int, int], None]
-"""Called with (completions scored so far, all of them)."""
 
-
-@dataclass(frozen=True)
-class Rescored:
-    """The report, and the rows of a new completions.parquet."""
-
-    report: Rescoring
-    rows: list[Completion]
-    gates: tuple[str, ...]
-
-    def write(self, path: Path) -> None:
-        """Write the rows with today's scores to a new file."""
-        write_completions(path, self.rows, self.gates, card_id=self.report.card_id, attempt="rescored")
-
-
-def rescore(run: RunFolder, card: ScoredCard, scored_with: Literal["card", "spec"], progress: Progress) -> Rescored:
-    """Raises StageError S298 when there are no completions, S201 and S202 for the data, S220 when no sandbox holds; ArtifactError for
-    a file that is none of ours."""
+def rescore(
+    run: RunFolder, card: ScoredCard, scored_with: Literal["card", "spec"], progress: Callable[[int, int], None]
+) -> tuple[Rescoring, list[Completion]]:
+    """The report, and the rows of a new completions.parquet. `progress` gets (completions scored so far, all of them). Raises StageError
+    S298 when there are no completions, S201 and S202 for the data, S220 when no sandbox holds; ArtifactError for a file that is none
+    of ours."""
     stored, metadata = read_completions(run.completions)
     tier = sandbox(card.reward.gates)
-    rows = {row["id"]: row for row in read_rows(card.data, "/data")}
+    rows = {row["id"]: row for row in read_rows(card.data)}
     composed, begun = compose(card.reward), time.monotonic()
-    made: list[Completion] = []
+    scored: list[Completion] = []
     for _, batch in groupby(stored, key=lambda row: (row["attempt"], row["step"])):
-        made += _scored_again(card, composed, list(batch), rows)
-        progress(len(made), len(stored))
-    gates = tuple(gate.name for gate in card.reward.gates)
-    report = compared(
+        scored += _scored_again(card, composed, list(batch), rows)
+        progress(len(scored), len(stored))
+    report = compare(
         stored,
-        made,
+        scored,
         card.reward,
         run=run.root.as_posix(),
         scored_with=scored_with,
@@ -67,7 +50,7 @@ def rescore(run: RunFolder, card: ScoredCard, scored_with: Literal["card", "spec
         seconds=round(time.monotonic() - begun, 3),
         without_row=sum(row["prompt_id"] not in rows for row in stored),
     )
-    return Rescored(report, made, gates)
+    return report, scored
 
 
 def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
@@ -76,7 +59,7 @@ def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise _nothing(path, "is missing")
+        raise _no_completions(path, "is missing")
     try:
         table = pq.read_table(path, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
@@ -87,32 +70,28 @@ def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
         what = f"schema is {metadata.get('octavo.schema')!r}, columns missing: {', '.join(missing) or 'none'}"
         raise ArtifactError(path, what, why=f"completions are {COMPLETIONS_SCHEMA}", fix=f"dvc checkout {path}")
     if not table.num_rows:
-        raise _nothing(path, "holds none")
+        raise _no_completions(path, "holds none")
     return table.to_pylist(), metadata
 
 
 def _scored_again(card: ScoredCard, composed: Composed, batch: Sequence[Completion], rows: Mapping[str, Row]) -> list[Completion]:
     """One batch with today's rewards. A completion whose prompt is gone is unknown and never reaches a gate."""
-    step = batch[0]["step"]
+    step, steps = batch[0]["step"], card.train.get("max_steps")
     answers = [
-        Answer(
-            row["text"], rows[row["prompt_id"]], row["truncated"], f"{card.seed}:{step}:{row['prompt_id']}:{place}", tokens=row["tokens"]
-        )
+        Answer(row["text"], rows[name], row["truncated"], f"{card.seed}:{step}:{name}:{place}", tokens=row["tokens"])
         for place, row in enumerate(batch)
-        if row["prompt_id"] in rows
+        if (name := row["prompt_id"]) in rows
     ]
-    steps = card.train.get("max_steps")
     progress = (step - 1) / steps if card.reward.curriculum and steps else 0.0
-    scored = completion_rows(composed.score(answers, progress), answers, [0] * len(answers), 1)
-    scores = iter(scored)
+    scores = iter(completion_rows(composed.score(answers, progress), answers, [0] * len(answers), 1))
     gone: Completion = {"reward": None}
     for gate in card.reward.gates:
         gone |= dict(zip(gate_columns(gate.name), ("unknown", None, NO_ROW), strict=True))
-    kept = {column: None for column in COMPLETIONS_COLUMNS if column != "reward"}
+    kept = [column for column in COMPLETIONS_COLUMNS if column != "reward"]
     return [{**(next(scores) if row["prompt_id"] in rows else gone), **{column: row[column] for column in kept}} for row in batch]
 
 
-def _nothing(path: Path, what: str) -> StageError:
+def _no_completions(path: Path, what: str) -> StageError:
     return StageError(
         "S298",
         f"no completions to score again: {path} {what}",

@@ -1,14 +1,23 @@
-"""Completions of a run scored again with today's gates: what the report of `octavo rescore` holds. It is no stage's input."""
+"""What `octavo rescore` reports: which rewards differ between two scorings of the same completions, what each gate says, the curves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
+import pandas as pd
 from pydantic import ConfigDict
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.history import gate_columns
 from stages.contracts.model import DatasetRef
 from stages.contracts.reward import Reward
+
+TOLERANCE = 1e-9
+"""Rewards that differ by less are equal."""
+
+Completion = dict[str, Any]
+"""A row of completions.parquet."""
 
 
 class ScoredCard(Frozen):
@@ -124,3 +133,108 @@ class Rescoring(Artifact):
     curve: tuple[StepChange, ...]
     """One entry a step; of a step that was made twice, the attempt that counts."""
     changes: tuple[CompletionChange, ...]
+
+
+def compare(stored: Sequence[Completion], scored: Sequence[Completion], reward: Reward, **rest: Any) -> Rescoring:
+    """The report of rows then and now, in one order. `rest`: its fields that no row holds."""
+    gates = {gate.name: gate_columns(gate.name) for gate in reward.gates}
+    before, after = pd.DataFrame(stored), pd.DataFrame(scored)
+    before = before.reindex(columns=[*dict.fromkeys([*before, *(column for columns in gates.values() for column in columns)])])
+    numbers = dict.fromkeys(["reward", *(score for _, score, _ in gates.values())], float)
+    before, after = before.astype(numbers), after.astype(numbers)
+    old, new = before["reward"], after["reward"]
+    moved = pd.DataFrame(
+        {
+            gate: before[status].notna() & ((before[status] != after[status]) | _differ(before[score], after[score]))
+            for gate, (status, score, _) in gates.items()
+        }
+    )
+    return Rescoring(
+        reward=reward.name,
+        completions=len(stored),
+        steps=before["step"].nunique(),
+        higher=int((new > old + TOLERANCE).sum()),
+        lower=int((new < old - TOLERANCE).sum()),
+        newly_unknown=int((old.notna() & new.isna()).sum()),
+        newly_known=int((old.isna() & new.notna()).sum()),
+        changed=int(_differ(old, new).sum()),
+        unknown_before=int(old.isna().sum()),
+        unknown_after=int(new.isna().sum()),
+        mean_before=_number(old.mean()),
+        mean_after=_number(new.mean()),
+        gates=tuple(_gate(gate, before[status], after[status], moved[gate]) for gate, (status, _, _) in gates.items()),
+        curve=_curve(before.assign(new=new)),
+        changes=_changes(before, after, moved, _differ(old, new)),
+        **rest,
+    )
+
+
+def _differ(old: pd.Series, new: pd.Series) -> pd.Series:
+    return (old.isna() != new.isna()) | ((old - new).abs() > TOLERANCE)
+
+
+def _gate(gate: str, before: pd.Series, after: pd.Series, moved: pd.Series) -> GateChange:
+    was_judged = bool(before.notna().any())
+    gained, lost = (after == "pass") & (before != "pass"), (before == "pass") & (after != "pass")
+    return GateChange(
+        gate=gate,
+        before=_counts(before) if was_judged else None,
+        after=_counts(after),
+        changed=int(moved.sum()),
+        gained=int(gained.sum()) if was_judged else 0,
+        lost=int(lost.sum()),
+    )
+
+
+def _counts(statuses: pd.Series) -> Counts:
+    counts = statuses.value_counts()
+    passed, failed, unknown, not_reached = (int(counts.get(name, 0)) for name in ("pass", "fail", "unknown", "not_reached"))
+    return Counts(passed=passed, failed=failed, unknown=unknown, not_reached=not_reached)
+
+
+def _changes(before: pd.DataFrame, after: pd.DataFrame, moved: pd.DataFrame, rewards: pd.Series) -> tuple[CompletionChange, ...]:
+    places = before.groupby(["attempt", "step"], sort=False).cumcount()
+    return tuple(
+        CompletionChange(
+            **{key: before.at[row, key] for key in ("attempt", "step", "prompt_id", "group", "text")},
+            place=places[row],
+            reward_before=_number(before.at[row, "reward"]),
+            reward_after=_number(after.at[row, "reward"]),
+            gates=tuple(_said(before.loc[row], after.loc[row], gate) for gate in moved if moved.at[row, gate]),
+        )
+        for row in before.index[moved.any(axis=1) | rewards]
+    )
+
+
+def _said(before: pd.Series, after: pd.Series, gate: str) -> Said:
+    status, score, reason = gate_columns(gate)
+    then, now = (_number(row[score]) for row in (before, after))
+    return Said(gate=gate, before=before[status], score_before=then, after=after[status], score_after=now, reason=after[reason] or "")
+
+
+def _curve(rows: pd.DataFrame) -> tuple[StepChange, ...]:
+    """By step. A later attempt replaces, from its first step on, all that came before it."""
+    first = rows.groupby("attempt", sort=False)["step"].min()
+    end = first[::-1].cummin()[::-1].shift(-1, fill_value=rows["step"].max() + 1)
+    rows = rows[rows["step"] < rows["attempt"].map(end)]
+    ranges = rows.groupby(["step", "group"])[["reward", "new"]].agg(lambda known: known.max() - known.min())
+    ranges = ranges[rows.groupby(["step", "group"]).size() > 1]  # a completion that is alone in its group is compared with none
+    silent = (~(ranges > 0)).groupby("step").agg(["sum", "size"])
+    return tuple(
+        StepChange(
+            step=step,
+            completions=len(part),
+            reward_before=_number(part["reward"].mean()),
+            reward_after=_number(part["new"].mean()),
+            zero_signal_before=int(silent["reward", "sum"].get(step, 0)),
+            zero_signal_after=int(silent["new", "sum"].get(step, 0)),
+            groups=int(silent["new", "size"].get(step, 0)),
+            unknown_before=int(part["reward"].isna().sum()),
+            unknown_after=int(part["new"].isna().sum()),
+        )
+        for step, part in rows.groupby("step")
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)

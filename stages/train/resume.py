@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -36,13 +36,7 @@ class Manifest(Artifact):
     seed: int
     device: str
     versions: dict[str, str]
-
-    @classmethod
-    def now(cls, run: str, card_id: str, seed: int, device: str, versions: Mapping[str, str]) -> Manifest:
-        """What would make them here and now."""
-        return cls(
-            run=run, card_id=card_id, seed=seed, device=device, versions={name: versions[name] for name in MATTER if name in versions}
-        )
+    """Of the libraries in MATTER."""
 
 
 def keep(folder: Path, manifest: Manifest) -> None:
@@ -53,22 +47,22 @@ def keep(folder: Path, manifest: Manifest) -> None:
 
 def require(folder: Path, now: Manifest) -> None:
     """Raises StageError S250 when the checkpoints in the folder were made by anything else."""
+    anew = f"rm -r {folder} && dvc repro"
     try:
         before = read(Manifest, folder / MANIFEST)
     except ArtifactError:
-        raise _refused(folder, "nothing says what made them", f"rm -r {folder}") from None
-    fields = {"run": "run", "card": "card_id", "seed": "seed", "device": "device"}
-    pairs = [(word, str(getattr(before, name)), str(getattr(now, name))) for word, name in fields.items()]
-    libraries = sorted(before.versions.keys() | now.versions.keys())
-    moved = [name for name in libraries if before.versions.get(name) != now.versions.get(name)]
-    pairs += [(name, before.versions.get(name, "none"), now.versions.get(name, "none")) for name in moved]
-    differences = [f"{word}: {then} then, {today} now" for word, then, today in pairs if then != today]
-    if not differences:
+        raise _refused(folder, "nothing says what made them", anew) from None
+    then, today = (
+        {"run": made.run, "card": made.card_id, "seed": made.seed, "device": made.device, **made.versions} for made in (before, now)
+    )
+    differing = [name for name in [*then, *sorted(today.keys() - then.keys())] if then.get(name) != today.get(name)]
+    if not differing:
         return
-    again = " ".join(f"{name}=={before.versions[name]}" for name in moved if name in before.versions)
-    anew = f"rm -r {folder} && dvc repro"
-    fix = f"pip install {again}   (goes on), or {anew}   (from the start)" if again and len(moved) == len(differences) else anew
-    raise _refused(folder, "; ".join(differences), fix)
+    fix = f"{anew}   (from the start)"
+    if all(name in before.versions for name in differing):
+        fix = f"pip install {' '.join(f'{name}=={then[name]}' for name in differing)}   (goes on), or {fix}"
+    what = "; ".join(f"{name}: {then.get(name, 'none')} then, {today.get(name, 'none')} now" for name in differing)
+    raise _refused(folder, what, fix)
 
 
 def _refused(folder: Path, what: str, fix: str) -> StageError:
@@ -80,16 +74,12 @@ def _refused(folder: Path, what: str, fix: str) -> StageError:
     )
 
 
-def weights(kind: str) -> tuple[str, ...]:
-    """Files of a checkpoint that hold what an adapter of this kind has learnt, the weights first."""
-    return WEIGHTS[kind]
-
-
-def of_ranks(needed: Sequence[str], gpus: int) -> tuple[str, ...]:
-    """Files of a checkpoint of a run on `gpus` devices: each of several ranks keeps its own random numbers."""
-    if gpus == 1:
-        return tuple(needed)
-    return (*(name for name in needed if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(gpus)))
+def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[str, ...]:
+    """Files of a complete checkpoint: those of its trainer, and the weights. Each of several ranks keeps its own random numbers."""
+    files = (*trainer_files, *WEIGHTS[card.model.adapter.kind])
+    if card.gpus == 1:
+        return files
+    return (*(name for name in files if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(card.gpus)))
 
 
 def begins_at(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
@@ -143,9 +133,9 @@ def _finite(checkpoint: Path) -> bool:
     return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
 
 
-def fault(checkpoint: Path, moved: bool) -> tuple[FailureClass, str] | None:
-    """Why the adapter of a checkpoint is no result: a weight that is not finite, or none that changed. `moved`: whether any gradient was
-    not zero. LoRA begins with the second of its two factors at zero, where the adapter does nothing."""
+def fault(checkpoint: Path, has_gradients: bool) -> tuple[FailureClass, str] | None:
+    """Why the adapter of a checkpoint is no result: a weight that is not finite, or none that changed although the run `has_gradients`
+    that are not zero. LoRA begins with the second of its two factors at zero, where the adapter does nothing."""
     import torch
     from safetensors.torch import load_file
 
@@ -155,7 +145,7 @@ def fault(checkpoint: Path, moved: bool) -> tuple[FailureClass, str] | None:
     if broken is not None:
         return "nonfinite", f"the {'adapter' if kind == 'lora' else 'model'} holds non-finite weights, first in {broken}"
     second = [weight for name, weight in learnt.items() if "lora_B" in name]
-    if moved and second and not any(bool(weight.any()) for weight in second):
+    if has_gradients and second and not any(bool(weight.any()) for weight in second):
         return "bug", "gradients were not zero and the adapter is as it was at its start: it is not connected"
     return None
 
@@ -165,10 +155,8 @@ def with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]
     if changed is None or changed.microbatch is None:
         return card
     settings: Any = card.train
-    key = settings.microbatch_key
-    factor = getattr(settings, key) // changed.microbatch
-    assert changed.microbatch * factor == getattr(settings, key)
-    update = {key: changed.microbatch, "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor}
+    factor = getattr(settings, settings.microbatch_key) // changed.microbatch
+    update = {settings.microbatch_key: changed.microbatch, "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor}
     return card.model_copy(update={"train": settings.model_copy(update=update)})
 
 

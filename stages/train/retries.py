@@ -6,14 +6,13 @@ The class of a failure is that of the ledger; a start without an end, or one end
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, Changed
 from stages.contracts.retries import NONE, Retries
-from stages.contracts.stage import TRIED, replace
+from stages.contracts.stage import TRIED
 
 _RETRIED = ("out_of_memory", "nonfinite", "verifier")
 """Failures after which the same call tries again, when the policy has a rule for them."""
@@ -69,11 +68,6 @@ def refusal(attempts: Sequence[Attempt], policy: Retries, size: int | None, trie
     return None
 
 
-def again(module: str, folder: Path, tried: int) -> None:
-    """Take the place of this process with a new attempt. Does not return."""
-    replace([sys.executable, "-m", module, folder.as_posix()], {**os.environ, TRIED: str(tried)})
-
-
 def attempts_so_far() -> int:
     """The number of the attempt in this call, from 1."""
     text = os.environ.get(TRIED, "")
@@ -104,5 +98,5 @@ def _half(size: int | None) -> int | None:
 def _signature(attempt: Attempt) -> tuple[object, ...]:
     """Class, step and change: two attempts failed alike when these are equal."""
     changed = attempt.started.changed
-    made = (changed.microbatch, changed.resume, changed.restart_verifier) if changed else None
-    return _failure(attempt), attempt.ended.last_step if attempt.ended else None, made
+    change = changed and (changed.microbatch, changed.resume, changed.restart_verifier)
+    return _failure(attempt), attempt.ended and attempt.ended.last_step, change

@@ -98,24 +98,23 @@ class Rollouts:
         self._model.refresh()
         if self._decoder is None or (self._decoder.shape, self._decoder.choice) != (shape, choice):
             self._decoder = None  # frees its cache before the next one is made
-            self._decoder = self._build(shape, choice)
+            self._decoder = self._build(self._model.model, shape, choice)
             taken = _memory(policy.device)[1] - before
             if taken > LARGEST_SHARE * free:
                 raise Unsupported(f"no memory for a copy that samples: {taken / 2**30:.1f} GiB taken, {free / 2**30:.1f} were free")
         return self._decoder
 
-    def _build(self, shape: Shape, choice: Choice) -> Decoder:
-        assert self._model is not None
+    def _build(self, model: Any, shape: Shape, choice: Choice) -> Decoder:
         if self._compile:
             try:
                 self.notes["generation"] = "compiled"
-                return Decoder(self._model.model, shape, choice, compiled=True)
+                return Decoder(model, shape, choice, compiled=True)
             except Exception as error:  # a compiler may raise anything
                 self._compile = False
                 print(f"generation: torch.compile failed ({type(error).__name__}), kernels are recorded as they are", file=sys.stderr)
                 torch._dynamo.reset()
         self.notes["generation"] = "compiled, without torch.compile"
-        return Decoder(self._model.model, shape, choice, compiled=False)
+        return Decoder(model, shape, choice, compiled=False)
 
     def difference(self, ids: Tensor, attention: Tensor, width: int, logps: Tensor) -> dict[str, float]:
         """METRIC's mean and maximum over the tokens of these rows, whose last `width` places are completions, against the log-probabilities

@@ -10,6 +10,7 @@ training at once, and waits while the ledger and the files are written.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -26,7 +27,7 @@ from stages.contracts.preflight_card import Permission
 from stages.contracts.retries import Retries
 from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
-from stages.contracts.stage import card_id, open_card
+from stages.contracts.stage import TRIED, card_id, open_card, replace
 from stages.contracts.training import TrainSettings
 from stages.train import interrupts, resume, retries
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
@@ -86,19 +87,19 @@ Fit = Callable[[Work[S]], Path]
 def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], checkpoint_files: Sequence[str]) -> int:
     """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
     the weights or one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
-    run = RunFolder(folder)
+    run, experiment = RunFolder(folder), ExperimentFolder(folder.parent)
     card = open_card(kind, run.card, [module], lambda card: gate_modules(_gates(card)))
     prepare(card.device, card.gpus)
     interrupts.install_handlers()
     with interrupts.deferred(), lock(run):
         with interrupts.interruptible():
-            rows = read_rows(card.data, "/data")
-        judged = card.reward is not None  # preflight looks at rewards: without one there is nothing to refuse
-        place = ExperimentFolder(folder.parent).permission(card.condition)
-        permission = read(Permission, place) if judged else Permission(condition=card.condition, train=True)
-        policy = retries.read_policy(ExperimentFolder(folder.parent).retries)
-        files = resume.of_ranks((*checkpoint_files, *resume.weights(card.model.adapter.kind)), card.gpus)
-        work = _begin(run, card, rows, files, policy)
+            rows = read_rows(card.data)
+        if card.reward is not None:
+            permission = read(Permission, experiment.permission(card.condition))
+        else:  # preflight looks at rewards: without one there is nothing to refuse
+            permission = Permission(condition=card.condition, train=True)
+        policy = retries.read_policy(experiment.retries)
+        work = _begin(run, card, rows, resume.required_files(checkpoint_files, card), policy)
         attempted = _train(work, fit, permission)
         _record(work, attempted)
         return _exit_code(work, attempted, policy, module)
@@ -114,7 +115,10 @@ def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
     checkpoint = resume.begins_at(scratch / "trainer", files, before, changed)
-    manifest = resume.Manifest.now(f"{card.experiment}/{run.name}", identity, card.seed, card.device, versions())
+    libraries = {name: version for name, version in versions().items() if name in resume.MATTER}
+    manifest = resume.Manifest(
+        run=f"{card.experiment}/{run.name}", card_id=identity, seed=card.seed, device=card.device, versions=libraries
+    )
     if checkpoint:
         resume.require(scratch, manifest)
         if size:
@@ -157,17 +161,16 @@ def _train(work: Work[S], fit: Fit[S], permission: Permission) -> Attempted:
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
-    """Folder of the checkpoint that holds the adapter, which is checked once more: it may be of an attempt that was killed."""
-    steps = work.card.train.max_steps
+    """Folder of the checkpoint that holds the adapter, which is checked: it may be of an attempt that was killed."""
+    card, steps = work.card, work.card.train.max_steps
     if work.checkpoint and (work.steps_before >= steps or work.stopping.stopped):  # killed while finishing, or after a rule had stopped it:
         folder = work.checkpoint[0]  # resuming would train one step too many
     else:
         resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
-        reward, gold = work.card.reward, f"gold answers under `{work.card.data.answer}`"
-        teacher = f"reward {reward.name}" if reward is not None else gold
-        print(f"{work.name}: {work.card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}", flush=True)
+        teacher = f"reward {card.reward.name}" if card.reward is not None else f"gold answers under `{card.data.answer}`"
+        print(f"{work.name}: {card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}", flush=True)
         folder = fit(work)
-    if fault := resume.fault(folder, work.journal.moved()):
+    if fault := resume.fault(folder, work.journal.has_gradients()):
         raise Stopped(*fault)
     return folder
 
@@ -187,7 +190,6 @@ def _record(work: Work[Any], attempted: Attempted) -> None:
         stopped=stopped,
     )
     identity = {"card_id": started.card_id, "attempt": started.attempt}
-    known: Any = {"failure": attempted.failure, "error": attempted.error, "last_step": attempted.steps, "seconds": attempted.seconds}
     try:
         write_history(run.history, work.journal.history_rows(), **identity)
         write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(card)], **identity)
@@ -198,9 +200,18 @@ def _record(work: Work[Any], attempted: Attempted) -> None:
         write(run.outcome, outcome)
     except OSError as caught:
         failure, error = classify(caught)
-        end(run, started, **{**known, "failure": failure, "error": error})
+        end(run, started, failure=failure, error=error, last_step=attempted.steps, seconds=attempted.seconds)
         raise
-    end(run, started, **known, stopped=stopped, generation=work.notes.get("generation"))
+    end(
+        run,
+        started,
+        failure=attempted.failure,
+        error=attempted.error,
+        last_step=attempted.steps,
+        seconds=attempted.seconds,
+        stopped=stopped,
+        generation=work.notes.get("generation"),
+    )
 
 
 def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: str) -> int:
@@ -214,11 +225,10 @@ def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: s
         return 0
     number = work.started.number
     print(f"\n{run.root}: attempt {number} failed ({failure}) after step {attempted.steps}: {attempted.error}", file=sys.stderr)
-    made = retries.attempts_so_far()
-    attempts = under(run, work.started.card_id)
-    why_not = retries.refusal(attempts, policy, _microbatch(work.card), made)
+    tried = retries.attempts_so_far()
+    why_not = retries.refusal(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
     if why_not is None and interrupts.received() is None:
-        retries.again(module, run.root, made)
+        replace([sys.executable, "-m", module, run.root.as_posix()], {**os.environ, TRIED: str(tried)})
     if why_not:
         print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
     return exit_code(failure)

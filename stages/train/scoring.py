@@ -114,14 +114,13 @@ class TrainingReward:
         self, prompts: list[str], completions: list[str], completion_ids: list[list[int]], *, id: list[str], trainer_state: Any, **rest: Any
     ) -> list[float | None]:
         """Rewards of this rank's completions. Rank 0 scores those of all ranks, as one batch."""
-        made = gathered(list(zip(completions, completion_ids, id, strict=True)))
-        rewards = from_first(lambda: self._scored(made, trainer_state))
+        batch = gathered(list(zip(completions, completion_ids, id, strict=True)))
+        rewards = from_first(lambda: self._score(batch, trainer_state))
         first = rank() * len(completions)
         return rewards[first : first + len(completions)]
 
-    def _scored(self, made: Sequence[tuple[str, list[int], str]], trainer_state: Any) -> list[float | None]:
-        step = trainer_state.global_step + 1
-        begun = time.perf_counter()
+    def _score(self, batch: Sequence[tuple[str, list[int], str]], trainer_state: Any) -> list[float | None]:
+        step, begun = trainer_state.global_step + 1, time.perf_counter()
         answers = [
             Answer(
                 text=text,
@@ -130,21 +129,17 @@ class TrainingReward:
                 key=f"{self.seed}:{step}:{name}:{place}",
                 tokens=len(ids),
             )
-            for place, (text, ids, name) in enumerate(made)
+            for place, (text, ids, name) in enumerate(batch)
         ]
         progress = trainer_state.global_step / trainer_state.max_steps if self.card.curriculum else 0.0
         scored = self.composed.score(answers, progress)
-        tokens = [len(ids) for _, ids, _ in made]
-        cells = batch_cells(scored, answers, tokens, self.group)
-        cells["reward_seconds"] = cell(time.perf_counter() - begun)
-        self.pending[step] = cells
-        rows = completion_rows(scored, answers, tokens, self.group)
-        self.journal.batch(attempt=self.attempt, step=step, rows=rows)
+        tokens = [len(ids) for _, ids, _ in batch]
+        self.pending[step] = batch_cells(scored, answers, tokens, self.group)
+        self.pending[step]["reward_seconds"] = cell(time.perf_counter() - begun)
+        self.journal.batch(attempt=self.attempt, step=step, rows=completion_rows(scored, answers, tokens, self.group))
         unknown = sum(reward is None for reward in scored.rewards)
         if unknown > self.card.unknown.limit * len(answers):
-            doubts = [
-                judgement for judged in scored.judgements.values() for judgement in judged if judgement and judgement.status == "unknown"
-            ]
+            doubts = [judged for column in scored.judgements.values() for judged in column if judged and judged.status == "unknown"]
             broken = [judgement for judgement in doubts if judgement.broken]
             failure: FailureClass = "reward" if 2 * len(broken) >= len(doubts) > 0 else "verifier"
             reason = next((judgement.reason for judgement in (broken if failure == "reward" else doubts)), "")

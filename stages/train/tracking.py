@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from stages.contracts.artifact import Artifact
@@ -30,16 +30,16 @@ class Tracked:
 
     def log(self, step: int, logs: Mapping[str, Any]) -> None:
         """One logged step, named as transformers names it. W&B's own process sends it, so this does not wait."""
-        self._try(lambda run: run.log({f"train/{name}": value for name, value in logs.items()} | {"train/global_step": step}))
+        self._call("log", {f"train/{name}": value for name, value in logs.items()} | {"train/global_step": step})
 
     def finish(self, code: int) -> None:
         """End within FINISH_SECONDS; what is not sent by then stays on disk for `wandb sync`."""
-        self._try(lambda run: run.finish(exit_code=code))
+        self._call("finish", code)
 
-    def _try(self, action: Callable[[Any], Any]) -> None:
+    def _call(self, method: str, argument: Any) -> None:
         try:
             if self.run is not None:
-                action(self.run)
+                getattr(self.run, method)(argument)
         except Exception as error:  # W&B raises many kinds
             print(f"W&B failed ({type(error).__name__}): training goes on without it", flush=True)
             self.run = None
@@ -49,11 +49,10 @@ class Tracked:
 def tracked(card: Artifact, *, experiment: str, group: str, name: str, attempt: str) -> Iterator[Tracked | None]:
     """A W&B run while training: group = condition, job type = experiment, config = the card, id = the attempt. None: not asked for, or
     W&B does not work here. When the server cannot be reached, the log is written to disk."""
+    described = {"group": group, "job_type": experiment, "name": name, "id": attempt, "config": card.model_dump(mode="json")}
     run = None
     if configured():
-        described = {"group": group, "job_type": experiment, "name": name, "id": attempt, "config": card.model_dump(mode="json")}
-        run = _started(described, None)
-        run = _started(described, "offline") if run is None else run
+        run = _started(described, None) or _started(described, "offline")
     if run is None:
         yield None
         return
@@ -71,10 +70,9 @@ def _started(described: Mapping[str, Any], mode: Literal["offline"] | None) -> A
     try:
         import wandb
 
-        seconds = _init_seconds(os.environ.get("WANDB_INIT_TIMEOUT", ""))
-        limits = {"init_timeout": seconds, "login_timeout": seconds, "finish_timeout": FINISH_SECONDS}
-        limits |= {"x_graphql_retry_max": 1, "x_graphql_timeout_seconds": seconds}
-        settings = wandb.Settings(x_disable_stats=True, **limits)
+        seconds = float(os.environ.get("WANDB_INIT_TIMEOUT") or 30)
+        limits = {"init_timeout": seconds, "login_timeout": seconds, "x_graphql_timeout_seconds": seconds, "x_graphql_retry_max": 1}
+        settings = wandb.Settings(x_disable_stats=True, finish_timeout=FINISH_SECONDS, **limits)
         return wandb.init(project=os.environ.get("WANDB_PROJECT", "octavo"), dir=str(FOLDER), mode=mode, settings=settings, **described)
     except Exception as error:
         after = "training goes on without it" if mode else f"it logs to {FOLDER}; send it later with `wandb sync`"
@@ -82,12 +80,3 @@ def _started(described: Mapping[str, Any], mode: Literal["offline"] | None) -> A
         with contextlib.suppress(Exception):
             wandb.teardown()  # else what it remembers of the server would refuse the second try too
         return None
-
-
-def _init_seconds(text: str) -> float:
-    """The user's time limit; 30 s where there is none."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return 30.0
-    return seconds if 0 < seconds < 86_400 else 30.0

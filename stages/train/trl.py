@@ -22,10 +22,8 @@ from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.data import Row
 from stages.train.engines import engine, trl_settings
-from stages.train.model import end_tokens, load_base, lora, prompt_texts
-from stages.train.progress import Progress
-from stages.train.quantized import for_training
-from stages.train.resume import newest, of_ranks, weights
+from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
+from stages.train.resume import newest, required_files
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
 from stages.train.tracking import tracked
@@ -106,10 +104,7 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
             attempt=work.started.attempt,
         )
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
-    progress = Progress(work.name, work.started.number, settings.max_steps, begin_at=work.steps_before)
-    recorder = HistoryRecorder(
-        work.journal, reward, guard, progress, work.started.attempt, work.stopping, logits, clock, tokens_before=tokens_before
-    )
+    recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
         listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
         yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)
@@ -125,24 +120,20 @@ def train_to_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
 
 @contextlib.contextmanager
 def checked(work: Work[Any], training: Any, model: Any, tokenizer: Any) -> Iterator[None]:
-    """Train inside. Raises Stopped when weights or logits are not finite, or no weight moved although there were gradients."""
-    from stages.train.guards import adapter_change, adapter_state, policy_finite
+    """Train inside. Raises Stopped when sampling failed and the policy's logits are not finite."""
+    from stages.train.guards import policy_finite
 
-    start = adapter_state(model)
     try:
         yield
     except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
-        adapter_change(start, model)
-        if not policy_finite(model, tokenizer, work.rows[0][work.card.data.prompt]):
-            raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
-        raise
-    if adapter_change(start, model) == 0.0 and work.journal.moved():
-        raise Stopped("bug", "gradients were not zero and no trained weight changed: what is trained is not what has gradients")
+        if policy_finite(model, tokenizer, work.rows[0][work.card.data.prompt]):
+            raise
+        raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
 
 
 def saved_checkpoint(work: Work[Any], files: Sequence[str]) -> Path:
     """The checkpoint of the last step, with `files` and the weights. Raises Stopped when it is not complete."""
-    saved = newest(work.output, of_ranks((*files, *weights(work.card.model.adapter.kind)), work.card.gpus))
+    saved = newest(work.output, required_files(files, work.card))
     last = work.stopping.stopped.step if work.stopping.stopped else work.card.train.max_steps
     if saved is None or saved[1] != last:
         raise Stopped("bug", f"no complete checkpoint of step {last}")

@@ -45,18 +45,9 @@ def train(run: RunFolder, folder: Path, stage: int) -> NoReturn:
     card: Any = read(GroupedCard, run.card)
     prepare(card.device, card.gpus, worker=True)
     try:
-        started = read_attempts(run.attempts)[-1].started
-        if card_id(card) != started.card_id:
-            raise Stopped("data", f"{run.card} was compiled anew while the attempt began")
-        scratch, done = checkpoints(started.card_id), started.resumed_from
-        checkpoint = (scratch / "trainer" / f"checkpoint-{done}", done) if done is not None else None
-        ranks.join(card.device)
-        journal, rows = Journal(scratch), read_rows(card.data, "/data")
-        stopping = Stopping(card.stop, journal, done or 0)
-        work = Work(run, with_microbatch(card, started.changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
-        fit(work)
+        notes = _fit(run, card)
         if number == 0:
-            (folder / "notes.json").write_text(json.dumps(work.notes), encoding="utf-8")
+            (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     except Exception as error:
         failure, sentence = classify(error)
         (folder / f"failure-{number}.json").write_text(json.dumps({"failure": failure, "error": sentence}), encoding="utf-8")
@@ -67,6 +58,21 @@ def train(run: RunFolder, folder: Path, stage: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _fit(run: RunFolder, card: Any) -> dict[str, str]:
+    started = read_attempts(run.attempts)[-1].started
+    if card_id(card) != started.card_id:
+        raise Stopped("data", f"{run.card} was compiled anew while the attempt began")
+    scratch, done = checkpoints(started.card_id), started.resumed_from
+    checkpoint = (scratch / "trainer" / f"checkpoint-{done}", done) if done is not None else None
+    ranks.join(card.device)
+    journal = Journal(scratch)
+    stopping = Stopping(card.stop, journal, done or 0)
+    rows = read_rows(card.data)
+    work = Work(run, with_microbatch(card, started.changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
+    fit(work)
+    return work.notes
 
 
 if __name__ == "__main__":

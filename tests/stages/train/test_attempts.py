@@ -7,10 +7,10 @@ from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
 from stages.train.attempts import begin, end, lock, under
-from stages.train.resume import newest, weights
+from stages.train.resume import WEIGHTS, newest
 from stages.train.trl import CHECKPOINT
 
-FILES = (*CHECKPOINT, *weights("lora"))
+FILES = (*CHECKPOINT, *WEIGHTS["lora"])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def card(path, text, **fields):
 
 def test_rows_are_read_in_order_up_to_the_limit(tmp_path):
     text = '{"id": "a", "prompt": "1"}\n\n{"id": "b", "prompt": "2"}\n{"id": "c", "prompt": "3"}\n'
-    assert [row["id"] for row in read_rows(card(tmp_path / "d.jsonl", text, rows=2), "/data")] == ["a", "b"]
+    assert [row["id"] for row in read_rows(card(tmp_path / "d.jsonl", text, rows=2))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_rows_are_read_in_order_up_to_the_limit(tmp_path):
 )
 def test_a_broken_row_is_named(tmp_path, text, code, part):
     with pytest.raises(StageError) as caught:
-        read_rows(card(tmp_path / "d.jsonl", text), "/data")
+        read_rows(card(tmp_path / "d.jsonl", text))
     assert caught.value.code == code and part in caught.value.what
 
 
@@ -35,7 +35,7 @@ def test_data_that_changed_after_compiling_is_refused(tmp_path):
     found = card(tmp_path / "d.jsonl", '{"id": "a", "prompt": "1"}\n')
     (tmp_path / "d.jsonl").write_text('{"id": "a", "prompt": "2"}\n')
     with pytest.raises(StageError, match="has changed since the card was compiled"):
-        read_rows(found, "/data")
+        read_rows(found)
     (tmp_path / "d.jsonl").unlink()
     with pytest.raises(StageError, match="is missing"):
-        read_rows(found, "/data")
+        read_rows(found)

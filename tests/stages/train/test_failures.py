@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_is_no_full_disk():
 
 def test_data_that_changed():
     Path("rows.jsonl").write_text('{"id": "a", "prompt": "x"}\n')
-    error = caught(lambda: read_rows(DatasetRef(path="rows.jsonl", sha256="0" * 64), "/data"))
+    error = caught(lambda: read_rows(DatasetRef(path="rows.jsonl", sha256="0" * 64)))
     assert isinstance(error, StageError) and classify(error)[0] == "data"
 
 

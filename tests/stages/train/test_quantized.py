@@ -11,7 +11,7 @@ import pytest
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import Adapter, ModelRef
-from stages.train.quantized import quantization
+from stages.train.model import quantization
 
 ROOT = Path(__file__).parents[3]
 HAS = importlib.util.find_spec("bitsandbytes") is not None
@@ -30,7 +30,7 @@ whole = Qwen2ForCausalLM(Qwen2Config(vocab_size=320, **sizes)); whole.save_pretr
 from peft import get_peft_model
 from stages.contracts.model import Adapter, ModelRef
 from stages.train.model import load_base, lora, sample
-from stages.train.quantized import for_training
+from stages.train.model import for_training
 card = ModelRef(base="b", path=folder, revision="r", quantization=bits, adapter=Adapter())
 model, tokenizer = load_base(card, "cpu")
 kinds = {type(module).__name__ for module in model.modules() if "Linear" in type(module).__name__}

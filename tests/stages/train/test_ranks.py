@@ -4,6 +4,7 @@ one process would have learnt."""
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,12 +13,13 @@ from safetensors.torch import load_file
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
+from stages.contracts.model import Adapter
 from stages.contracts.stage import ROOT
 from stages.contracts.training import GrpoSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.environment import prepare
-from stages.train.resume import of_ranks
+from stages.train.resume import required_files
 from stages.train.trl import CHECKPOINT
 
 BY_ROW = """
@@ -143,5 +145,6 @@ def test_one_process_needs_no_other():
 
 
 def test_each_rank_has_random_numbers_of_its_own_in_a_checkpoint():
-    assert of_ranks(CHECKPOINT, 1) == CHECKPOINT
-    assert set(of_ranks(CHECKPOINT, 2)) == set(CHECKPOINT) - {"rng_state.pth"} | {"rng_state_0.pth", "rng_state_1.pth"}
+    alone, two = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, model=SimpleNamespace(adapter=Adapter()))) for gpus in (1, 2))
+    assert set(CHECKPOINT) < set(alone)
+    assert set(two) == set(alone) - {"rng_state.pth"} | {"rng_state_0.pth", "rng_state_1.pth"}

@@ -60,6 +60,6 @@ def test_skipped_steps_in_a_row_are_remembered_where_they_count(tmp_path):
     for number, in_a_row in enumerate((0, 1, 2, 3), start=1):
         journal.step(attempt="a1", step=number, tokens=None, seconds=1.0 * number, cells={"grad_norm": 0.0}, in_a_row=in_a_row)
     assert [journal.in_a_row(until) for until in range(5)] == [0, 0, 1, 2, 3]
-    assert not journal.moved()
+    assert not journal.has_gradients()
     journal.step(attempt="a2", step=4, tokens=None, seconds=0.0, cells={"grad_norm": 0.5})
-    assert (journal.in_a_row(3), journal.in_a_row(4)) == (2, 0) and journal.moved()
+    assert (journal.in_a_row(3), journal.in_a_row(4)) == (2, 0) and journal.has_gradients()

@@ -26,7 +26,7 @@ from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
 from stages.train.attempts import Stopped
-from stages.train.gold import gold_pairs
+from stages.train.supervised import gold_pairs
 
 PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
 ROWS = [{"id": f"row-{number}", "prompt": f"{number} is\n", "gold": "odd" if number % 2 else "even"} for number in range(10)]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stages.contracts.stage import ROOT
-from stages.train.tracking import _init_seconds
+from stages.train.tracking import configured
 
 PROGRAM = """\
 from stages.contracts.preflight_card import Permission
@@ -57,8 +57,6 @@ def test_a_server_that_cannot_be_reached_costs_no_run(tmp_path, answers):
 
 
 def test_it_is_off_unless_asked_for(monkeypatch):
-    from stages.train.tracking import configured
-
     for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_DISABLED"):
         monkeypatch.delenv(name, raising=False)
     assert not configured()
@@ -66,10 +64,3 @@ def test_it_is_off_unless_asked_for(monkeypatch):
     assert configured()
     monkeypatch.setenv("WANDB_MODE", "disabled")
     assert not configured()
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("", 30), ("5", 5), ("0.5", 0.5), ("half a minute", 30), ("nan", 30), ("-3", 30), ("1e9", 30)]
-)
-def test_a_time_limit_of_the_environment_that_is_none_breaks_nothing(text, seconds):
-    assert _init_seconds(text) == seconds
