@@ -104,10 +104,12 @@ class _Models:
 
 def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]) -> list[dict[str, Any]]:
     """Rows of evaluation.parquet: completions of a model, judged by all scores."""
-    numbered = [(row, number, made) for row, completions in zip(rows, samples, strict=True) for number, made in enumerate(completions)]
+    numbered = [
+        (row, number, sampled) for row, completions in zip(rows, samples, strict=True) for number, sampled in enumerate(completions)
+    ]
     answers = [
-        Answer(text=made.text, row=row, truncated=made.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=made.tokens)
-        for row, number, made in numbered
+        Answer(text=sampled.text, row=row, truncated=sampled.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=sampled.tokens)
+        for row, number, sampled in numbered
     ]
     judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
     judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
@@ -115,12 +117,12 @@ def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]
         {
             "prompt_id": row["id"],
             "sample": number,
-            "text": made.text,
-            "tokens": made.tokens,
-            "truncated": made.truncated,
+            "text": sampled.text,
+            "tokens": sampled.tokens,
+            "truncated": sampled.truncated,
             **gate_cells({gate: judged[place] for gate, judged in judgements.items()}),
         }
-        for place, (row, number, made) in enumerate(numbered)
+        for place, (row, number, sampled) in enumerate(numbered)
     ]
 
 

@@ -94,8 +94,8 @@ def _judge(
 ) -> tuple[PreflightResult, list[dict[str, object]]]:
     reward = condition.reward
     answers = [
-        Answer(text=made.text, row=row, truncated=made.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=made.tokens)
-        for place, (row, made) in enumerate(completions)
+        Answer(text=sampled.text, row=row, truncated=sampled.truncated, key=f"{card.seed}:0:{row['id']}:{place}", tokens=sampled.tokens)
+        for place, (row, sampled) in enumerate(completions)
     ]
     refusals = reasons.examples(reward)  # and they start the verifiers, which is not what a step of training pays for
     probed = probes(reward, list({row["id"]: row for row, _ in completions}.values()))
@@ -105,7 +105,7 @@ def _judge(
     is_grouped = condition.num_generations > 1
     silent, ranges = zero_signal_groups(scored.rewards, condition.num_generations) if is_grouped else (0, [])
     known = [earned for earned in scored.rewards if earned is not None]
-    tokens = [made.tokens for _, made in completions]
+    tokens = [sampled.tokens for _, sampled in completions]
     counts = {
         "completions": len(answers),
         "groups": len(ranges),

@@ -53,7 +53,7 @@ def require(folder: Path, now: Manifest) -> None:
     except ArtifactError:
         raise _refused(folder, "nothing says what made them", anew) from None
     then, today = (
-        {"run": made.run, "card": made.card_id, "seed": made.seed, "device": made.device, **made.versions} for made in (before, now)
+        {"run": each.run, "card": each.card_id, "seed": each.seed, "device": each.device, **each.versions} for each in (before, now)
     )
     differing = [name for name in [*then, *sorted(today.keys() - then.keys())] if then.get(name) != today.get(name)]
     if not differing:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -20,7 +20,6 @@ from stages.contracts.stage import main
 from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
-from stages.train.data import Row
 from stages.train.engines import engine, trl_settings
 from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
 from stages.train.resume import newest, required_files
@@ -44,17 +43,32 @@ def train(folder: Path) -> int:
 
 def fit(work: Work[Any]) -> Path:
     """Train to the end, on all devices of the card, and return the checkpoint that holds the adapter."""
-    if work.card.gpus > 1 and ranks.world() == 1:
+    card = work.card
+    if card.gpus > 1 and ranks.world() == 1:
         ranks.launch(work)
         return saved_checkpoint(work, CHECKPOINT)
-    with prepared(work, group=work.card.train.num_generations, pad_ends=True) as parts:
-        training = grouped_trainer(
-            work.card, parts.model, parts.tokenizer, work.rows, reward=parts.reward, callbacks=parts.listeners, output=work.output
+    import datasets
+    import trl
+    from transformers import PrinterCallback
+
+    config, trainer = {"grpo": (trl.GRPOConfig, trl.GRPOTrainer), "rloo": (trl.RLOOConfig, trl.RLOOTrainer)}[card.train.algorithm]
+    with prepared(work, group=card.train.num_generations, pad_ends=True) as parts:
+        texts = prompt_texts(card.model, parts.tokenizer, [row[card.data.prompt] for row in work.rows])
+        prompts = [{"prompt": text, "id": row["id"]} for text, row in zip(texts, work.rows, strict=True)]
+        training = trainer(
+            args=config(**settings(card, work.output), **trl_settings(card)),
+            model=parts.model,
+            train_dataset=datasets.Dataset.from_list(prompts),
+            processing_class=parts.tokenizer,
+            reward_funcs=[parts.reward],
+            peft_config=lora(card.model.adapter),
+            callbacks=parts.listeners,
         )
-        if engine(work.card) == "compiled":
+        training.remove_callback(PrinterCallback)
+        if engine(card) == "compiled":
             from stages.train.rollouts import Rollouts
 
-            Rollouts(work.card.train.generation or GenerationSettings(), parts.logits, work.notes).attach(training)
+            Rollouts(card.train.generation or GenerationSettings(), parts.logits, work.notes).attach(training)
         training._generate = parts.generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
         continue_order(training, work.steps_before)
         return train_to_end(work, training, parts.tokenizer)
@@ -156,37 +170,6 @@ def continue_order(training: Any, steps_before: int) -> None:
         return order
 
     training._get_train_sampler = sampler
-
-
-def grouped_trainer(
-    card: TrainCard[Any],
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[Row],
-    *,
-    reward: Callable[..., list[float | None]],
-    callbacks: Sequence[Any],
-    output: Path,
-) -> Any:
-    """TRL's trainer of the card's algorithm."""
-    import datasets
-    import trl
-    from transformers import PrinterCallback
-
-    classes = {"grpo": (trl.GRPOConfig, trl.GRPOTrainer), "rloo": (trl.RLOOConfig, trl.RLOOTrainer)}
-    config, trainer = classes[card.train.algorithm]
-    prompts = prompt_texts(card.model, tokenizer, [row[card.data.prompt] for row in rows])
-    training = trainer(
-        args=config(**settings(card, output), **trl_settings(card)),
-        model=model,
-        train_dataset=datasets.Dataset.from_list([{"prompt": text, "id": row["id"]} for text, row in zip(prompts, rows, strict=True)]),
-        processing_class=tokenizer,
-        reward_funcs=[reward],
-        peft_config=lora(card.model.adapter),
-        callbacks=list(callbacks),
-    )
-    training.remove_callback(PrinterCallback)
-    return training
 
 
 def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
