@@ -1,11 +1,15 @@
+"""Gradients and logits that are not finite: skipped, counted, repaired; a policy whose logits are not finite."""
+
+import math
 from types import SimpleNamespace
 
 import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from stages.contracts.training import Guards
 from stages.train.attempts import Stopped
-
-torch = pytest.importorskip("torch")
+from stages.train.guards import InvalidLogits, NonfiniteGuard, policy_finite
 
 
 def step(guard, model, number, gradient):
@@ -15,8 +19,6 @@ def step(guard, model, number, gradient):
 
 
 def guarded(**fields):
-    from stages.train.guards import NonfiniteGuard
-
     return NonfiniteGuard(Guards(**fields)), torch.nn.Linear(2, 1)
 
 
@@ -45,8 +47,6 @@ def test_the_attempt_stops_after_so_many_in_a_row_and_one_good_step_resets():
 
 
 def test_finite_weights_can_still_make_a_policy_that_is_not():
-    from stages.train.guards import policy_finite
-
     class Policy(torch.nn.Module):
         device = torch.device("cpu")
 
@@ -69,8 +69,32 @@ def test_finite_weights_can_still_make_a_policy_that_is_not():
 
 
 def test_the_count_in_a_row_goes_on_where_the_attempt_before_left_it():
-    from stages.train.guards import NonfiniteGuard
-
     guard, model = NonfiniteGuard(Guards(stop_after_skipped=3), in_a_row=2), torch.nn.Linear(2, 1)
     with pytest.raises(Stopped, match=r"3 steps in a row had a non-finite gradient, the last one step 8"):
         step(guard, model, 7, float("nan"))
+
+
+def test_values_are_repaired_and_rows_counted():
+    guard = InvalidLogits()
+    scores = torch.tensor([[1.0, math.nan, 2.0], [0.0, 1.0, 2.0], [math.inf, -math.inf, 0.0]])
+    repaired = guard(torch.zeros(3, 1, dtype=torch.long), scores)
+    lowest, highest = torch.finfo(torch.float32).min, torch.finfo(torch.float32).max
+    assert repaired.tolist() == [[1.0, lowest, 2.0], [0.0, 1.0, 2.0], [highest, lowest, 0.0]]
+    assert (guard.taken(), guard.taken()) == (2, 0)
+
+
+def test_a_policy_of_nans_samples_to_the_end():
+    """Without the guard transformers raises; with it every token of both rows is counted."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 32}
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=40, **sizes, eos_token_id=None, pad_token_id=0))
+    model.lm_head.weight.data[7] = math.nan
+    prompt = torch.tensor([[1, 2], [3, 4]])
+    asked = {"max_new_tokens": 3, "do_sample": True, "attention_mask": torch.ones_like(prompt)}
+    with pytest.raises(RuntimeError):
+        model.generate(prompt, **asked)
+    guard = InvalidLogits()
+    guard.attach(model)
+    output = model.generate(prompt, **asked)
+    assert output.shape == (2, 5) and 7 not in output[:, 2:].flatten().tolist()
+    assert guard.taken() == 6

@@ -78,10 +78,11 @@ def test_the_loop_reports_the_log_probabilities_of_the_policy(kind):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "sampling changes no weight of the policy"
 
 
-def test_a_changed_adapter_is_sampled_after_a_refresh_only():
+def test_a_changed_adapter_is_sampled_after_a_refresh_only_and_what_is_shared_costs_nothing():
     model = policy(QWEN)
     copied = rollout_model(model)
     copied.refresh()
+    assert copied.model.model.embed_tokens.weight.data_ptr() == model.get_base_model().model.embed_tokens.weight.data_ptr()
     ids, _ = prompts()
     old = copied.model(input_ids=ids).logits.clone()
     with torch.no_grad():
@@ -92,13 +93,6 @@ def test_a_changed_adapter_is_sampled_after_a_refresh_only():
     copied.refresh()
     assert torch.allclose(copied.model(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-4)
     assert not torch.allclose(copied.model(input_ids=ids).logits, old, atol=1e-2)
-
-
-def test_what_is_shared_costs_nothing():
-    model = policy(QWEN)
-    copied = rollout_model(model)
-    base = model.get_base_model().model
-    assert copied.model.model.embed_tokens.weight.data_ptr() == base.embed_tokens.weight.data_ptr()
 
 
 def test_rows_end_and_are_padded():
@@ -152,7 +146,7 @@ def test_a_policy_with_more_than_an_adapter_is_refused():
 class Trainer:
     """What Rollouts touches of a trainer of TRL."""
 
-    def __init__(self, model, shift=0.0):
+    def __init__(self, model, shift):
         self.model, self.accelerator, self._metrics, self.shift = model, self, {"train": {}}, shift
         for end in ("mean", "max"):
             self._metrics["train"][f"sampling/sampling_logp_difference/{end}"] = []
@@ -164,40 +158,33 @@ class Trainer:
         return (log_probabilities(model, ids, attention, width, 1.0) + self.shift,)
 
 
-def sampled(trainer, **settings):
-    said = {}
-    Rollouts(GenerationSettings(engine="compiled", torch_compile=False), None, said).attach(trainer)
+def sampled(shift=0.0, **settings):
+    """What the ledger says, and the means of the logged differences."""
+    trainer, notes = Trainer(policy(QWEN), shift), {}
+    Rollouts(GenerationSettings(engine="compiled", torch_compile=False), None, notes).attach(trainer)
     ids, attention = prompts()
     how = GenerationConfig(max_new_tokens=6, do_sample=True, eos_token_id=1, pad_token_id=0, temperature=1.0, top_k=0, **settings)
-    found = trainer.model.generate(input_ids=ids, attention_mask=attention, generation_config=how)
-    after = (found[:, 7:] == 1).cumsum(1) - (found[:, 7:] == 1).long() == 0
-    trainer._get_per_token_logps_and_entropies(trainer.model, found, torch.cat([attention, after.long()], 1), found.shape[1] - 7)
-    return said["generation"], trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
+    output = trainer.model.generate(input_ids=ids, attention_mask=attention, generation_config=how)
+    after = (output[:, 7:] == 1).cumsum(1) - (output[:, 7:] == 1).long() == 0
+    trainer._get_per_token_logps_and_entropies(trainer.model, output, torch.cat([attention, after.long()], 1), output.shape[1] - 7)
+    return notes["generation"], trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
 
 
-def test_rollout_and_training_are_compared():
-    said, means = sampled(Trainer(policy(QWEN)))
-    assert said == "compiled, without torch.compile" and len(means) == 1 and means[0] < 1e-4
+def test_rollout_and_training_are_compared_and_another_policy_is_noticed():
+    note, means = sampled()
+    assert note == "compiled, without torch.compile" and means == [pytest.approx(0.0, abs=1e-4)]
+    note, means = sampled(shift=0.5)
+    assert note == "transformers: rollout and training differ by 0.500 nats a token" and means == [pytest.approx(0.5, abs=1e-3)]
 
 
-def test_a_rollout_of_another_policy_is_noticed():
-    said, means = sampled(Trainer(policy(QWEN), shift=0.5))
-    assert means[0] == pytest.approx(0.5, abs=1e-3)
-    assert said == "transformers: rollout and training differ by 0.500 nats a token"
-
-
-def test_what_the_loop_cannot_do_transformers_does(capsys):
-    said, means = sampled(Trainer(policy(QWEN)), repetition_penalty=1.2)
-    assert said == "transformers: top_k, min_p or a repetition penalty is set" and means == []
+def test_what_the_loop_cannot_do_transformers_does(monkeypatch, capsys):
+    """A penalty that the loop does not know; a copy that would take 0.9 of the free memory, and the training step needs its part."""
+    assert sampled(repetition_penalty=1.2) == ("transformers: top_k, min_p or a repetition penalty is set", [])
     assert "transformers generates instead" in capsys.readouterr().err
-
-
-def test_a_copy_that_takes_too_much_memory_is_given_up(monkeypatch, capsys):
-    """0.9 of the free memory would be gone, and the training step needs its part."""
     amounts = iter([(100, 10), (10, 100)])
     monkeypatch.setattr(rollouts, "_memory", lambda device: next(amounts))
-    said, means = sampled(Trainer(policy(QWEN)))
-    assert said.startswith("transformers: no memory for a copy that samples") and means == []
+    note, means = sampled()
+    assert note.startswith("transformers: no memory for a copy that samples") and means == []
 
 
 def card(device, quantization="none", **generation):
@@ -222,10 +209,6 @@ def test_vllm_is_named_when_it_is_missing():
     with pytest.raises(StageError, match="vllm is not installed") as caught:
         trl_settings(card("cuda", engine="vllm"))
     assert caught.value.code == "S245"
-
-
-def test_an_old_card_keeps_its_bytes():
-    assert "generation" not in GrpoSettings(max_steps=1, learning_rate=1.0, max_completion_length=1).model_dump()
 
 
 @pytest.mark.e2e

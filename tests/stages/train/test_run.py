@@ -23,6 +23,7 @@ from stages.contracts.stage import card_id
 from stages.train import interrupts
 from stages.train.attempts import Stopped, checkpoints
 from stages.train.resume import Manifest, keep, require
+from stages.train.rewards.combine.gate import ReadyGate
 from stages.train.rewards.compose import Composed
 from stages.train.run import attempt
 from stages.train.scoring import TrainingReward
@@ -167,7 +168,7 @@ def test_what_an_attempt_reached_is_its_own(run):
 def _broken_reward(plugin, step):
     """What the trainer's reward function does at a step when its gate gives this, or raises it."""
 
-    class ReadyGate:
+    class Plugin:
         Settings = Frozen
 
         @staticmethod
@@ -178,9 +179,10 @@ def _broken_reward(plugin, step):
 
     def end(work):
         rows = {"a": {"id": "a"}}
-        reward = Reward(name="r", gates=(Gate(name="g", kind="format", settings={"pattern": "x"}),))
+        gate = Gate(name="g", kind="format", settings={"pattern": "x"})
+        reward = Reward(name="r", gates=(gate,))
         function = TrainingReward(reward, rows=rows, seed=1, group=2, ends={0}, journal=work.journal, attempt=work.started.attempt)
-        function.composed = Composed(reward, (ReadyGate(Gate(name="g", kind="format", settings={"pattern": "x"}), ReadyGate, None),))
+        function.composed = Composed(reward, (ReadyGate(gate, Plugin, None),))
         function(["p"] * 2, ["x"] * 2, [[5, 0]] * 2, id=["a"] * 2, trainer_state=SimpleNamespace(global_step=step - 1, max_steps=4))
 
     return end

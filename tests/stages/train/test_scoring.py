@@ -2,9 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.contracts.plugin import Answer
+from stages.contracts.expressions import AllOf, Signal, Status
+from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward import Gate, Penalty, Reward
 from stages.train.attempts import Stopped
+from stages.train.evaluate import combined_score
 from stages.train.recorder import Journal
 from stages.train.rewards.compose import compose
 from stages.train.scoring import TrainingReward, batch_cells, zero_signal_groups
@@ -107,3 +109,27 @@ def test_gates_see_how_many_tokens_the_model_wrote(tmp_path):
     function.card = Reward(name="brief", gates=(brief,))
     function.composed = compose(function.card)
     assert call(function, ["a b c", "a"], ["a", "a"], ids=[[5, 2], [5, 6, 2]]) == [1.0, 0.0]
+
+
+LOOKS_RIGHT = AllOf(all=(Status(gate="format", status="pass"), Status(gate="verify", status="pass", holds=False)))
+PASS, FAIL, UNKNOWN = Judgement("pass", 1.0), Judgement("fail", 0.0), Judgement("unknown", None, "no answer")
+
+
+def combined(format, verify):
+    answers = [Answer(text="by simp", row={}) for _ in format]
+    judgements = combined_score(LOOKS_RIGHT, answers, {"format": format, "verify": verify})
+    return [(judgement.status, judgement.score) for judgement in judgements]
+
+
+def test_looks_right_and_does_not_verify():
+    assert combined([PASS, PASS, FAIL, FAIL], [FAIL, PASS, FAIL, PASS]) == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("fail", 0.0)]
+
+
+def test_what_hangs_on_an_unknown_is_unknown_and_what_does_not_is_known():
+    assert combined([PASS, FAIL, UNKNOWN, UNKNOWN], [UNKNOWN, UNKNOWN, FAIL, PASS]) == [("unknown", None), ("fail", 0.0)] * 2
+
+
+def test_signals_of_the_completion_count_too():
+    cut = AllOf(all=(Signal(signal="truncated"), Status(gate="format", status="pass")))
+    answers = [Answer(text="x", row={}, truncated=True), Answer(text="x", row={})]
+    assert [judgement.status for judgement in combined_score(cut, answers, {"format": [PASS, PASS]})] == ["pass", "fail"]
