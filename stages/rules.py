@@ -14,7 +14,7 @@ from typing import Literal
 
 from stages.contracts.expressions import Comparison, Leaf, comparisons, text, truth
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
+from stages.contracts.stops import Expectation, StopRule, StopRules, read_length
 
 Seen = float | None | Mapping[str, str]
 """A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}."""
@@ -62,11 +62,6 @@ def window_length(target_steps: int, share: float) -> int:
     """Steps of the first and of the last window: this share of the target steps, rounded. At least two steps in runs of four or more:
     in shorter runs two windows of two steps would share one."""
     return max(width(target_steps, share), 2 if target_steps >= 4 else 1)
-
-
-def step_of(share: float, target_steps: int) -> int:
-    """The first step at which this share of the run is done; at least 1."""
-    return max(1, math.ceil(round(share * target_steps, 9)))
 
 
 class Trailing:
@@ -128,7 +123,7 @@ class Firing:
 class Watch:
     """Evaluates the rules on a run's steps in rising order. After a firing that stops the run it looks at no further step."""
 
-    def __init__(self, stop: StopCard) -> None:
+    def __init__(self, stop: StopRules) -> None:
         self.firings: list[Firing] = []
         self.stopped: Firing | None = None
         self.known: set[str] = set()
@@ -168,7 +163,7 @@ class _Rule:
     `waits`: rules need a full window. Green lights do not, because they can only delay a stop.
     """
 
-    def __init__(self, card: RuleCard, *, waits: bool = True) -> None:
+    def __init__(self, card: StopRule, *, waits: bool = True) -> None:
         self.card = card
         self._leaves = comparisons(card.when)
         self._trails = {leaf: Trailing(leaf.slope or card.window) for leaf in self._leaves if leaf.slope or card.lasting is None}
@@ -214,7 +209,7 @@ def compared(leaf: Leaf, quantities: Mapping[Comparison, float | None]) -> bool 
     return None if value is None else leaf.holds_at(value)
 
 
-def rule_text(rule: RuleCard) -> str:
+def rule_text(rule: StopRule) -> str:
     """The rule in words: `zero_signal_share == 1 for 15 steps`, `reward < 0.15, mean over 30 steps, from step 270 on`."""
     lasting = f" for {rule.lasting} logged steps in a row" if rule.lasting is not None else ""
     if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in comparisons(rule.when)):
@@ -232,10 +227,10 @@ class Answer:
     why: str
 
 
-def answer(expected: ExpectCard, rows: Iterable[tuple[int, Row]], *, target_steps: int, done: int, share: float) -> Answer:
+def answer(expected: Expectation, rows: Iterable[tuple[int, Row]], *, target_steps: int, done: int, share: float) -> Answer:
     """Score one expectation. `rows`: the run's logged steps, rising. `done`: steps that the run is known to have done. `share`: width of
     the trailing window in target steps. not_reached: the run ends before the place, or the metric has no number in the window."""
-    at = expected.at_step if expected.at_step is not None else step_of(expected.at_share or 1.0, target_steps)
+    at = read_length(expected.at).steps(target_steps)
     length = window_length(target_steps, share)
     window = stretch(max(1, at - length + 1), at)
     if done < at:

@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.document.node import Node
 from compiler.document.validate import key_place
-from compiler.language.algorithms import early_stop, plain_train, train_settings
+from compiler.language.algorithms import plain_train, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.family import at, changes
 from compiler.language.gates import gate_use
@@ -72,8 +72,8 @@ def _dumped(part: Any) -> Any:
 
 def _dumped_train(section: TrainSettings) -> dict[str, Any]:
     """The settings, and its stop rule when it has one."""
-    settings, rule = section.model_dump(mode="json", exclude={"early_stop"}), early_stop(section)
-    return settings if rule is None else {**settings, "early_stop": _dumped(rule)}
+    settings = section.model_dump(mode="json")
+    return {**settings, "early_stop": _dumped(section.early_stop)} if section.early_stop else settings
 
 
 def _reward(experiment: Experiment, name: str, reward: Reward) -> dict[str, Any]:

@@ -132,8 +132,8 @@ def _reward(reward: RewardUse) -> Origins:
 
 def _stop(pointer: str, experiment: Experiment, setup: Setup) -> Origins:
     """Pointers to the rules of a condition's stop card -> their blocks."""
-    rules = [rule for rule in rules_of(experiment, setup) if rule.kind != "green_light"]
-    lights = [rule for rule in rules_of(experiment, setup) if rule.kind == "green_light"] if rules else []
+    rules = [rule for rule in rules_of(experiment, setup) if not rule.is_light]
+    lights = [rule for rule in rules_of(experiment, setup) if rule.is_light] if rules else []
     lists = (("rules", rules), ("green_lights", lights))
     return {f"{pointer}/{name}/{index}": origin(rule.node) for name, listed in lists for index, rule in enumerate(listed)}
 
@@ -166,8 +166,8 @@ def _single(experiment: Experiment, expansion: Expansion) -> dict[str, Origins]:
         node = experiment.node("claims", index)
         conclude |= _leaves(f"/claims/{index}", claim.rule, node)
         page[f"/claims/{index}/says"] = origin(node.get("says"))
-    stops = [places for setup in expansion.setups if (places := _stop("", experiment, setup))]
-    conclude |= {f"/stops/{index}/stop{pointer}": place for index, places in enumerate(stops) for pointer, place in places.items()}
+    for setup in expansion.setups:
+        conclude |= _stop(f"/stops/{setup.name}", experiment, setup)
     evaluate: Origins = {}
     if spec.evaluation is not None and spec.data.evaluation is not None:
         written = spec.evaluation.model_dump(mode="json", include={*Sampling.model_fields})

@@ -9,8 +9,7 @@ from typing import Any
 from compiler.build.inputs import LIBRARIES, BaseModel, Inputs
 from compiler.build.resolve_analysis import AnalysisCards
 from compiler.build.revisions import Reference
-from compiler.build.stops import stop_card
-from compiler.language.algorithms import card_settings
+from compiler.build.stops import stop_rules
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import DECISIONS, GateUse
@@ -90,8 +89,8 @@ class _TrainingCards:
             model=self._model(setup.adapter),
             data=self._data(setup.data, setup.data.answer or ANSWER if supervised else None),
             reward=None if supervised else setup.reward.card(),
-            train=card_settings(setup.train),
-            stop=stop_card(self.experiment, setup),
+            train=setup.train,
+            stop=stop_rules(self.experiment, setup),
             device=self.device,
             gpus=self.gpus,
             versions=self._versions(LIBRARIES),

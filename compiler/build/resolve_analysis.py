@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 from compiler.build.difference import differences
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any, logs_kl
-from compiler.build.stops import expect_cards, stop_card
+from compiler.build.stops import expectations, stop_rules
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
@@ -29,7 +29,6 @@ from stages.contracts.analysis_card import (
 from stages.contracts.artifact import Artifact
 from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard
 from stages.contracts.plugin import DETECTORS
-from stages.contracts.rule_card import ConditionStop
 
 P = TypeVar("P", Action, Contingency)
 
@@ -88,7 +87,6 @@ class AnalysisCards:
 
     def conclude(self) -> ConcludeCard:
         setups, asked = self.expansion.setups, {question.show for question in self.spec.questions}
-        stops = [ConditionStop(condition=setup.name, stop=stop) for setup in setups if (stop := stop_card(self.experiment, setup))]
         return ConcludeCard(
             **self.shared,
             evaluation=self.scores,
@@ -96,8 +94,8 @@ class AnalysisCards:
             claims=tuple(claim.rule for claim in self.spec.claims),
             windows=Windows(),
             asked=tuple(section for section in get_args(Asked) if section in asked),
-            expectations=expect_cards(self.experiment, self.spec.expect),
-            stops=tuple(stops),
+            expectations=expectations(self.experiment),
+            stops={setup.name: rules for setup in setups if (rules := stop_rules(self.experiment, setup))},
             code=self.inputs.code(["stages.analyse.conclude"]),
         )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any, question_metrics
-from compiler.build.stops import name_of
 from compiler.document.node import Node
 from compiler.document.validate import validated
 from compiler.language.algorithms import train_settings
@@ -109,7 +108,7 @@ def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
     spec = experiment.spec
     known = {
         "claim": [claim.id for claim in spec.claims],
-        "expectation": [name_of(expectation) for expectation in spec.expect],
+        "expectation": [expectation.name for expectation in spec.expect],
         "red_flag": [str(number) for number in range(1, len(spec.stop.red_flags) + 1)],
     }
     for index, plan in enumerate(spec.contingency):

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
-from compiler.build.stops import NULL, Rule, conditions_of, name_of, rules_of
+from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
 from compiler.document.node import Node
-from compiler.document.units import read_length
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import StopCondition, Unreadable, always, characters, stop_condition
-from compiler.language.spec_rules import Expectation
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Comparison
 from stages.contracts.history import metric
+from stages.contracts.stops import Expectation, read_length
 
 LISTS = ("red_flags", "green_lights")
 
@@ -26,7 +25,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     for setup in expansion.setups:
         for rule in rules_of(experiment, setup):
             try:
-                read = stop_condition(rule.when, setup.train.max_steps)
+                read = stop_condition(rule.written.when, setup.train.max_steps)
             except Unreadable:
                 continue  # E360 says so
             yield from _rule(experiment, setup, rule, read)
@@ -35,7 +34,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     yield from _null_controls(experiment)
     first: dict[str, Place] = {}
     for index, expectation in enumerate(experiment.spec.expect):
-        node, name = experiment.node("expect", index), name_of(expectation)
+        node, name = experiment.node("expect", index), expectation.name
         if name in first:
             why = "findings and pages refer to expectations by their id"
             written = node.get("id") or node
@@ -56,23 +55,23 @@ def _unreadable(experiment: Experiment, expansion: Expansion) -> Iterator[Diagno
                 yield error.at(node, experiment.document)
 
 
-def _when(rule: Rule) -> Node:
+def _when(rule: WrittenRule) -> Node:
     node = rule.node.get("when")
     assert node is not None  # the models ask for it
     return node
 
 
-def _rule(experiment: Experiment, setup: Setup, rule: Rule, read: StopCondition) -> Iterator[Diagnostic]:
+def _rule(experiment: Experiment, setup: Setup, rule: WrittenRule, read: StopCondition) -> Iterator[Diagnostic]:
     """E361 metrics that are not logged, E363 a comparison that decides nothing, W360 equality with a continuous number."""
     node, logged = _when(rule), logged_by_all([setup])
-    elsewhere = "write it below `conditions: <name>: train:`" if rule.kind == "early_stop" else "add `conditions: [...]`"
+    elsewhere = "write it below `conditions: <name>: train:`" if rule.id == "early_stop" else "add `conditions: [...]`"
     for mention in read.mentions:
         place = characters(node, mention.begins, mention.ends - mention.begins, experiment.document)
         leaf, meaning = mention.leaf, metric(mention.leaf.metric)
         decided = always(leaf) if meaning is not None and meaning.share and leaf.slope is None else None
         if leaf.metric not in logged:
             where = characters(node, mention.start, len(mention.leaf.metric), experiment.document)
-            fix = elsewhere + (" of those that log it" if rule.kind == "early_stop" else " with those that log it")
+            fix = elsewhere + (" of those that log it" if rule.id == "early_stop" else " with those that log it")
             yield _not_logged(setup, leaf.metric, logged, where, fix)
         if decided is not None:
             yield problem("E363", place, metric=leaf.metric, always="always" if decided else "never")
@@ -101,14 +100,14 @@ def _not_logged(setup: Setup, name: str, logged: list[str], place: Place, elsewh
     return unknown("E361", name, logged, place, condition=setup.name)
 
 
-def _can_fire(setup: Setup, rule: Rule) -> Iterator[Diagnostic]:
+def _can_fire(setup: Setup, rule: WrittenRule) -> Iterator[Diagnostic]:
     """E362."""
     steps, lasting = setup.train.max_steps, rule.node.get("for")
-    if rule.lasting is not None and rule.lasting.amount == 0 and lasting is not None:
+    if lasting is not None and read_length(lasting.value).amount == 0:
         yield problem("E362.none", lasting.place, length=lasting.value)
         return
-    earliest = rule.earliest(steps)
-    if rule.kind == "green_light" or earliest < steps:
+    earliest = rule.resolved(steps).earliest
+    if rule.is_light or earliest < steps:
         return
     written = {key: node for key in ("after", "for") if (node := rule.node.get(key)) is not None}
     bound = setup.train_node.get("max_steps")
@@ -120,7 +119,7 @@ def _can_fire(setup: Setup, rule: Rule) -> Iterator[Diagnostic]:
         earliest=earliest,
         condition=setup.name,
         steps=steps,
-        fix="let it look earlier, such as `after: 50%`" if rule.kind == "red_flag" else "write a shorter `for`, or delete the rule",
+        fix="let it look earlier, such as `after: 50%`" if rule.id.startswith("red_flag") else "write a shorter `for`, or delete the rule",
     )
 
 
@@ -174,8 +173,7 @@ def _place_is_reached(expectation: Expectation, node: Node, setup: Setup, experi
 
 def _bound(expectation: Expectation, node: Node) -> Iterator[Diagnostic]:
     """E363."""
-    meaning, side = metric(expectation.metric), "above" if expectation.above is not None else "below"
-    bound = float(expectation.above if expectation.above is not None else expectation.below or 0.0)
+    meaning, side, bound = metric(expectation.metric), expectation.direction, expectation.bound
     if meaning is None or not meaning.share or (0 <= bound < 1 if side == "above" else 0 < bound <= 1):
         return
     never = bound >= 1 if side == "above" else bound <= 0

@@ -10,7 +10,7 @@ from compiler.build.difference import differences, lines
 from compiler.build.inputs import Inputs
 from compiler.build.origins import CARD, DEFAULT, IMPORT_CARD, origin, places_of
 from compiler.build.pipeline import live, named
-from compiler.build.stops import expect_cards, rules_of
+from compiler.build.stops import expectations, rules_of
 from compiler.compile import Compiled, compile_all
 from compiler.document.layers import replaced
 from compiler.document.node import Node
@@ -128,9 +128,9 @@ def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
     """Stop rules and expectations of the run by their key in the spec, in words."""
     of, steps, found = one.experiment, run.setup.train.max_steps, {}
     for rule in rules_of(of, run.setup):
-        name = "train.early_stop" if rule.kind == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
-        found[name] = (rule_text(rule.card(steps)), origin(rule.node))
-    for index, card in enumerate(expect_cards(of, of.spec.expect)):
+        name = "train.early_stop" if rule.id == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
+        found[name] = (rule_text(rule.resolved(steps)), origin(rule.node))
+    for index, card in enumerate(expectations(of)):
         if run.setup.name in card.conditions:
             said = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
             found[f"expect.{card.id}"] = (said, origin(of.node("expect", index)))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-from stages.contracts.names import refused
-from stages.rules import step_of
 
 _FACTORS: dict[str, dict[str, float]] = {
     "s": {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400},
@@ -92,52 +88,6 @@ def _inner(annotation: Any, container: type) -> Any:
         if get_origin(arm) is container:
             return get_args(arm)[1] if container is dict else get_args(arm)[0]
     return None
-
-
-PATTERN = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*%\s*$|^\s*[0-9]{1,9}\s*steps?\s*$"
-_LENGTH = re.compile(r"\s*([0-9]{1,9})(\.[0-9]{1,9})?\s*(%|steps?)\s*")
-
-
-@dataclass(frozen=True)
-class Length:
-    """`amount` is a number of steps, or a share of 1."""
-
-    amount: float
-    unit: Literal["steps", "%"]
-
-    def steps(self, target_steps: int) -> int:
-        """In steps of a run: of a share, up to the first step at which it is done; 0 for nothing."""
-        if self.amount == 0:
-            return 0
-        return int(self.amount) if self.unit == "steps" else step_of(self.amount, target_steps)
-
-
-def length(text: str) -> Length | None:
-    """The length that a text says; None when it is none."""
-    match = _LENGTH.fullmatch(text)
-    if match is None or (match[2] and match[3] != "%"):
-        return None
-    if match[3] == "%":
-        return Length(float(f"{float(match[1] + (match[2] or '')) / 100:.15g}"), "%")
-    return Length(float(match[1]), "steps")
-
-
-def read_length(text: str) -> Length:
-    """The length of a text that a model of the language has accepted."""
-    amount = length(text)
-    assert amount is not None, text
-    return amount
-
-
-def _with_unit(value: Any) -> Any:
-    if isinstance(value, str) and length(value) is not None:
-        return value
-    shown = f"`{value}`"[:60] if isinstance(value, str | int | float) and not isinstance(value, bool) else "no text"
-    raise refused("E260", value=shown)
-
-
-LengthText = Annotated[str, BeforeValidator(_with_unit), Field(json_schema_extra={"pattern": PATTERN})]
-"""Text in a spec with the unit checked."""
 
 
 _IMPORTED: dict[str, dict[str, float]] = {

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, create_model
-
 from compiler.document.node import Node
 from compiler.document.units import converted, keys
 from compiler.document.validate import validated
-from compiler.language.spec_rules import EarlyStop
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.training import TrainSettings
 
-
-def _section(settings: type[TrainSettings]) -> type[TrainSettings]:
-    """An algorithm's settings as a spec writes them: with the stop rule that stands among them."""
-    field: Any = (EarlyStop | None, Field(None, description="Stops a run that has nothing more to learn from; never a null control."))
-    return create_model(settings.__name__, __base__=settings, __doc__=settings.__doc__, __module__=__name__, early_stop=field)
-
-
-SECTIONS = {name: _section(row.settings) for name, row in ALGORITHMS.items()}
-"""Algorithm -> the `train` section of a spec. On cards the rule is one of `stop`, beside the settings."""
-
-
+SECTIONS = {name: row.settings for name, row in ALGORITHMS.items()}
+"""Algorithm -> the `train` section of a spec."""
 COMMAND = "command"
 """The author's own program: no settings of ours (compiler/language/spec_command.py)."""
-
-
-def early_stop(section: TrainSettings) -> EarlyStop | None:
-    """The stop rule that a `train` section holds."""
-    rule = getattr(section, "early_stop", None)
-    return rule if isinstance(rule, EarlyStop) else None
-
-
-def card_settings(section: TrainSettings) -> TrainSettings:
-    """A `train` section as a card holds it."""
-    return ALGORITHMS[section.algorithm].settings.model_validate(section.model_dump(exclude={"early_stop"}))
 
 
 def algorithm(train: Node | None) -> str | None:

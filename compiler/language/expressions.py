@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import cast, get_args
 
 from compiler.document.node import Document, Node
-from compiler.document.units import Length, length
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, Expression, Mark, Sign, Signal, Status
 from stages.contracts.plugin import marks
+from stages.contracts.stops import Length, length
 
 MAX_CHARS = 500
 MAX_DEPTH = 20

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from compiler.language.spec_judged import Evaluation, Health
 from compiler.language.spec_rewards import Reward, RewardUse
-from compiler.language.spec_rules import Expectation, Stop
 from stages.contracts.artifact import Section
 from stages.contracts.claim import Claim
 from stages.contracts.model import EvaluationData, Model, TrainData
@@ -17,6 +16,7 @@ from stages.contracts.page_card import Action, Contingency, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 from stages.contracts.retries import RetryPolicy
+from stages.contracts.stops import Expectation, Stop
 
 MAX_PROFILES = 100
 

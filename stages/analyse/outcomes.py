@@ -10,7 +10,7 @@ from stages.analyse.findings import count_of_runs, finding
 from stages.contracts.expressions import comparisons
 from stages.contracts.expressions import text as condition_text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
-from stages.contracts.rule_card import ExpectCard, RuleCard
+from stages.contracts.stops import Expectation, StopRule
 from stages.rules import Answer, Firing, rule_text, stretch
 
 _REPLAYED = "the stop rules evaluated on the recorded histor"
@@ -21,20 +21,20 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
     for card in evidence.card.expectations:
         for condition in card.conditions:
             runs = evidence.of(condition)
-            answers = [run.rules.answers[card.id] for run in runs]
+            answers = [run.rules.answers[card.name] for run in runs]
             values = [_expected_value(card, evidence, run, one) for run, one in zip(runs, answers, strict=True)]
             says = f"Runs in which {card.metric} is {card.direction} {card.bound:g} at {card.place}, of {len(runs)}; {condition}"
             method = "counted; left-out runs count too, those that did not get there as not met"
             counts = [
                 (run, one.state == "met", f"{one.state.replace('_', ' ')}: {one.why}") for run, one in zip(runs, answers, strict=True)
             ]
-            count = count_of_runs(f"{condition}/expect.{card.id}/met", says, method, counts, evidence.histories(runs))
+            count = count_of_runs(f"{condition}/expect.{card.name}/met", says, method, counts, evidence.histories(runs))
             scores = tuple(
                 RunScore(run=run.ref.name, state=one.state, finding=value.id, window=one.window, why=one.why)
                 for run, one, value in zip(runs, answers, values, strict=True)
             )
             score = Expected(
-                expectation=card.id,
+                expectation=card.name,
                 condition=condition,
                 metric=card.metric,
                 place=card.place,
@@ -46,7 +46,7 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
             yield score, [count, *values]
 
 
-def _expected_value(card: ExpectCard, evidence: Evidence, run: RunEvidence, one: Answer) -> Finding:
+def _expected_value(card: Expectation, evidence: Evidence, run: RunEvidence, one: Answer) -> Finding:
     about = meaning(card.metric)
     says = f"{about.says}; mean over the tenth of the run that ends at {card.place}; run {run.ref.name}"
     return finding(
@@ -79,7 +79,7 @@ def stopped_counts(evidence: Evidence, results: Sequence[Ruled]) -> Iterator[Fin
         yield count_of_runs(f"{condition}/{rule}/stopped", says, method, counts, evidence.histories(runs))
 
 
-def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled, list[Finding]]:
+def _ruled(evidence: Evidence, run: RunEvidence, rule: StopRule) -> tuple[Ruled, list[Finding]]:
     replayed, text = run.rules, rule_text(rule)
     about = {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id, "says": text}
     firings = replayed.firings.get(rule.id, [])
@@ -117,7 +117,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, rule: RuleCard) -> tuple[Ruled,
     return Ruled.model_validate(result), findings
 
 
-def _ended(run: RunEvidence, rule: RuleCard) -> str:
+def _ended(run: RunEvidence, rule: StopRule) -> str:
     if run.rules.stopped:
         return f"the run ended at step {run.rules.stopped.step} by {run.rules.stopped.rule}"
     return f"the log ends at step {run.last_step}, before the rule looks" if run.last_step < rule.after else ""

@@ -12,7 +12,7 @@ from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.expressions import comparisons
 from stages.contracts.health import Health
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.rule_card import StopCard
+from stages.contracts.stops import StopRules
 from stages.rules import Answer, Firing, Row, Watch, answer
 
 
@@ -20,7 +20,7 @@ from stages.rules import Answer, Firing, Row, Watch, answer
 class Replayed:
     """What rules and expectations say of a run."""
 
-    stop: StopCard | None
+    stop: StopRules | None
     firings: Mapping[str, list[Firing]]
     """By rule; rules that never fired are left out."""
     stopped: Firing | None
@@ -49,7 +49,7 @@ def rows(run: Run, metrics: Collection[str] | None = None) -> Iterator[tuple[int
 
 def replay(run: Run, card: ConcludeCard, health: Health | None) -> Replayed:
     """Evaluate the rules and expectations of a run's condition. Rows beyond the target are no part of the run."""
-    stop = next((own.stop for own in card.stops if own.condition == run.condition), None)
+    stop = card.stops.get(run.condition)
     expectations = [expected for expected in card.expectations if run.condition in expected.conditions]
     rules = (*stop.rules, *stop.green_lights) if stop else ()
     asked = {leaf.metric for rule in rules for leaf in comparisons(rule.when)} | {expected.metric for expected in expectations}
@@ -59,7 +59,8 @@ def replay(run: Run, card: ConcludeCard, health: Health | None) -> Replayed:
     # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
     done = max(run.last_step + run.stride - 1 if run.last_step else 0, (health.steps_done or 0) if health else 0)
     answers = {
-        expected.id: answer(expected, seen, target_steps=run.target_steps, done=done, share=card.windows.final) for expected in expectations
+        expected.name: answer(expected, seen, target_steps=run.target_steps, done=done, share=card.windows.final)
+        for expected in expectations
     }
     if health and health.stopped:
         why = f"stopped by {health.stopped.rule} at step {health.stopped.step}"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
-from stages.contracts.rule_card import ConditionStop, ExpectCard
+from stages.contracts.stops import Expectation, StopRules
 
 Role = Literal["treatment", "control", "null_control"]
 Asked = Literal["anomalies", "completion", "signal"]
@@ -100,8 +100,9 @@ class ConcludeCard(Section, Artifact):
     level: float = 0.95
     asked: tuple[Asked, ...] = ()
     """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
-    expectations: tuple[ExpectCard, ...] = ()
-    stops: tuple[ConditionStop, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    """With names and conditions filled in."""
+    stops: dict[str, StopRules] = {}
     """Stop rules by condition; conditions without rules have no entry."""
     code: dict[str, Version]
 

@@ -40,11 +40,11 @@ def exactly_one(*keys: str, says: str, why: str, fix: str) -> Any:
 def slug(name: str) -> str:
     """A name that becomes a folder, a stage and part of a finding's id. Raises E206 or E207."""
     if not SLUG.fullmatch(name) or len(name) > SLUG_CHARS:
-        raise refused("E206", name=name[:80], example=f"`{_slugged(name)}`" if _slugged(name) else "a name such as `shaped`")
+        raise refused("E206", name=name[:80], example=f"`{slugged(name)}`" if slugged(name) else "a name such as `shaped`")
     if name in RESERVED:
         raise refused("E207", name=name)
     if "-vs-" in f"-{name}-":
-        raise refused("E207.versus", name=name, example=_slugged(name.replace("vs", "or")))
+        raise refused("E207.versus", name=name, example=slugged(name.replace("vs", "or")))
     return name
 
 
@@ -68,7 +68,8 @@ def hub_id(text: str) -> str:
     return text
 
 
-def _slugged(name: str) -> str:
+def slugged(name: str) -> str:
+    """A slug of the letters and digits of a text; empty without any."""
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:SLUG_CHARS].strip("-")
 
 

@@ -8,7 +8,7 @@ from stages.contracts.artifact import Artifact, Section, later
 from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.reward import Reward
-from stages.contracts.rule_card import StopCard
+from stages.contracts.stops import StopRules
 from stages.contracts.training import TrainSettings
 
 S = TypeVar("S", bound=TrainSettings)
@@ -30,7 +30,7 @@ class TrainCard(Section, Artifact, Generic[S]):
     reward: Reward | None = None
     """Null for supervised fine-tuning, which has none."""
     train: S
-    stop: StopCard | None = None
+    stop: StopRules | None = None
     """When the run is stopped before its end; null: never."""
     device: Literal["cpu", "cuda"]
     gpus: int = later(1, ge=1)

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Section, later
+from stages.contracts.stops import EarlyStop
 
 
 class Guards(Section):
@@ -29,6 +30,10 @@ class TrainSettings(Section):
 
     algorithm: str
     max_steps: int = Field(ge=1, description="Optimizer steps of a run.")
+    early_stop: EarlyStop | None = Field(
+        None, exclude=True, description="Stops a run that has nothing more to learn from; never a null control."
+    )
+    """Not on cards: there it is one of the rules of `stop`."""
 
     @property
     def group_size(self) -> int:

@@ -68,7 +68,7 @@ def changed_since(
         read_by = [run.name for run in conclude.runs if rule and run.condition in sides] if imported else []
         written[claim] = history.claim(claim, rule, first(sides if rule else None), read_by)
     scored = {
-        card.id: history.expectation(index, card.model_dump(mode="json"), first(card.conditions))
+        card.name: history.expectation(index, card.model_dump(mode="json"), first(card.conditions))
         for index, card in enumerate(conclude.expectations)
     }
     data = min((at for at in began.values() if at), default=None)
@@ -90,7 +90,7 @@ def _came_and_went(folder: ExperimentFolder, then: _Card | None, now: ConcludeCa
     gone = tuple(dict.fromkeys(name for name in (*before, *ledgers) if name not in declared))
     if then is None:
         return (), gone, ()
-    claims, expectations = {claim.id for claim in now.claims}, {card.id for card in now.expectations}
+    claims, expectations = {claim.id for claim in now.claims}, {card.name for card in now.expectations}
     withdrawn = [f"claim {claim['id']}" for claim in then["claims"] if claim["id"] not in claims]
     withdrawn += [f"expectation {card['id']}" for card in then.get("expectations", ()) if card["id"] not in expectations]
     return tuple(withdrawn), gone, tuple(name for name in declared if name not in before)

@@ -115,18 +115,17 @@ def lines(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str, Mark
 
 def expectation_place(experiment: ExperimentFiles, expectation: str) -> Origin | None:
     """Where the spec declares an expectation."""
-    names = [card.id for card in experiment.conclude.expectations] if experiment.conclude else []
+    names = [expectation.name for expectation in experiment.conclude.expectations] if experiment.conclude else []
     pointer = f"/expectations/{names.index(expectation)}" if expectation in names else ""
     return experiment.origins.cards.get(_CARD, {}).get(pointer)
 
 
 def rule_place(experiment: ExperimentFiles, condition: str, rule: str) -> Origin | None:
     """Where the spec declares a stop rule of a condition."""
-    for index, entry in enumerate(experiment.conclude.stops if experiment.conclude else ()):
-        names = [card.id for card in entry.stop.rules]
-        if entry.condition == condition and rule in names:
-            return experiment.origins.cards.get(_CARD, {}).get(f"/stops/{index}/stop/rules/{names.index(rule)}")
-    return None
+    stop = experiment.conclude.stops.get(condition) if experiment.conclude else None
+    names = [card.id for card in stop.rules] if stop else []
+    pointer = f"/stops/{condition}/rules/{names.index(rule)}" if rule in names else ""
+    return experiment.origins.cards.get(_CARD, {}).get(pointer)
 
 
 def asked_by(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stages.contracts.attempt import StoppedBy
-from stages.contracts.rule_card import StopCard
+from stages.contracts.stops import StopRules
 from stages.rules import Watch
 from stages.train.recorder import Cell, Journal
 
@@ -16,7 +16,7 @@ class Stopping:
     `done`: steps that lie behind the attempt. `stopped` is set when a rule ends the run, also when it had done so before.
     """
 
-    def __init__(self, stop: StopCard | None, journal: Journal, done: int) -> None:
+    def __init__(self, stop: StopRules | None, journal: Journal, done: int) -> None:
         self.stopped: StoppedBy | None = None
         self._watch = Watch(stop) if stop is not None else None
         if stop is not None:

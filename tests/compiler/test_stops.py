@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from test_rules import codes
 
 from compiler.commands.explain import explain
-from compiler.document.units import Length, length
 from compiler.language.expressions import Unreadable, always, stop_condition
 from compiler.problems import Rejected
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import dump
 from stages.contracts.expressions import text as text_of
+from stages.contracts.stops import Length, length
 
 EARLY = "early_stop: {when: zero_signal_share == 1.0, for: 3 steps}"
 STOP = """stop:
@@ -51,13 +51,13 @@ def test_a_null_control_has_none(compiled, ruled):
     made = compiled(ruled).cards
     assert made.train["zero"].stop is None
     assert '"stop"' not in dump(made.train["zero"])
-    assert [entry.condition for entry in made.single["analysis/conclude.card.json"].stops] == ["shaped"]
+    assert list(made.single["analysis/conclude.card.json"].stops) == ["shaped"]
 
 
 def test_expectations_are_on_the_analysis_card_only(compiled, ruled, spec):
     first, late = compiled(ruled).cards.single["analysis/conclude.card.json"].expectations
-    assert (first.id, first.at_share, first.at_step, first.bound, first.conditions) == ("reward-at-50pct", 0.5, None, 0.2, ("shaped",))
-    assert (late.id, late.at_share, late.at_step, late.direction) == ("late", None, 12, "below")
+    assert (first.id, first.at, first.place, first.bound, first.conditions) == ("reward-at-50pct", "50%", "50%", 0.2, ("shaped",))
+    assert (late.id, late.place, late.direction) == ("late", "step 12", "below")
     expect_only = spec.replace("profiles:\n", "expect: [{metric: reward, at: 50%, above: 0.2}]\nprofiles:\n")
     for name, card in compiled(spec).cards.train.items():
         assert dump(card) == dump(compiled(expect_only).cards.train[name])
@@ -81,7 +81,7 @@ def test_origins_point_at_the_rules(compiled, ruled):
     assert line(train["/stop/rules/2"]).startswith("{when: gate.tests.pass_share < 5%")
     conclude = made.origins.cards["analysis/conclude.card.json"]
     assert line(conclude["/expectations/1"]).startswith("{id: late")
-    assert conclude["/stops/0/stop/rules/1"] == train["/stop/rules/1"]
+    assert conclude["/stops/shaped/rules/1"] == train["/stop/rules/1"]
 
 
 def test_explain_shows_them_in_words(compiled, ruled):

@@ -141,7 +141,7 @@ def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -
         "windows": cards.Windows(),
     }
     conclude = {"evaluation": ("tests",), "metrics": ("reward", "completion_tokens"), "claims": claims(), "windows": cards.Windows()}
-    conclude |= {"expectations": (), "stops": ()}
+    conclude |= {"expectations": (), "stops": {}}
     curves = ("reward", "zero_signal_share", "truncated", "completion_tokens", "grad_norm")
     draw = {"evaluation": ("tests",), "curves": curves}
 

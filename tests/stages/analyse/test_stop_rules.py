@@ -18,7 +18,7 @@ from stages.contracts.expressions import AllOf, Comparison
 from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.rule_card import ConditionStop, ExpectCard, RuleCard, StopCard
+from stages.contracts.stops import Expectation, StopRule, StopRules
 from stages.rules import Watch
 from stages.train.recorder import Journal, cell, write_history
 
@@ -39,13 +39,13 @@ def concluded(folder: ExperimentFolder, made: list[Run] | None = None, **rules: 
     return read(Findings, folder.findings)
 
 
-def expectation(**changes: object) -> ExpectCard:
-    whole = {"id": "learns", "metric": "reward", "at_share": 1.0, "direction": "above", "bound": 0.7, "conditions": ("shaped",), **changes}
-    return ExpectCard.model_validate(whole)
+def expectation(**changes: object) -> Expectation:
+    whole = {"id": "learns", "metric": "reward", "at": "100%", "above": 0.7, "conditions": ("shaped",), **changes}
+    return Expectation.model_validate(whole)
 
 
-def stops(*rules: RuleCard, lights: tuple[RuleCard, ...] = (), condition: str = "shaped") -> tuple[ConditionStop, ...]:
-    return (ConditionStop(condition=condition, stop=StopCard(rules=rules, green_lights=lights)),)
+def stops(*rules: StopRule, lights: tuple[StopRule, ...] = (), condition: str = "shaped") -> dict[str, StopRules]:
+    return {condition: StopRules(rules=rules, green_lights=lights)}
 
 
 def test_findings_without_rules_have_no_keys_for_them(folder: ExperimentFolder) -> None:
@@ -76,14 +76,14 @@ def test_both_sides_of_a_bound(folder: ExperimentFolder, bound: float, state: st
     """Two steps of random-s1 with no reward but one of 8 in two completions: the mean of 0 and 0.125 is 0.0625."""
     made = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
     folder = complete(Path(), "bounds", made)
-    found = concluded(folder, made, expectations=(expectation(at_share=0.5, bound=bound, conditions=("random",)),), claims=())
+    found = concluded(folder, made, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
     assert [run.state for run in found.expectations[0].runs] == [state]
     assert found.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
 
 
 def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
     """random-s3 ended after 7 of 20 steps: 35% is its last step, 40% is beyond."""
-    cards = tuple(expectation(id=name, at_share=share, conditions=("random",)) for name, share in (("there", 0.35), ("beyond", 0.4)))
+    cards = tuple(expectation(id=name, at=share, conditions=("random",)) for name, share in (("there", "35%"), ("beyond", "40%")))
     there, beyond = concluded(folder, expectations=(*cards,)).expectations
     assert there.runs[2].state != "not_reached"
     assert (beyond.runs[2].state, beyond.runs[2].why) == ("not_reached", "the run ends at step 7")
@@ -91,7 +91,7 @@ def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
 
 def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -> None:
     """shaped-s1 has 3.4 / 8 at steps 1-4; seed 3 passes 1 of 8 there. A run that went on all the same would have stopped."""
-    rule = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+    rule = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
     found = concluded(folder, stops=stops(rule))
     by_run = {result.run: result for result in found.rules}
     assert set(by_run) == {"shaped-s1", "shaped-s2", "shaped-s3"}
@@ -105,8 +105,8 @@ def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -
 
 
 def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
-    flag = RuleCard(id="red_flag-1", when=REWARD, window=2, after=4)
-    light = RuleCard(id="green_light-1", when=Comparison(metric="reward", sign=">=", value=0), window=2)
+    flag = StopRule(id="red_flag-1", when=REWARD, window=2, after=4)
+    light = StopRule(id="green_light-1", when=Comparison(metric="reward", sign=">=", value=0), window=2)
     found = concluded(folder, stops=stops(flag, lights=(light,)))
     first = found.rules[0]
     assert (first.state, first.lights, first.stop) == ("held_back", ("reward >= 0",), None)
@@ -117,12 +117,12 @@ def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
 
 def test_what_was_never_measured_is_unknown_and_not_quiet(folder: ExperimentFolder) -> None:
     both = AllOf(all=(REWARD, Comparison(metric="kl", sign=">", value=1)))
-    found = concluded(folder, stops=stops(RuleCard(id="early_stop", when=both, lasting=2, window=2)))
+    found = concluded(folder, stops=stops(StopRule(id="early_stop", when=both, lasting=2, window=2)))
     assert {(result.state, result.why) for result in found.rules} == {("unknown", "kl: no number was logged")}
 
 
 def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) -> None:
-    rule = RuleCard(id="red_flag-1", when=REWARD, lasting=4, window=2)
+    rule = StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)
     made = [Run("shaped", seed, steps=4 if seed == 1 else 20, attempt=f"a-{seed}") for seed in (1, 2, 3)]
     folder = complete(Path(), "stopped", made)
     place = folder.run("shaped-s1")
@@ -143,7 +143,7 @@ def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder)
     place = folder.run("shaped-s1")
     by = StoppedBy(rule="red_flag-1", step=3, says="")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
-    found = concluded(folder, made, stops=stops(RuleCard(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
+    found = concluded(folder, made, stops=stops(StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
     assert found.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
 
 
@@ -152,9 +152,9 @@ def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder)
 def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, lasting: int | None) -> None:
     """Two attempts, the second resumed from step 8: live the rules see the journal's rows first, then the new ones."""
     rules = {"id": "red_flag-1", "when": when, "lasting": lasting, "window": 4, "after": 3}
-    stop = StopCard(
-        rules=(RuleCard.model_validate(rules),),
-        green_lights=(RuleCard(id="green_light-1", when=Comparison(metric="kl", sign="<", value=0.05), window=2),),
+    stop = StopRules(
+        rules=(StopRule.model_validate(rules),),
+        green_lights=(StopRule(id="green_light-1", when=Comparison(metric="kl", sign="<", value=0.05), window=2),),
     )
     journal = Journal(tmp_path)
     values = [0.9, None, float("nan"), 0.7, 0.75, 0.1, 0.9, 0.2, 0.3, 0.35, 0.2, 0.33, 0.36, 0.4, 0.1, 0.0]
@@ -183,8 +183,8 @@ def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, la
 
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "cases" / "fixtures"
-HIGH = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign=">=", value=0.8), lasting=3, window=2)
-LOW = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.85), window=2)
+HIGH = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign=">=", value=0.8), lasting=3, window=2)
+LOW = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.85), window=2)
 
 
 @pytest.mark.skipif(not FIXTURES.exists(), reason="the cases are not part of the repository")
@@ -202,7 +202,7 @@ LOW = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value
 def test_recorded_logs_of_the_trainer(tmp_path: Path, name: str, high: int | None, low: int | None) -> None:
     """The same answers live and from the recorded history, on logs that TRL wrote."""
     for rule, expected in ((HIGH, high), (LOW, low)):
-        journal, stop = Journal(tmp_path / rule.when.sign), StopCard(rules=(rule,))  # type: ignore[union-attr]
+        journal, stop = Journal(tmp_path / rule.when.sign), StopRules(rules=(rule,))  # type: ignore[union-attr]
         live = Watch(stop)
         for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines():
             logged = json.loads(line)

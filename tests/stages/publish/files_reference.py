@@ -138,6 +138,7 @@ def _model(model: type[BaseModel], level: str = "###") -> str:
     rows = [
         f"| `{name}` | {_kind(field.annotation)} | {_cell(field.description or texts.get(name, ''))} |"
         for name, field in model.model_fields.items()
+        if not field.exclude
     ]
     table = "| key | type | meaning |\n|---|---|---|\n" + "\n".join(rows)
     return "\n\n".join(part for part in (title, " ".join(says.split()), table) if part)

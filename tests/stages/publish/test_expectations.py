@@ -20,27 +20,27 @@ from stages.contracts.expressions import Comparison
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Origin, Origins
-from stages.contracts.rule_card import ConditionStop, ExpectCard, RuleCard, StopCard
+from stages.contracts.stops import Expectation, StopRule, StopRules
 from stages.publish.complete import complete
 from stages.publish.page import page
 from stages.publish.passports import read_passports
 from stages.publish.trace import trace
 
-FLAG = RuleCard(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
-EARLY = RuleCard(id="early_stop", when=Comparison(metric="reward", sign="<", value=0.2), lasting=2, window=2)
-LOW = RuleCard(id="red_flag-2", when=Comparison(metric="reward", sign="<", value=0.95), window=2, after=4)
-BLIND = RuleCard(id="early_stop", when=Comparison(metric="kl", sign=">", value=1), window=2)
-LIGHT = RuleCard(id="green_light-1", when=Comparison(metric="entropy", sign=">", value=0.5), window=2)
+FLAG = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
+EARLY = StopRule(id="early_stop", when=Comparison(metric="reward", sign="<", value=0.2), lasting=2, window=2)
+LOW = StopRule(id="red_flag-2", when=Comparison(metric="reward", sign="<", value=0.95), window=2, after=4)
+BLIND = StopRule(id="early_stop", when=Comparison(metric="kl", sign=">", value=1), window=2)
+LIGHT = StopRule(id="green_light-1", when=Comparison(metric="entropy", sign=">", value=0.5), window=2)
 BY = StoppedBy(rule="early_stop", step=2, says="reward at step 2 (the condition held over steps 1-2) is 0.0125")
-STOPS = (
-    ConditionStop(condition="shaped", stop=StopCard(rules=(EARLY, FLAG))),
-    ConditionStop(condition="inverted", stop=StopCard(rules=(LOW,), green_lights=(LIGHT,))),
-    ConditionStop(condition="random", stop=StopCard(rules=(BLIND,))),
-)
+STOPS = {
+    "shaped": StopRules(rules=(EARLY, FLAG)),
+    "inverted": StopRules(rules=(LOW,), green_lights=(LIGHT,)),
+    "random": StopRules(rules=(BLIND,)),
+}
 EXPECT = (
-    ExpectCard(id="learns", metric="reward", at_share=1.0, direction="above", bound=0.7, conditions=("shaped",)),
-    ExpectCard(id="runs", metric="completion_tokens", at_step=2, direction="below", bound=20, conditions=("shaped", "random")),
-    ExpectCard(id="late", metric="reward", at_share=0.5, direction="above", bound=0.9, conditions=("random",)),
+    Expectation(id="learns", metric="reward", at="100%", above=0.7, conditions=("shaped",)),
+    Expectation(id="runs", metric="completion_tokens", at="2 steps", below=20, conditions=("shaped", "random")),
+    Expectation(id="late", metric="reward", at="50%", above=0.9, conditions=("random",)),
 )
 
 
@@ -63,7 +63,7 @@ def build(project: Path) -> ExperimentFolder:
     draw(folder.root)
     dress(folder, read(ConcludeCard, folder.conclude_card))
     found = read(Origins, folder.origins)
-    places = {f"/expectations/{index}": 80 + index for index in range(3)} | {"/stops/0/stop/rules/0": 70}
+    places = {f"/expectations/{index}": 80 + index for index in range(3)} | {"/stops/shaped/rules/0": 70}
     card = {pointer: Origin(file="specs/synthetic.yaml", line=line, column=5, layer="experiment") for pointer, line in places.items()}
     write(folder.origins, found.model_copy(update={"cards": {**found.cards, "analysis/conclude.card.json": card}}))
     page(folder.root)

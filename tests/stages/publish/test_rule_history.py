@@ -13,7 +13,7 @@ from stages.contracts.claim import Needs
 from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin
-from stages.contracts.rule_card import ExpectCard
+from stages.contracts.stops import Expectation
 from stages.publish.experiment import RECORDED, load
 from stages.publish.header import banners
 from stages.publish.rule_history import changed_since, stood_before, whole_history
@@ -196,7 +196,7 @@ def test_a_ledger_that_no_run_has_tells_of_a_run_without_git(project: Path) -> N
 def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
     card = load(root).folder.conclude_card
-    expected = ExpectCard(id="learns", metric="reward", at_share=0.5, direction="above", bound=0.2, conditions=("shaped",))
+    expected = Expectation(id="learns", metric="reward", at="50%", above=0.2, conditions=("shaped",))
     place = Origin(file=SPEC, line=190, column=3, layer="experiment")
     cards = {"analysis/conclude.card.json": {"/expectations/0": place}}
     write(load(root).folder.origins, load(root).origins.model_copy(update={"cards": cards}))

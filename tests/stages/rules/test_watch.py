@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, truth
 from stages.contracts.expressions import text as text_of
-from stages.contracts.rule_card import ExpectCard, RuleCard, StopCard
-from stages.rules import Answer, Trailing, Watch, answer, compared, step_of, width
+from stages.contracts.stops import Expectation, StopRule, StopRules, step_of
+from stages.rules import Answer, Trailing, Watch, answer, compared, width
 
 
 def rule(when, *, id="red_flag-1", **rest):
-    return RuleCard(id=id, when=when, **{"window": 3, **rest})
+    return StopRule(id=id, when=when, **{"window": 3, **rest})
 
 
 def below(value, metric="reward", **rest):
@@ -53,12 +53,12 @@ SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
 )
 def test_a_condition_that_lasts(values, expected):
     rows = [(step, {} if value is ... else {"zero_signal_share": value}) for step, value in enumerate(values, start=1)]
-    found = stop_at(StopCard(rules=(rule(SILENT, id="early_stop", lasting=3),)), rows)
+    found = stop_at(StopRules(rules=(rule(SILENT, id="early_stop", lasting=3),)), rows)
     assert found == (None if expected is None else ("early_stop", expected))
 
 
 def test_after_counts_no_step_before_it():
-    stop = StopCard(rules=(rule(SILENT, lasting=3, after=5),))
+    stop = StopRules(rules=(rule(SILENT, lasting=3, after=5),))
     rows = [(step, {"zero_signal_share": 1.0}) for step in range(1, 10)]
     assert stop_at(stop, rows) == ("red_flag-1", 7)  # 5, 6, 7
 
@@ -76,18 +76,18 @@ def test_after_counts_no_step_before_it():
     ],
 )
 def test_a_mean_over_the_trailing_window(values, expected):
-    found = stop_at(StopCard(rules=(rule(below(0.25)),)), rewards(*values))
+    found = stop_at(StopRules(rules=(rule(below(0.25)),)), rewards(*values))
     assert found == (None if expected is None else ("red_flag-1", expected))
 
 
 def test_steps_with_a_gradient_that_is_not_finite_do_not_count():
-    stop = StopCard(rules=(rule(below(0.25)),))
+    stop = StopRules(rules=(rule(below(0.25)),))
     bad = {"reward": 9.0, "grad_norm": {"nonfinite": "nan"}}
     assert stop_at(stop, [(1, {"reward": 0.0, "grad_norm": 1.0}), (2, bad), (3, {"reward": 0.0, "grad_norm": 1.0})]) == ("red_flag-1", 3)
     skipped = {"reward": 9.0, "skipped": 1.0}
     assert stop_at(stop, [(1, {"reward": 0.0}), (2, skipped), (3, {"reward": 0.0})]) == ("red_flag-1", 3)
-    flag = RuleCard(id="red_flag-1", when=Comparison(metric="skipped", sign="==", value=1), lasting=2, window=3)
-    assert stop_at(StopCard(rules=(flag,)), [(1, skipped), (2, skipped)]) == ("red_flag-1", 2)
+    flag = StopRule(id="red_flag-1", when=Comparison(metric="skipped", sign="==", value=1), lasting=2, window=3)
+    assert stop_at(StopRules(rules=(flag,)), [(1, skipped), (2, skipped)]) == ("red_flag-1", 2)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_slopes(values, slope):
 
 def test_a_flat_series_does_not_rise():
     rising = Comparison(metric="reward", slope=3, sign=">", value=0)
-    stop = StopCard(rules=(rule(below(0.5), after=4),), green_lights=(rule(rising, id="green_light-1"),))
+    stop = StopRules(rules=(rule(below(0.5), after=4),), green_lights=(rule(rising, id="green_light-1"),))
     assert stop_at(stop, rewards(0.1, 0.1, 0.1, 0.1)) == ("red_flag-1", 4)
     assert stop_at(stop, rewards(0.1, 0.1, 0.1, 0.1 + 2**-56)) is None
 
 
 def test_a_green_light_holds_a_red_flag_back_until_it_goes_out():
     light = rule(Comparison(metric="gate.tests.pass_share", sign=">=", value=0.05), id="green_light-1", window=1)
-    watch = Watch(StopCard(rules=(rule(below(0.15), window=1, after=2),), green_lights=(light,)))
+    watch = Watch(StopRules(rules=(rule(below(0.15), window=1, after=2),), green_lights=(light,)))
     shares = [0.05, 0.05, 0.06, 0.04]
     found = [watch.see(step, {"reward": 0.1, "gate.tests.pass_share": share}) for step, share in enumerate(shares, start=1)]
     assert [(firing.step, firing.held_back) for firing in watch.firings] == [(2, "green_light-1"), (3, "green_light-1"), (4, None)]
@@ -128,18 +128,18 @@ def test_a_green_light_holds_a_red_flag_back_until_it_goes_out():
 
 def test_a_green_light_that_is_unknown_is_off():
     light = rule(Comparison(metric="entropy", sign=">=", value=0), id="green_light-1")
-    stop = StopCard(rules=(rule(below(0.15), window=1),), green_lights=(light,))
+    stop = StopRules(rules=(rule(below(0.15), window=1),), green_lights=(light,))
     assert stop_at(stop, [(1, {"reward": 0.1, "entropy": None})]) == ("red_flag-1", 1)
 
 
 def test_no_light_holds_an_early_stop_back():
     light = rule(below(1.0), id="green_light-1", window=1)
     early = rule(below(0.15), id="early_stop", lasting=1)
-    assert stop_at(StopCard(rules=(early,), green_lights=(light,)), rewards(0.1)) == ("early_stop", 1)
+    assert stop_at(StopRules(rules=(early,), green_lights=(light,)), rewards(0.1)) == ("early_stop", 1)
 
 
 def test_what_a_firing_says():
-    watch = Watch(StopCard(rules=(rule(below(0.25), after=4),)))
+    watch = Watch(StopRules(rules=(rule(below(0.25), after=4),)))
     for step, row in rewards(1.0, 0.1, 0.2, 0.3):
         watch.see(step, row)
     firing = watch.stopped
@@ -192,7 +192,7 @@ def test_conditions_as_text():
 def asked(values: list[float], direction: Literal["above", "below"], bound: float) -> Answer:
     """Of a run whose last window is as long as the values."""
     n = len(values)
-    card = ExpectCard(id="e", metric="truncated", direction=direction, bound=bound, at_step=10 * n, conditions=("a",))
+    card = Expectation(id="e", metric="truncated", **{direction: bound}, at=f"{10 * n} steps", conditions=("a",))
     rows = [(9 * n + place, {"truncated": value}) for place, value in enumerate(values, 1)]
     return answer(card, rows, target_steps=10 * n, done=10 * n, share=0.1)
 
@@ -212,6 +212,6 @@ def test_means_beyond_their_bound() -> None:
 
 def test_the_window_of_a_short_run_is_that_of_its_findings() -> None:
     """Two steps of eight: 0.2 at step 7 and 0.6 at step 8."""
-    card = ExpectCard(id="e", metric="kl", direction="above", bound=0.3, at_step=8, conditions=("a",))
+    card = Expectation(id="e", metric="kl", above=0.3, at="8 steps", conditions=("a",))
     found = answer(card, [(7, {"kl": 0.2}), (8, {"kl": 0.6})], target_steps=8, done=8, share=0.1)
     assert (found.state, found.value, found.window) == ("met", 0.4, "steps 7-8")

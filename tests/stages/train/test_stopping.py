@@ -8,12 +8,12 @@ import pytest
 
 from stages.contracts.attempt import StoppedBy
 from stages.contracts.expressions import Comparison
-from stages.contracts.rule_card import RuleCard, StopCard
+from stages.contracts.stops import StopRule, StopRules
 from stages.train.recorder import Cell, Journal
 from stages.train.stopping import Stopping
 
 SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
-STOP = StopCard(rules=(RuleCard(id="early_stop", when=SILENT, lasting=3, window=1),))
+STOP = StopRules(rules=(StopRule(id="early_stop", when=SILENT, lasting=3, window=1),))
 
 
 def train(journal: Journal, attempt: str, stopping: Stopping, steps: range, shares: dict[int, float]) -> int | None:
