@@ -157,9 +157,8 @@ def _train(experiment: Experiment, setup: Setup, card: AnyTrainCard, inputs: Inp
 def _single(experiment: Experiment, expansion: Expansion) -> dict[str, Origins]:
     """Path of a card of a stage that runs once -> places of its values: what the spec sets directly."""
     root, spec = experiment.root, experiment.spec
-    gates = enumerate(sorted(spec.health.gates))
     screen = {"/profile": origin(root.get("health", "profile"))}
-    screen |= {f"/gates/{index}": origin(root.get("health", "gates", name)) for index, name in gates}
+    screen |= {f"/gates/{name}": origin(root.get("health", "gates", name)) for name in spec.health.gates}
     page = {f"/{key}": origin(root.get(key)) for key in ("title", "question", "owner", "tags")}
     conclude = {f"/expectations/{index}": origin(experiment.node("expect", index)) for index in range(len(spec.expect))}
     for index, claim in enumerate(spec.claims):

@@ -21,7 +21,6 @@ from stages.contracts.analysis_card import (
     ConditionCard,
     ConditionProfile,
     DrawCard,
-    HealthGate,
     RunRef,
     ScreenCard,
     Windows,
@@ -73,7 +72,7 @@ class AnalysisCards:
             profile=first,
             detectors=selected[first],
             others=tuple(ConditionProfile(condition=name, profile=kind, detectors=selected[kind]) for name, kind in others.items()),
-            gates=tuple(_health_gate(name, health.gates[name]) for name in sorted(health.gates)),
+            gates=health.gates,
             windows=Windows(),
             code=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in kinds)]),
         )
@@ -160,17 +159,3 @@ def parent_changes(experiment: Experiment) -> tuple[ChangeWords, ...]:
     """The whole difference to the parent; () without one."""
     changes = differences(experiment.parent, experiment.proper or experiment) if experiment.parent is not None else ()
     return tuple(ChangeWords(key=change.key, before=shown(change.before), after=shown(change.after)) for change in changes)
-
-
-def _health_gate(name: str, rule: Any) -> HealthGate:
-    if rule == "not persistent":
-        return HealthGate(name=name, rule="not_persistent")
-    if rule == "complete":
-        return HealthGate(name=name, rule="complete")
-    return HealthGate(
-        name=name,
-        rule="below" if rule.below is not None else "above",
-        metric=name,
-        bound=rule.below if rule.below is not None else rule.above,
-        except_null_controls=rule.except_null_controls,
-    )

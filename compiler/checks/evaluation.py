@@ -14,8 +14,8 @@ from compiler.language.experiment import Experiment
 from compiler.language.family import with_changes
 from compiler.language.health_profiles import PROFILES
 from compiler.language.spec_imports import OutsideSpec
-from compiler.language.spec_judged import Bound
 from compiler.problems import Rejected, errors, nearest, problem, unknown
+from stages.contracts.analysis_card import Bound
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.history import metric
 from stages.contracts.plugin import DETECTORS, kinds, load
@@ -57,8 +57,7 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
         form = "E322.algorithm" if meaning is not None and meaning.algorithms else "E322.metric"
         yield unknown(form, name, logged, node.key or node.place, algorithms=meaning.algorithms if meaning else ())
         return
-    side, bound = ("below", rule.below) if rule.below is not None else ("above", rule.above)
-    assert bound is not None
+    side, bound = rule.direction, rule.limit
     if meaning.share and not (0 < bound <= 1 if side == "below" else 0 <= bound < 1):
         never = bound <= 0 if side == "below" else bound >= 1
         yield problem("E315" if never else "E315.always", (node.get(side) or node).place, metric=name, side=side, bound=bound)

@@ -7,30 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from compiler.language.spec_rewards import NamedGate
+from stages.contracts.analysis_card import HealthRule
 from stages.contracts.artifact import Section
 from stages.contracts.evaluation import Sampling
-from stages.contracts.names import Slug, exactly_one
-
-
-class Bound(Section):
-    """A bound on a metric's mean over the final window: exactly one of `below` and `above`."""
-
-    below: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie below this.")
-    above: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie above this.")
-    except_null_controls: bool = Field(False, description="Do not apply to null controls.")
-
-    _one = exactly_one(
-        "below", "above", says="a bound is", why="two bounds would be two gates, none would decide nothing", fix="{below: 0.5}"
-    )
-
-
-def _health_form(value: Any) -> str:
-    return "(bound)" if isinstance(value, dict | Bound) else "(words)"
-
-
-HealthRule = Annotated[
-    Annotated[Literal["not persistent", "complete"], Tag("(words)")] | Annotated[Bound, Tag("(bound)")], Discriminator(_health_form)
-]
+from stages.contracts.names import Slug
 
 
 class Health(Section):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stages.analyse import summaries
 from stages.analyse.frames import Run, Window, window_of
-from stages.contracts.analysis_card import HealthGate, Windows
+from stages.contracts.analysis_card import Bound, HealthRule, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, GateResult
 from stages.contracts.history import metric_title, of_completions
@@ -18,7 +18,8 @@ Answer = tuple[str, bool | None, str]
 
 
 def judge(
-    gate: HealthGate,
+    name: str,
+    rule: HealthRule,
     run: Run,
     outcome: Outcome | None,
     detections: Sequence[Detection],
@@ -28,32 +29,32 @@ def judge(
     supervised: bool = False,
 ) -> GateResult:
     """Whether the run passes a gate. `supervised`: it was trained on gold answers."""
-    if imported is not None and imported.summary and gate.rule != "complete":
-        rule, passed, says = summaries.judge(gate, imported)
-    elif gate.rule == "not_persistent":
-        rule, passed, says = _not_persistent(run, detections)
-    elif gate.rule == "complete":
-        rule, passed, says = _complete(run, outcome)
+    if imported is not None and imported.summary and rule != "complete":
+        words, passed, says = summaries.judge(name, rule, imported)
+    elif rule == "not persistent":
+        words, passed, says = _not_persistent(run, detections)
+    elif rule == "complete":
+        words, passed, says = _complete(run, outcome)
     else:
-        rule, passed, says = _bound(gate, run, window_of("final", run.target_steps, windows))
-    if gate.except_null_controls and run.null_control and not passed:
+        words, passed, says = _bound(name, rule, run, window_of("final", run.target_steps, windows))
+    if isinstance(rule, Bound) and rule.except_null_controls and run.null_control and not passed:
         passed, says = True, f"not applied to null controls ({says})"
-    if supervised and passed is None and of_completions(gate.metric or ""):
+    if supervised and passed is None and of_completions(name):
         passed, says = True, f"not applied to supervised fine-tuning, which samples nothing ({says})"
-    return GateResult(gate=gate.name, rule=rule, passed=passed, says=says)
+    return GateResult(gate=name, rule=words, passed=passed, says=says)
 
 
-def failed(outcome: Outcome | None, judged: Sequence[tuple[HealthGate, GateResult]], *, lost: bool) -> list[Exclusion]:
+def failed(outcome: Outcome | None, judged: Sequence[tuple[HealthRule, GateResult]], *, lost: bool) -> list[Exclusion]:
     """Gates for which the run is left out. What merely follows from an unfinished run, from a rule that stopped it, or from values that
     stay non-finite (`lost`) is not repeated."""
     finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
-    stopped = outcome is not None and outcome.stopped is not None and any(gate.rule == "complete" for gate, _ in judged)
-    explained = stopped or (lost and any(gate.rule == "not_persistent" and result.passed is False for gate, result in judged))
+    stopped = outcome is not None and outcome.stopped is not None and any(rule == "complete" for rule, _ in judged)
+    explained = stopped or (lost and any(rule == "not persistent" and result.passed is False for rule, result in judged))
     return [
         exclusion(f"gate {result.gate}: {result.says}", result)
-        for gate, result in judged
+        for rule, result in judged
         if not result.passed
-        and not (not finished and (result.passed is None or gate.rule == "complete"))
+        and not (not finished and (result.passed is None or rule == "complete"))
         and not (explained and result.passed is None)
     ]
 
@@ -100,13 +101,14 @@ def _complete(run: Run, outcome: Outcome | None) -> Answer:
     return rule, False, f"{done} of {target} steps done" + (" although the attempt says finished" if outcome.finished else "")
 
 
-def _bound(gate: HealthGate, run: Run, window: Window) -> Answer:
-    rule = f"{gate.metric} {gate.rule} {gate.bound:g} in {window}"
-    values = run.values(gate.metric or "").loc[window.first : window.last]
-    if gate.bound is None or values.empty:
+def _bound(metric: str, bound: Bound, run: Run, window: Window) -> Answer:
+    words = f"{bound.direction} {bound.limit:g}"
+    rule = f"{metric} {words} in {window}"
+    values = run.values(metric).loc[window.first : window.last]
+    if values.empty:
         lost = run.since is not None and run.since <= window.last
         why = f": the gradient is not finite from step {run.since} on, so nothing after counts" if lost else ""
-        return rule, None, f"{gate.metric} has no values in {window}{why}"
+        return rule, None, f"{metric} has no values in {window}{why}"
     mean = float(values.mean())
-    passed = below(mean, gate.bound) if gate.rule == "below" else above(mean, gate.bound)  # a mean has the rounding of its sum
-    return rule, passed, f"{gate.metric} is {mean:.4g} in {window}" + ("" if passed else f", not {gate.rule} {gate.bound:g}")
+    passed = below(mean, bound.limit) if bound.direction == "below" else above(mean, bound.limit)  # a mean has the rounding of its sum
+    return rule, passed, f"{metric} is {mean:.4g} in {window}" + ("" if passed else f", not {words}")

@@ -114,8 +114,8 @@ def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
         if not any(detector.kind == duplicates.NAME for detector in card.detectors):  # whatever the profile: a run never counts twice
             detections.append(duplicates.detect(duplicates.Settings(), run))
     judged = [
-        (gate, health_gates.judge(gate, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
-        for gate in card.gates
+        (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
+        for name, rule in card.gates.items()
     ]
     exclusions = [*_always_out(run, outcome, only_summary), *health_gates.failed(outcome, judged, lost=run.since is not None)]
     if not exclusions:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.analyse.signals import EXPECTED, looked
-from stages.contracts.analysis_card import DetectorCard, HealthGate
+from stages.contracts.analysis_card import DetectorCard, HealthRule
 from stages.contracts.health import Detection, Signal
 from stages.contracts.import_card import Imported, SummaryValue
 
@@ -57,9 +57,9 @@ def _nonfinite(imported: Imported) -> Iterator[Signal]:
         )
 
 
-def judge(gate: HealthGate, imported: Imported) -> tuple[str, bool | None, str]:
+def judge(metric: str, gate: HealthRule, imported: Imported) -> tuple[str, bool | None, str]:
     """A health gate other than `steps: complete`: see health_gates.Answer."""
-    if gate.rule == "not_persistent":
+    if isinstance(gate, str):
         rule = "non-finite values must not persist"
         lasting = [
             f"{signal.metric} is persistently non-finite{'' if signal.onset is None else f' from step {signal.onset}'}"
@@ -69,10 +69,11 @@ def judge(gate: HealthGate, imported: Imported) -> tuple[str, bool | None, str]:
         if lasting:
             return rule, False, "; ".join(f"{says} to its last logged value" for says in lasting)
         return rule, True, "no metric's last value is NaN or Inf"
-    rule = f"{gate.metric} {gate.rule} {gate.bound:g} in the source's summary"
-    final = next((value for value in _finals(imported) if value.metric == gate.metric), None)
-    if final is None or final.value is None or gate.bound is None:
-        return rule, None, f"the source's summary has no value of {gate.metric}"
-    passed = final.value < gate.bound if gate.rule == "below" else final.value > gate.bound
-    says = f"{gate.metric} is {final.value:.4g} ({final.method})" + ("" if passed else f", not {gate.rule} {gate.bound:g}")
+    words = f"{gate.direction} {gate.limit:g}"
+    rule = f"{metric} {words} in the source's summary"
+    final = next((value for value in _finals(imported) if value.metric == metric), None)
+    if final is None or final.value is None:
+        return rule, None, f"the source's summary has no value of {metric}"
+    passed = final.value < gate.limit if gate.direction == "below" else final.value > gate.limit
+    says = f"{metric} is {final.value:.4g} ({final.method})" + ("" if passed else f", not {words}")
     return rule, passed, says

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag
 
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
+from stages.contracts.names import exactly_one
 from stages.contracts.stops import Expectation, StopRules
 
 Role = Literal["treatment", "control", "null_control"]
@@ -48,14 +51,34 @@ class ConditionProfile(Frozen):
     detectors: tuple[DetectorCard, ...]
 
 
-class HealthGate(Section):
-    """`nonfinite: not persistent`, `steps: complete`, or a bound on a metric's mean over the final window."""
+class Bound(Section):
+    """A bound on a metric's mean over the final window: exactly one of `below` and `above`."""
 
-    name: str
-    rule: Literal["not_persistent", "complete", "below", "above"]
-    metric: str | None = None
-    bound: float | None = None
-    except_null_controls: bool = False
+    below: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie below this.")
+    above: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie above this.")
+    except_null_controls: bool = Field(False, description="Do not apply to null controls.")
+
+    _one = exactly_one(
+        "below", "above", says="a bound is", why="two bounds would be two gates, none would decide nothing", fix="{below: 0.5}"
+    )
+
+    @property
+    def direction(self) -> Literal["above", "below"]:
+        return "above" if self.above is not None else "below"
+
+    @property
+    def limit(self) -> float:
+        return self.above if self.above is not None else self.below or 0.0
+
+
+def _health_form(value: Any) -> str:
+    return "(bound)" if isinstance(value, dict | Bound) else "(words)"
+
+
+HealthRule = Annotated[
+    Annotated[Literal["not persistent", "complete"], Tag("(words)")] | Annotated[Bound, Tag("(bound)")], Discriminator(_health_form)
+]
+"""`nonfinite: not persistent`, `steps: complete`, or a bound on a metric's mean over the final window."""
 
 
 class Windows(Frozen):
@@ -78,7 +101,8 @@ class ScreenCard(Section, Artifact):
     detectors: tuple[DetectorCard, ...]
     others: tuple[ConditionProfile, ...] = ()
     """Conditions that another algorithm trains have a profile of their own."""
-    gates: tuple[HealthGate, ...]
+    gates: dict[str, HealthRule]
+    """As the spec writes them, by name; of a bound that is its metric."""
     windows: Windows
     code: dict[str, Version]
 

@@ -147,16 +147,16 @@ class _History:
     def _gates(self, data: str) -> str:
         """Names of gates that came, went or changed after the data."""
         try:
-            now = _gates_of(read(ScreenCard, self._folder.screen_card).model_dump(mode="json"))
+            now = read(ScreenCard, self._folder.screen_card).model_dump(mode="json")["gates"]
         except ArtifactError:
             return ""
-        places = [place for at in range(len(now)) if (place := self._origins.cards.get(_SCREEN, {}).get(f"/gates/{at}"))]
+        places = [place for name in now if (place := self._origins.cards.get(_SCREEN, {}).get(f"/gates/{name}"))]
         if len(places) == len(now) > 0 and all(_block_stood(place, data) for place in places):
             return ""
         before, after = self._before(self._folder.screen_card, data), self.after(self._folder.screen_card, data)
-        if before is not None and _gates_of(before) == now:
+        if before is not None and before["gates"] == now:
             return ""
-        old = now if after is None else _gates_of(after)
+        old = now if after is None else after["gates"]
         differ = [name for name in dict.fromkeys((*now, *old)) if now.get(name) != old.get(name)]
         if differ or len(places) < len(now):
             return listed(differ)
@@ -181,10 +181,6 @@ def _reading(card: _Card, metric: str) -> Any:
     rest = {key: value for key, value in card["read"].items() if key not in ("columns", "summary", "config")}
     columns = [entry for kind in ("columns", "summary") for entry in card["read"].get(kind, ()) if entry["metric"] == metric]
     return card["target_steps"], rest, columns
-
-
-def _gates_of(screen: _Card) -> dict[str, Any]:
-    return {gate["name"]: gate for gate in screen["gates"]}
 
 
 def _entry(card: _Card | None, kind: str, id_: str) -> Any:

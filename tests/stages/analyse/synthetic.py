@@ -129,11 +129,7 @@ def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -
         )
         for stage in ("screen", "conclude", "draw")
     }
-    gates = (
-        cards.HealthGate(name="nonfinite", rule="not_persistent"),
-        cards.HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5),
-        cards.HealthGate(name="steps", rule="complete"),
-    )
+    gates = {"nonfinite": "not persistent", "truncated": cards.Bound(below=0.5), "steps": "complete"}
     screen = {
         "profile": "grpo-default",
         "detectors": tuple(cards.DetectorCard(kind=kind, settings={}) for kind in detectors),

@@ -15,7 +15,7 @@ from synthetic import write_history
 from stages.analyse.detectors import atoms, collapse, gradient, nonfinite, spikes, zero_signal
 from stages.analyse.frames import NOT_FINITE, NULL, Run
 from stages.analyse.health_gates import judge
-from stages.contracts.analysis_card import HealthGate, Windows
+from stages.contracts.analysis_card import Bound, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.plugin import DETECTORS, kinds, load
 
@@ -60,7 +60,7 @@ def as_series(run: Run, role: str = "treatment", **more: Any) -> Run:
 
 def _not_persistent(run: Run) -> bool | None:
     detection = nonfinite.detect(nonfinite.Settings(), run)
-    return judge(HealthGate(name="nonfinite", rule="not_persistent"), run, None, [detection], Windows()).passed
+    return judge("nonfinite", "not persistent", run, None, [detection], Windows()).passed
 
 
 def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
@@ -140,8 +140,7 @@ def test_case_10_stride_patience_counts_steps() -> None:
 def test_cases_11_12_20_steps_done(tmp_path: Path, last: int, outcome: int | None, passed: bool | None, says: str) -> None:
     write_history(tmp_path / "history.parquet", [_cell(step, "reward", 0.5) for step in range(1, last + 1, 2 if last == 299 else 1)])
     state = Outcome(card_id="c", attempt="a1", finished=True, steps_done=outcome, target_steps=300) if outcome else None
-    gate = HealthGate(name="steps", rule="complete")
-    found = judge(gate, read_history(tmp_path / "history.parquet", target_steps=300), state, [], Windows())
+    found = judge("steps", "complete", read_history(tmp_path / "history.parquet", target_steps=300), state, [], Windows())
     assert (found.passed, found.says) == (passed, says)
 
 
@@ -180,7 +179,7 @@ def test_case_9_a_reward_that_raised_at_step_4(tmp_path: Path) -> None:
     failed = Outcome(
         card_id="c", attempt="a1", finished=False, steps_done=3, target_steps=6, failure="reward", error="ValueError at step 4"
     )
-    found = judge(HealthGate(name="steps", rule="complete"), history, failed, [], Windows())
+    found = judge("steps", "complete", history, failed, [], Windows())
     assert (found.passed, found.says) == (False, "3 of 6 steps done")
 
 
@@ -205,6 +204,5 @@ def test_a_gate_is_not_passed_by_the_rounding_of_a_sum(tmp_path: Path, bound: fl
     write_history(tmp_path / "history.parquet", [_cell(step, "truncated", bound) for step in range(1, target + 1)])
     run = read_history(tmp_path / "history.parquet", target_steps=target)
     for rule in ("below", "above"):
-        gate = HealthGate(name="truncated", rule=rule, metric="truncated", bound=bound)  # type: ignore[arg-type]
-        found = judge(gate, run, None, [], Windows())
+        found = judge("truncated", Bound.model_validate({rule: bound}), run, None, [], Windows())
         assert (found.passed, found.says.split(", not ")[1]) == (False, f"{rule} {bound:g}")

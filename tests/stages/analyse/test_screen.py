@@ -17,7 +17,7 @@ from synthetic import Run, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import adapter_state, screen
-from stages.contracts.analysis_card import ConditionProfile, HealthGate, ScreenCard
+from stages.contracts.analysis_card import Bound, ConditionProfile, ScreenCard
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import FailureClass
 from stages.contracts.finding import Findings
@@ -48,7 +48,7 @@ def test_runs_in_and_out_with_reasons(folder: ExperimentFolder) -> None:
     failed = found["random-s3"]
     assert (failed.state, failed.steps_done, failed.failure) == ("failed", 7, "verifier")
     assert failed.reasons == ("the last attempt failed (verifier) after 7 steps",)  # not what follows from it
-    assert [(gate.gate, gate.passed) for gate in failed.gates] == [("nonfinite", True), ("truncated", None), ("steps", False)]
+    assert [(gate.gate, gate.passed) for gate in failed.gates] == [("nonfinite", True), ("steps", False), ("truncated", None)]
     assert (found["shaped-s1"].card_id, found["shaped-s1"].attempt) == ("card-shaped-s1", "a-shaped-s1-2")
 
 
@@ -218,11 +218,10 @@ def test_a_broken_adapter_is_unknown(tmp_path: Path, data: bytes) -> None:
 
 
 def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:
-    gate = HealthGate(name="signal", rule="below", metric="zero_signal_share", bound=0.9)
-    write_cards(folder, runs(), gates=(gate,))
+    write_cards(folder, runs(), gates={"zero_signal_share": Bound(below=0.9)})
     screen(folder.root)
     assert not health(folder, "zero-s1").included
-    write_cards(folder, runs(), gates=(gate.model_copy(update={"except_null_controls": True}),))
+    write_cards(folder, runs(), gates={"zero_signal_share": Bound(below=0.9, except_null_controls=True)})
     screen(folder.root)
     (answer,) = health(folder, "zero-s1").gates
     assert answer.passed is True
@@ -234,14 +233,16 @@ def test_a_metric_that_stays_nan_hides_no_gate_that_has_nothing_to_do_with_it(tm
     made = [Run("shaped", 1, target=20, steps=20, passed=10)]
     made[0].cells = {"kl": {step: 0.1 if step < 10 else float("nan") for step in range(1, 21)}}
     folder = complete(tmp_path, made=made)
-    lasting = HealthGate(name="finite", rule="not_persistent")
-    write_cards(folder, made, gates=(lasting, HealthGate(name="fit", rule="above", metric="value.explained_variance", bound=0.0)))
+    write_cards(folder, made, gates={"nonfinite": "not persistent", "value.explained_variance": Bound(above=0.0)})
     screen(folder.root)
-    assert [reason.partition(":")[0] for reason in health(folder, "shaped-s1").reasons] == ["gate finite", "gate fit"]
+    assert [reason.partition(":")[0] for reason in health(folder, "shaped-s1").reasons] == [
+        "gate nonfinite",
+        "gate value.explained_variance",
+    ]
 
 
 def test_a_bound_above_works_the_other_way_round(folder: ExperimentFolder) -> None:
-    write_cards(folder, runs(), gates=(HealthGate(name="entropy", rule="above", metric="entropy", bound=0.8075),))
+    write_cards(folder, runs(), gates={"entropy": Bound(above=0.8075)})
     screen(folder.root)
     # final entropy is 1 - 0.195 + seed / 1000: 0.806, 0.807, 0.808
     assert [health(folder, f"zero-s{seed}").included for seed in (1, 2, 3)] == [False, False, True]
@@ -262,8 +263,7 @@ def test_what_needs_completions_does_not_apply_to_gold_answers(folder: Experimen
     another metric that nobody logged still cannot be decided."""
     card = read(ScreenCard, folder.screen_card)
     shaped = next(condition for condition in card.conditions if condition.name == "shaped")
-    gates = (HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5),)
-    gates += (HealthGate(name="speed", rule="below", metric="mean_token_accuracy", bound=1.0),)
+    gates = {"truncated": Bound(below=0.5), "mean_token_accuracy": Bound(below=1.0)}
     conditions = tuple(one.model_copy(update={"supervised": one == shaped}) for one in card.conditions)
     write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": gates}))
     run = next(run.name for run in card.runs if run.condition == "shaped")
@@ -281,10 +281,10 @@ def test_what_needs_completions_does_not_apply_to_gold_answers(folder: Experimen
     assert answers["nonfinite"].state == "looked"
     said = {gate.gate: (gate.passed, gate.says) for gate in found.gates}
     assert said["truncated"][0] is True and said["truncated"][1].startswith("not applied to supervised fine-tuning, which samples nothing")
-    assert said["speed"][0] is None and not found.included
+    assert said["mean_token_accuracy"][0] is None and not found.included
 
     own = ConditionProfile(condition="shaped", profile="sft-default", detectors=card.detectors[:1])
-    write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": (), "others": (own,)}))
+    write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": {}, "others": (own,)}))
     screen(folder.root)
     assert [detection.detector for detection in health(folder, run).detections] == [card.detectors[0].kind]
     other = next(run.name for run in card.runs if run.condition != "shaped")

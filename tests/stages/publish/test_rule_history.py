@@ -6,7 +6,7 @@ import pytest
 from example_experiment import SPEC, build
 from test_committed import committed_experiment, git
 
-from stages.contracts.analysis_card import ConcludeCard, HealthGate, ScreenCard, Windows
+from stages.contracts.analysis_card import Bound, ConcludeCard, HealthRule, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
 from stages.contracts.attempt import Attempt, first_data
 from stages.contracts.claim import Needs
@@ -21,11 +21,11 @@ from stages.publish.verify import against_git
 
 BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-12-24T10:00:00Z"
 """The example's first data are of 2026-11-27."""
-CUT = HealthGate(name="truncated", rule="below", metric="truncated", bound=0.5)
-LONG = HealthGate(name="completion_tokens", rule="above", metric="completion_tokens", bound=210.0)
+CUT: dict[str, HealthRule] = {"truncated": Bound(below=0.5)}
+LONG: dict[str, HealthRule] = {"completion_tokens": Bound(above=210.0)}
 
 
-def screened(root: Path, *gates: HealthGate) -> Path:
+def screened(root: Path, gates: dict[str, HealthRule]) -> Path:
     """The card of the screen stage with these gates."""
     folder = ExperimentFolder(root)
     card = read(ConcludeCard, folder.conclude_card)
@@ -62,15 +62,15 @@ def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Pat
     assert not any(rule.late for rule in load(root).changed.rules.values())
     was = {claim: verdict.verdict for claim, verdict in load(root).verdicts.items()}
     assert "supported" in was.values()
-    for gates, named in (((CUT, LONG), "completion_tokens"), ((LONG,), "completion_tokens and truncated"), ((), "truncated")):
-        screened(root, *gates)
+    for gates, named in ((CUT | LONG, "completion_tokens"), (LONG, "completion_tokens and truncated"), ({}, "truncated")):
+        screened(root, gates)
         found = load(root)
         assert {rule.written.rpartition("; ")[2] for rule in found.changed.rules.values()} == {f"health gates edited after them: {named}"}
         assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
         for claim, verdict in found.verdicts.items():
             assert verdict.why.startswith("Void: the health gates that decide which runs count were edited after its data existed (")
             assert was[claim] == "void" or verdict.why.endswith(f"with this rule it would read {was[claim]}.")
-    screened(root, CUT.model_copy(update={"bound": 0.4}))
+    screened(root, {"truncated": Bound(below=0.4)})
     assert all(rule.late for rule in load(root).changed.rules.values())
     screened(root, CUT)
     assert not any(rule.late for rule in load(root).changed.rules.values()), "taken back, it is the rule of before"
@@ -117,7 +117,10 @@ def test_a_block_of_gates_that_stood_before_the_data_is_older_than_them(project:
     Path(SPEC).write_text("\n".join(lines))
     commit(Path(SPEC), BEFORE)
     place = Origin(file=SPEC, line=190, column=5, layer="experiment")
-    write(load(root).folder.origins, load(root).origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/0": place}}}))
+    write(
+        load(root).folder.origins,
+        load(root).origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/truncated": place}}}),
+    )
     commit(screened(root, LONG), "2026-11-28T10:00:00Z")  # a card of something else
     screened(root, CUT)
     assert not any(rule.late for rule in load(root).changed.rules.values())
@@ -131,7 +134,7 @@ def test_gates_are_dated_by_their_lines_where_no_older_card_differs(project: Pat
     commit(screened(root, CUT), "2026-11-28T10:00:00Z")
     place = Origin(file=SPEC, line=190, column=3, layer="experiment")
     origins = load(root).origins
-    write(load(root).folder.origins, origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/0": place}}}))
+    write(load(root).folder.origins, origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/truncated": place}}}))
     assert not any(rule.late for rule in load(root).changed.rules.values())
     lines = Path(SPEC).read_text().splitlines()
     lines[189] = "    truncated: {below: 0.5}"
