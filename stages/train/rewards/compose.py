@@ -58,11 +58,11 @@ class Composed:
         for index, answer in enumerate(answers):
             reward = scored.rewards[index]
             if card.penalties:
-                of_answer = weighted.with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
-                reward, which = penalised(reward, card.penalties, answer, of_answer)
+                verdicts = weighted.with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
+                reward, which = penalised(reward, card.penalties, answer, verdicts)
                 for penalty, holds in zip(card.penalties, which, strict=True):
                     held[penalty.name].append(holds)
-            rewards.append(self._turned(reward))
+            rewards.append(self._finished(reward))
         return Scored(rewards, scored.judgements, scored.seconds, held)
 
     def _first_decides(self, answers: Sequence[Answer]) -> Scored:
@@ -96,8 +96,8 @@ class Composed:
         weights = weighted.phase_weights(self.card.gates, self.card.curriculum, progress)
         rests_on = weighted.needed(self.card.gates, weights)
         for index in range(len(answers)):
-            of_answer = {name: column[index] for name, column in scored.judgements.items()}
-            scored.rewards[index] = weighted.weighted_sum(of_answer, weights, rests_on)
+            verdicts = {name: column[index] for name, column in scored.judgements.items()}
+            scored.rewards[index] = weighted.weighted_sum(verdicts, weights, rests_on)
         return scored
 
     def _judge(self, gate: ReadyGate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
@@ -111,7 +111,7 @@ class Composed:
         scored.judgements[gate.card.name] = column
         scored.seconds[gate.card.name] = time.perf_counter() - began
 
-    def _turned(self, reward: float | None) -> float | None:
+    def _finished(self, reward: float | None) -> float | None:
         if reward is None:
             return None
         if self.card.cap is not None:
@@ -176,8 +176,8 @@ def sandbox(gates: Iterable[Gate]) -> str:
 def _way(scored: Scored, index: int) -> str:
     """The gates an answer went through, and its penalties: `format: pass; tests: fail (2 of 6 tests passed); penalty runaway`."""
     steps = []
-    for name, said in scored.judgements.items():
-        judgement = said[index]
+    for name, column in scored.judgements.items():
+        judgement = column[index]
         if judgement is not None:
             steps.append(f"{name}: {judgement.status}" + (f" ({judgement.reason})" if judgement.reason else ""))
     steps += [f"penalty {name}" for name, held in scored.penalties.items() if held[index]]

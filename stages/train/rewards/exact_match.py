@@ -27,8 +27,8 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 def _judge(settings: Settings, answer: Answer) -> Judgement:
     right = answer.row.get(settings.column)
     if not isinstance(right, str):
-        found = "has no column" if settings.column not in answer.row else f"holds {type(right).__name__}, not text, in column"
-        return Judgement("unknown", None, f"the data row {found} {settings.column!r}")
+        state = "has no column" if settings.column not in answer.row else f"holds {type(right).__name__}, not text, in column"
+        return Judgement("unknown", None, f"the data row {state} {settings.column!r}")
     text = answer.text
     if settings.strip:
         text, right = text.strip(), right.strip()

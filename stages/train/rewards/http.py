@@ -20,14 +20,14 @@ from stages.contracts.plugin import Answer, Judgement
 from stages.train.verifiers.web import post
 
 ATTEMPTS = 2
-"""A request that is refused with 429 or 5xx, or finds nobody, is made once more; one that timed out is not."""
+"""A request that is refused with 429 or 5xx, or does not reach the service, is made once more; one that timed out is not."""
 PAUSE_SECONDS = 0.5
 ANSWER_BYTES = 2**20
 COLUMNS = ("columns",)
 
 
 class Settings(Frozen):
-    """Where the service is, what it is told, how long it may take."""
+    """Where the service is, what is sent to it, how long it may take."""
 
     url: str = Field(description="Address of the service; http or https, without user name, password or fragment.")
     timeout: float = Field(10.0, gt=0, le=600, description="Wall time of one request, answer included.", json_schema_extra={"unit": "s"})
@@ -52,25 +52,19 @@ class Settings(Frozen):
         return url
 
 
-class _Trouble(Exception):
-    """Why a request gave no scores. `again`: worth one more attempt."""
-
-    def __init__(self, reason: str, again: bool = False) -> None:
-        super().__init__(reason)
-        self.again = again
+class _Refused(Exception):
+    """Why a request gave no scores."""
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Scores from the service; unknown for time-outs, other statuses than 200, and answers that are not as agreed."""
     judgements: list[Judgement] = []
     for start in range(0, len(answers), settings.batch):
-        some = answers[start : start + settings.batch]
+        batch = answers[start : start + settings.batch]
         try:
-            scores = _scores(settings, some)
-        except _Trouble as trouble:
-            judgements += [_unknown(str(trouble))] * len(some)
-        else:
-            judgements += [_judgement(settings, score) for score in scores]
+            judgements += [_judgement(settings, score) for score in _scores(settings, batch)]
+        except _Refused as refused:
+            judgements += [_unknown(str(refused))] * len(batch)
     return judgements
 
 
@@ -83,52 +77,45 @@ def _judgement(settings: Settings, score: Any) -> Judgement:
 
 
 def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
-    """One score an answer, as the service gave them. Raises _Trouble."""
+    """One score an answer, as the service gave them. Raises _Refused."""
     missing = next((name for answer in answers for name in settings.columns if name not in answer.row), None)
     if missing is not None:
-        raise _Trouble(f"a data row of the request has no column {missing!r}")
+        raise _Refused(f"a data row of the request has no column {missing!r}")
+    rows = [{name: answer.row[name] for name in settings.columns} for answer in answers]
+    completions = [{"text": answer.text, "truncated": answer.truncated, "row": row} for answer, row in zip(answers, rows, strict=True)]
     try:
-        content = json.dumps(
-            {
-                "completions": [
-                    {"text": one.text, "truncated": one.truncated, "row": {name: one.row[name] for name in settings.columns}}
-                    for one in answers
-                ]
-            },
-            allow_nan=False,
-        ).encode()
+        content = json.dumps({"completions": completions}, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _Trouble(f"the data row is not JSON: {error}") from None
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            said = _posted(settings, content)
-            break
-        except _Trouble as trouble:
-            if not trouble.again or attempt == ATTEMPTS:
-                raise
-            time.sleep(PAUSE_SECONDS)
+        raise _Refused(f"the data row is not JSON: {error}") from None
     try:
-        scores = json.loads(said)["scores"]
+        scores = json.loads(_posted(settings, content))["scores"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise _Trouble('the service did not answer {"scores": [...]}') from None
+        raise _Refused('the service did not answer {"scores": [...]}') from None
     if not isinstance(scores, list) or len(scores) != len(answers):
-        raise _Trouble(f"the service did not give {len(answers)} scores for {len(answers)} completions")
+        raise _Refused(f"the service did not give {len(answers)} scores for {len(answers)} completions")
     return scores
 
 
 def _posted(settings: Settings, content: bytes) -> bytes:
-    """The answer's body. Raises _Trouble."""
-    try:
-        status, said = post(settings.url, content, settings.timeout, ANSWER_BYTES + 1)
-    except TimeoutError:
-        raise _Trouble(f"timeout: the service took more than {settings.timeout:g} s") from None
-    except OSError as error:
-        raise _Trouble(f"the service cannot be reached: {type(error).__name__}: {error}", again=True) from None
-    if status != 200:
-        raise _Trouble(f"the service answered with status {status}", again=status == 429 or status >= 500)
-    if len(said) > ANSWER_BYTES:
-        raise _Trouble(f"the service answered with more than {ANSWER_BYTES} bytes")
-    return said
+    """The answer's body. Raises _Refused."""
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        time.sleep(PAUSE_SECONDS * attempt)
+        try:
+            status, body = post(settings.url, content, settings.timeout, ANSWER_BYTES + 1)
+        except TimeoutError:
+            raise _Refused(f"timeout: the service took more than {settings.timeout:g} s") from None
+        except OSError as error:
+            reason = f"the service cannot be reached: {type(error).__name__}: {error}"
+            continue
+        if status == 200 and len(body) <= ANSWER_BYTES:
+            return body
+        reason = (
+            f"the service answered with status {status}" if status != 200 else f"the service answered with more than {ANSWER_BYTES} bytes"
+        )
+        if status != 429 and status < 500:
+            break
+    raise _Refused(reason)
 
 
 def _unknown(reason: str) -> Judgement:

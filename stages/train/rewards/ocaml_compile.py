@@ -32,10 +32,10 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) when it compiles, else fail (0.0); unknown for faults of the verifier."""
     from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
-    found = checked(answers, settings.before, None, settings.timeout, settings.memory)
+    results = checked(answers, settings.before, None, settings.timeout, settings.memory)
     return [
         Judgement("pass", 1.0)
-        if one.outcome == "compiles"
-        else unknown_judgement(one) or Judgement("fail", 0.0, f"does not compile: {one.reason}")
-        for one in found
+        if result.outcome == "compiles"
+        else unknown_judgement(result) or Judgement("fail", 0.0, f"does not compile: {result.reason}")
+        for result in results
     ]

@@ -76,13 +76,13 @@ def code(text: str) -> str:
 def _lexeme(text: str, place: int, depth: int) -> tuple[int, bool]:
     """(end of the piece that starts here, whether it is code)."""
     letter = text[place]
-    if letter == '"' and (found := _TEXT.match(text, place)):
-        return found.end(), False
-    if letter == "{" and (found := _QUOTED.match(text, place)):
-        close = text.find(f"|{found[1]}}}", found.end())
-        return (len(text) if close < 0 else close + len(found[1]) + 2), False
-    if letter == "'" and (found := _LETTER.match(text, place)):
-        return found.end(), True
-    if not depth and (found := _NAME.match(text, place)):
-        return found.end(), True
+    if letter == '"' and (match := _TEXT.match(text, place)):
+        return match.end(), False
+    if letter == "{" and (match := _QUOTED.match(text, place)):
+        close = text.find(f"|{match[1]}}}", match.end())
+        return (len(text) if close < 0 else close + len(match[1]) + 2), False
+    if letter == "'" and (match := _LETTER.match(text, place)):
+        return match.end(), True
+    if not depth and (match := _NAME.match(text, place)):
+        return match.end(), True
     return place + 1, True

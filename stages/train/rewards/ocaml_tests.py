@@ -37,18 +37,19 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass exactly when every case holds, else fail; unknown for broken data rows and faults of the verifier."""
     from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
-    found = checked(answers, settings.before, settings.tests, settings.timeout, settings.memory)
+    results = checked(answers, settings.before, settings.tests, settings.timeout, settings.memory)
     judgements = []
-    for one in found:
-        if one.outcome != "tested":
+    for result in results:
+        if result.outcome != "tested":
             judgements.append(
-                unknown_judgement(one) or Judgement("fail", 0.0, f"does not parse: {one.reason}" if one.outcome == "syntax" else one.reason)
+                unknown_judgement(result)
+                or Judgement("fail", 0.0, f"does not parse: {result.reason}" if result.outcome == "syntax" else result.reason)
             )
             continue
-        held, cases = sum(one.cases), len(one.cases)
+        held, cases = sum(result.cases), len(result.cases)
         if held == cases:
             judgements.append(Judgement("pass", 1.0))
         else:
-            reason = f"{held} of {cases} cases hold" + (f"; {one.reason}" if one.reason else "")
+            reason = f"{held} of {cases} cases hold" + (f"; {result.reason}" if result.reason else "")
             judgements.append(Judgement("fail", held / cases if settings.partial else 0.0, reason))
     return judgements

@@ -56,18 +56,18 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass without an error, else fail with the score of the number of errors; unknown for faults of the verifier."""
     from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
 
-    found = checked(answers, settings.before, None, settings.timeout, settings.memory)
+    results = checked(answers, settings.before, None, settings.timeout, settings.memory)
     judgements = []
-    for one in found:
-        if one.outcome == "compiles" or (one.outcome == "errors" and one.errors == 0):
+    for result in results:
+        if result.outcome == "compiles" or (result.outcome == "errors" and result.errors == 0):
             judgement = Judgement("pass", settings.by_errors[0], marks={"parses": True})
-        elif one.outcome == "errors":
-            items = "1 item" if one.errors == 1 else f"{one.errors} items"
-            score = settings.by_errors.get(one.errors, 0.0)
-            judgement = Judgement("fail", score, f"{items} with a type error; {one.reason}", {"parses": True})
-        elif one.outcome == "syntax":
-            judgement = Judgement("fail", settings.syntax_error, f"does not parse: {one.reason}", {"parses": False})
+        elif result.outcome == "errors":
+            items = "1 item" if result.errors == 1 else f"{result.errors} items"
+            score = settings.by_errors.get(result.errors, 0.0)
+            judgement = Judgement("fail", score, f"{items} with a type error; {result.reason}", {"parses": True})
+        elif result.outcome == "syntax":
+            judgement = Judgement("fail", settings.syntax_error, f"does not parse: {result.reason}", {"parses": False})
         else:
-            judgement = unknown_judgement(one) or Judgement("fail", 0.0, one.reason, {"parses": False})
+            judgement = unknown_judgement(result) or Judgement("fail", 0.0, result.reason, {"parses": False})
         judgements.append(judgement)
     return judgements

@@ -135,9 +135,8 @@ def _runtime(also: Sequence[str]) -> list[str]:
     """What Python needs: its libraries, its executable, the system's shared libraries. Each existing path once, no nested ones."""
     base = os.path.realpath(sys.base_prefix)
     wanted = [*_LIBRARIES, os.path.join(base, "lib"), os.path.join(base, "lib64"), python(), "/etc/ld.so.cache", *also]
-    found: list[str] = []
+    paths: list[str] = []
     for path in wanted:
-        real = os.path.exists(path)
-        if real and not any(path == other or path.startswith(other + "/") for other in found):
-            found.append(path)
-    return found
+        if os.path.exists(path) and not any(path == other or path.startswith(other + "/") for other in paths):
+            paths.append(path)
+    return paths

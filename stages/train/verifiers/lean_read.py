@@ -56,45 +56,45 @@ _NOT_ERRORS = re.compile(r"^internal exception #\d+$")
 _AXIOMS = re.compile(r"depends on axioms:\s*\[([^\]]*)\]")
 
 
-def messages(found: Iterable[Mapping[str, Any]], first_line: int = 0) -> list[Message]:
+def messages(items: Iterable[Mapping[str, Any]], first_line: int = 0) -> list[Message]:
     """Messages as the REPL and `lean --json` write them; `first_line` lines of header stand before the body. Raises for nonsense."""
     return [
         Message(
-            {"info": "information"}.get(str(one["severity"]), str(one["severity"])),
-            int(one["pos"]["line"]) - first_line,
-            int(one["pos"]["column"]),
-            str(one["data"]),
-            str(one.get("kind", "")),
+            {"info": "information"}.get(str(item["severity"]), str(item["severity"])),
+            int(item["pos"]["line"]) - first_line,
+            int(item["pos"]["column"]),
+            str(item["data"]),
+            str(item.get("kind", "")),
         )
-        for one in found
+        for item in items
     ]
 
 
-def read(job: Job, body: Body, found: Sequence[Message], has_sorry: bool = False) -> Checked:
+def read(job: Job, body: Body, output: Sequence[Message], has_sorry: bool = False) -> Checked:
     """The verdict. Proved only when nothing went wrong, nothing was left out, and our check lists no other axiom than the allowed."""
-    errors = [one for one in found if one.severity == "error"]
-    before = [one for one in errors if one.line < body.answer_line]
-    if any(one.line < 1 for one in before):
+    errors = [message for message in output if message.severity == "error"]
+    before = [message for message in errors if message.line < body.answer_line]
+    if any(message.line < 1 for message in before):
         return unknown(f"Lean refuses the header: {before[0].text}")
     if before:
         return Checked("broken", f"the statement is refused: {printable(before[0].text)}")
-    if has_sorry or any(one.severity == "warning" and "sorry" in one.text for one in found):
+    if has_sorry or any(message.severity == "warning" and "sorry" in message.text for message in output):
         return Checked("forbidden", "uses `sorry`")
     if errors:
         return _failed(job, body, errors)
-    printed = [one for one in found if one.severity == "information" and one.line == body.check_line + 2]
+    printed = [message for message in output if message.severity == "information" and message.line == body.check_line + 2]
     if len(printed) != 1:
         return unknown("Lean's list of axioms is missing")
     return _rests_on(job, body.checked, printed[0].text)
 
 
-def confirmed(job: Job, body: Body, found: Sequence[Message]) -> Checked:
+def confirmed(job: Job, body: Body, output: Sequence[Message]) -> Checked:
     """The verdict of the new process that checks what was compiled: all that it says must be the list of axioms."""
-    if any(one.severity == "error" for one in found):
+    if any(message.severity == "error" for message in output):
         return Checked("forbidden", "what was compiled does not prove the goal")
-    if len(found) != 1:
+    if len(output) != 1:
         return unknown("Lean's list of axioms is missing")
-    return _rests_on(job, body.final, found[0].text)
+    return _rests_on(job, body.final, output[0].text)
 
 
 def _rests_on(job: Job, name: str, text: str) -> Checked:
@@ -108,19 +108,19 @@ def _rests_on(job: Job, name: str, text: str) -> Checked:
 
 
 def _failed(job: Job, body: Body, errors: Sequence[Message]) -> Checked:
-    ordered = sorted(errors, key=lambda one: (one.line, one.column))
-    parse = next((one for one in ordered if _SYNTAX.search(one.text)), None)
+    ordered = sorted(errors, key=lambda message: (message.line, message.column))
+    parse = next((message for message in ordered if _SYNTAX.search(message.text)), None)
     if parse is not None:
         return Checked("syntax", _words(job, body, parse))
-    told = [one for one in ordered if not _NOT_ERRORS.match(one.text)] or ordered
-    if told[0].line >= body.check_line and job.form == "file":
-        return Checked("forbidden", f"does not prove the goal that it was given: {printable(told[0].text)}")
-    outcome: Outcome = next((kind for kind, pattern in _KINDS if pattern.search(told[0].text)), "other")
-    if told[0].kind.startswith("Tactic."):
+    first = next((message for message in ordered if not _NOT_ERRORS.match(message.text)), ordered[0])
+    if first.line >= body.check_line and job.form == "file":
+        return Checked("forbidden", f"does not prove the goal that it was given: {printable(first.text)}")
+    outcome: Outcome = next((kind for kind, pattern in _KINDS if pattern.search(first.text)), "other")
+    if first.kind.startswith("Tactic."):
         outcome = "tactic"
-    return Checked(outcome, _words(job, body, told[0]))
+    return Checked(outcome, _words(job, body, first))
 
 
-def _words(job: Job, body: Body, one: Message) -> str:
-    line = one.line - body.answer_line + (1 if job.form == "file" else 0)
-    return printable(f"line {max(1, line)}, column {one.column + 1}: {one.text}")
+def _words(job: Job, body: Body, message: Message) -> str:
+    line = message.line - body.answer_line + (1 if job.form == "file" else 0)
+    return printable(f"line {max(1, line)}, column {message.column + 1}: {message.text}")

@@ -52,14 +52,14 @@ class Server(Verdicts[Job, Checked]):
         for attempt in range(ATTEMPTS if len(jobs) == 1 else 1):
             time.sleep(PAUSE_SECONDS * attempt)
             try:
-                found = self._asked(jobs)
+                results = self._asked(jobs)
             except _Refused as refused:
                 reason = str(refused)
                 continue
-            late = [place for place, one in enumerate(found) if one.outcome == "timeout"]
+            late = [place for place, result in enumerate(results) if result.outcome == "timeout"]
             for place in late if len(jobs) > 1 else ():
-                found[place] = self._some([jobs[place]])[0]
-            return found
+                results[place] = self._some([jobs[place]])[0]
+            return results
         if len(jobs) == 1:
             return [proofs.unknown(f"the Lean server {reason}")]
         half = len(jobs) // 2
@@ -71,9 +71,9 @@ class Server(Verdicts[Job, Checked]):
         seconds = max(job.cpu for job in jobs)
         snippets = [{"id": str(place), "code": code} for place, code in enumerate(codes)]
         order = {"snippets": snippets, "timeout": int(seconds + 0.999), "debug": False, "reuse": True}
-        said = self._posted(order, seconds * len(jobs) + 60)
+        answer = self._posted(order, seconds * len(jobs) + 60)
         try:
-            results = {str(one["id"]): one for one in said["results"]}
+            results = {str(result["id"]): result for result in answer["results"]}
             return [
                 _read(job, body, code, results[str(place)]) for place, (job, body, code) in enumerate(zip(jobs, bodies, codes, strict=True))
             ]
@@ -84,10 +84,10 @@ class Server(Verdicts[Job, Checked]):
         key = os.environ.get(SERVER_KEY)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            status, said = post(f"{self.url}/api/check", json.dumps(content).encode(), seconds, ANSWER_BYTES, headers)
+            status, body = post(f"{self.url}/api/check", json.dumps(content).encode(), seconds, ANSWER_BYTES, headers)
             if status != 200:
                 raise _Refused(f"answered with status {status}")
-            return json.loads(said)
+            return json.loads(body)
         except (OSError, ValueError, RecursionError) as error:
             raise _Refused(f"cannot be reached: {type(error).__name__}") from None
 

@@ -94,11 +94,11 @@ def _repl(project: Path) -> Installation:
     lake = shutil.which("lake")
     if lake is None:
         raise VerifierUnavailable("lake is not installed", why=_WHY, fix=_FIX)
-    said = dict(line.partition("=")[::2] for line in _said([lake, "env", "env"], project).splitlines() if "=" in line)
-    environment = {name: said[name] for name in _ENVIRONMENT if said.get(name)}
-    sysroot = environment.get("LEAN_SYSROOT") or _said([lake, "env", "lean", "--print-prefix"], project).strip()
+    variables = dict(line.partition("=")[::2] for line in _output([lake, "env", "env"], project).splitlines() if "=" in line)
+    environment = {name: variables[name] for name in _ENVIRONMENT if variables.get(name)}
+    sysroot = environment.get("LEAN_SYSROOT") or _output([lake, "env", "lean", "--print-prefix"], project).strip()
     environment["LEAN_SYSROOT"] = os.path.realpath(sysroot)
-    version = _version(_said([os.path.join(sysroot, "bin", "lean"), "--version"], project))
+    version = _version(_output([os.path.join(sysroot, "bin", "lean"), "--version"], project))
     needs = (str(project.resolve()), environment["LEAN_SYSROOT"], *_folders(environment))
     return Installation(
         "repl",
@@ -115,14 +115,14 @@ def _program(named: str) -> Installation:
         return _wheel(os.path.join(os.path.dirname(os.path.realpath(wheel.origin)), "libleanshared.so"))
     if program is None:
         raise VerifierUnavailable(f"`{named}` is no program" if named else "Lean is not installed", why=_WHY, fix=_FIX)
-    prefix = os.path.realpath(_said([program, "--print-prefix"], Path("/")).strip())  # behind elan's stand-in
+    prefix = os.path.realpath(_output([program, "--print-prefix"], Path("/")).strip())  # behind elan's stand-in
     true = os.path.join(prefix, "bin", "lean")
     if not os.access(true, os.X_OK):
         raise VerifierUnavailable("the folder that Lean names as its own holds no bin/lean", why=_WHY, fix=_FIX)
     path = {"LEAN_PATH": os.environ["LEAN_PATH"]} if os.environ.get("LEAN_PATH") else {}
     return Installation(
         "program",
-        _version(_said([true, "--version"], Path("/"))),
+        _version(_output([true, "--version"], Path("/"))),
         command=(true, "--json", "--stdin"),
         environment=tuple(f"{name}={value}" for name, value in path.items()),
         needs=(prefix, *_folders(path)),
@@ -146,13 +146,13 @@ def _folders(environment: dict[str, str]) -> list[str]:
     return [os.path.realpath(folder) for folder in named if os.path.isdir(folder)]
 
 
-def _said(command: list[str], folder: Path) -> str:
+def _output(command: list[str], folder: Path) -> str:
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise VerifierUnavailable(f"{os.path.basename(command[0])} does not run: {error}", why=_WHY, fix=_FIX) from None
 
 
-def _version(said: str) -> str:
-    match = re.search(r"version ([\w.+-]+)", said)
+def _version(text: str) -> str:
+    match = re.search(r"version ([\w.+-]+)", text)
     return match[1] if match else "of unknown version"

@@ -17,6 +17,7 @@ from stages.train.verifiers.box import Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verifier import Verifier
 
+Outcome = Literal["compiles", "errors", "syntax", "empty", "tested", "stopped", "broken", "unknown"]
 MIB = 2**20
 ANSWER_BYTES = 2 * MIB
 """Longer answers are not checked: what a policy can write is far shorter."""
@@ -43,7 +44,7 @@ class Job:
 class Checked:
     """What became of a job. `reason` may hold the answer's words, made printable."""
 
-    outcome: Literal["compiles", "errors", "syntax", "empty", "tested", "stopped", "broken", "unknown"]
+    outcome: Outcome
     """broken: the data row is; stopped: the answer used too much, ended early or may not be run."""
     reason: str = ""
     errors: int = 0
@@ -52,6 +53,18 @@ class Checked:
     """One entry an assertion, for the outcome `tested`."""
     keep: bool = True
     """Whether to keep this for equal jobs: not for time-outs and unknown, which may end otherwise."""
+
+
+_OUTCOMES: dict[str, tuple[Outcome, str]] = {
+    "broken": ("broken", "the tests of the data row are broken: $"),
+    "syntax": ("syntax", "$"),
+    "empty": ("empty", "holds no code"),
+    "forbidden": ("stopped", "uses `$`, which answers may not"),
+    "raised": ("stopped", "raises an exception while it loads"),
+    "ended": ("stopped", "ended without a result"),
+    "compiles": ("compiles", ""),
+}
+"""Word of the judge -> outcome and reason; $ is what follows the word."""
 
 
 def tier() -> Tier:
@@ -99,31 +112,16 @@ def read(job: Job, ended: Ended) -> Checked:
     text = ended.written.decode("ascii", "replace").replace("Octavo_answer.", "")
     if judge or not text.endswith("end \n"):
         return Checked("stopped", "ended without a result")
-    said = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-    return _read(said)
-
-
-def _read(said: dict[str, str]) -> Checked:
-    first = said.get("first", "")
-    if "broken" in said:
-        return Checked("broken", f"the tests of the data row are broken: {said['broken']}")
-    if "syntax" in said:
-        return Checked("syntax", said["syntax"])
-    if "empty" in said:
-        return Checked("empty", "holds no code")
-    if "forbidden" in said:
-        return Checked("stopped", f"uses `{said['forbidden']}`, which answers may not")
-    if "raised" in said:
-        return Checked("stopped", "raises an exception while it loads")
-    if "ended" in said:
-        return Checked("stopped", "ended without a result")
-    if "cases" in said:
-        return Checked("tested", first, cases=tuple(case == "+" for case in said["cases"]))
-    if "compiles" in said:
-        return Checked("compiles")
-    if said.get("errors", "").isdigit():
-        return Checked("errors", first, errors=int(said["errors"]))
-    return unknown("the verifier's answer cannot be read")
+    words = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+    first = words.get("first", "")
+    if "cases" in words:
+        return Checked("tested", first, cases=tuple(case == "+" for case in words["cases"]))
+    if words.get("errors", "").isdigit():
+        return Checked("errors", first, errors=int(words["errors"]))
+    outcome = next((name for name in _OUTCOMES if name in words), "")
+    if not outcome:
+        return unknown("the verifier's answer cannot be read")
+    return Checked(_OUTCOMES[outcome][0], _OUTCOMES[outcome][1].replace("$", words[outcome]))
 
 
 def unknown(reason: str) -> Checked:

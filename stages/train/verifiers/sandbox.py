@@ -31,9 +31,9 @@ def tier() -> Tier:
     """The strongest tier that holds, for ledgers and for the verifiers. Raises VerifierUnavailable, with the reasons, when none does."""
     kept = CACHE / f"{key()}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(kept.read_text())["tier"]
-        if found in isolation.TIERS:
-            return found  # type: ignore[no-any-return]
+        tier = json.loads(kept.read_text())["tier"]
+        if tier in isolation.TIERS:
+            return tier  # type: ignore[no-any-return]
     chosen, why_not = choose()
     with contextlib.suppress(OSError):
         write_text(kept, json.dumps({"tier": chosen, "why_not": why_not}, sort_keys=True) + "\n")
@@ -77,12 +77,12 @@ def _candidate_holes(tier: Tier) -> list[str]:
         box.close()
     if len(ended) < 2:
         return ["the sandbox broke off under attack"]
-    said, endless = python_answers.read(attack, ended[0]), python_answers.read(loop, ended[1])
-    if said.outcome != "values":
-        return [f"the attacks gave no answer: {said.reason}"]
+    attacked, endless = python_answers.read(attack, ended[0]), python_answers.read(loop, ended[1])
+    if attacked.outcome != "values":
+        return [f"the attacks gave no answer: {attacked.reason}"]
     return ([] if endless.reason.startswith("timeout") else ["an endless loop was not stopped"]) + [
         f"{name}: {value.value or value.error}"
-        for name, value in zip(names, said.values, strict=True)
+        for name, value in zip(names, attacked.values, strict=True)
         if not (isinstance(value.value, str) and value.value.startswith("contained"))
     ]
 
@@ -103,10 +103,10 @@ def _wall_holes() -> list[str]:
         errors.seek(0)
         lines = errors.read().decode("utf-8", "replace").strip().splitlines()
     try:
-        said = json.loads(written)
+        outcomes = json.loads(written)
     except ValueError:
         return [f"bubblewrap did not start: {lines[-1] if lines else process.returncode}"]
-    return [f"{name}: {outcome}" for name, outcome in zip(names, said, strict=True) if not outcome.startswith("contained")]
+    return [f"{name}: {outcome}" for name, outcome in zip(names, outcomes, strict=True) if not outcome.startswith("contained")]
 
 
 def key() -> str:

@@ -24,12 +24,12 @@ def post(url: str, content: bytes, seconds: float, most: int, headers: Mapping[s
                 with session.post(
                     url, content, headers={**HEADERS, **(headers or {})}, timeout=seconds, stream=True, allow_redirects=False
                 ) as answer:
-                    said = b""
+                    body = b""
                     for chunk in answer.iter_content(65536):
-                        said += chunk
-                        if len(said) >= most:
+                        body += chunk
+                        if len(body) >= most:
                             break
-                    results.append((answer.status_code, said[:most]))
+                    results.append((answer.status_code, body[:most]))
         except Exception as error:
             results.append(error)
 

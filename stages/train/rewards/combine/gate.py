@@ -42,8 +42,10 @@ class ReadyGate:
         sources = {gate.card.kind: judgements[gate.card.name] for gate in before if gate.card.kind in kinds}
         if not sources:
             return list(answers)
-        said = [{kind: one for kind, column in sources.items() if (one := column[index]) is not None} for index in range(len(answers))]
-        return [replace(answer, said=earlier) for answer, earlier in zip(answers, said, strict=True)]
+        return [
+            replace(answer, said={kind: judgement for kind, column in sources.items() if (judgement := column[index]) is not None})
+            for index, answer in enumerate(answers)
+        ]
 
 
 def ready(card: Gate) -> ReadyGate:
