@@ -12,6 +12,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ class Settings(Frozen):
     @field_validator("function")
     @classmethod
     def _names_a_function(cls, function: str) -> str:
-        module, found, name = function.partition(":")
-        if not found or not all(part.isidentifier() and part.isascii() for part in [*module.split("."), name]):
+        module, _, name = function.partition(":")
+        if not all(part.isidentifier() and part.isascii() for part in [*module.split("."), name]):
             raise ValueError(f"{function!r} is not module:function")
         file = _file(module)
         if file is None:
@@ -59,20 +60,17 @@ class Settings(Frozen):
 
 def hash_now(function: str) -> str | None:
     """Hash of the module of `module:function` and of the project's modules that it imports, as on disk; None when one is no Python."""
-    module = function.partition(":")[0]
-    seen: dict[str, Path] = {}
-    queue = [module]
+    queue = [function.partition(":")[0]]
+    files: dict[str, Path] = {}
     try:
         while queue:
             name = queue.pop()
-            file = None if name in seen else _file(name)
-            if file is None:
-                continue
-            seen[name] = file
-            queue += [name.rpartition(".")[0], *_imports(name, file)]
-    except (SyntaxError, ValueError, OSError):
+            if name not in files and (file := _file(name)):
+                files[name] = file
+                queue += [name.rpartition(".")[0], *_imports(name, file)]
+    except (SyntaxError, ValueError, OSError, ImportError):
         return None
-    return digest("".join(f"{name}\0{file_digest(file)}\n" for name, file in sorted(seen.items())))[:16] if module in seen else None
+    return digest("".join(f"{name}\0{file_digest(file)}\n" for name, file in sorted(files.items())))[:16] if files else None
 
 
 def _imports(name: str, file: Path) -> Iterator[str]:
@@ -82,8 +80,7 @@ def _imports(name: str, file: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = ".".join([*above, *([node.module] if node.module else [])])
+            origin = resolve_name("." * node.level + (node.module or ""), package) if package or not node.level else ""
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in node.names)
 
@@ -129,5 +126,4 @@ def _load(function: str) -> Callable[[str, dict[str, Any]], Any]:
     file = _file(name)
     if file is None or Path(module.__file__ or "").resolve() != file.resolve():
         raise ValueError(f"another module {name!r} is loaded, from {module.__file__}")
-    found: Callable[[str, dict[str, Any]], Any] = getattr(module, attribute)
-    return found
+    return getattr(module, attribute)  # type: ignore[no-any-return]

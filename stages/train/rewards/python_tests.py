@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -93,47 +93,38 @@ def verifier() -> Verifier[Job, Ran]:
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass exactly when every test passes, else fail; unknown for a broken data row and for faults of the sandbox."""
-    judgements: list[Judgement | None] = [None] * len(answers)
-    jobs: list[tuple[int, Job, list[Any]]] = []
-    for index, answer in enumerate(answers):
-        try:
-            jobs.append((index, *_job(settings, answer)))
-        except _BrokenRow as broken:
-            judgements[index] = Judgement("unknown", None, str(broken))
-    results = verifier().run([job for _, job, _ in jobs])
-    for (index, _, expected), ran in zip(jobs, results, strict=True):
-        judgements[index] = _judgement(settings.credit, ran, expected)
-    return [judgement or Judgement("unknown", None, "the gate gave no judgement") for judgement in judgements]
-
-
-def _job(settings: Settings, answer: Answer) -> tuple[Job, list[Any]]:
-    """The job for the sandbox, and the expected values that stay here."""
     from stages.train.verifiers.python_answers import Job
 
-    tests = answer.row.get(settings.tests)
+    judgements: dict[int, Judgement] = {}
+    jobs: dict[int, Job] = {}
+    names = settings.arguments if settings.answer == "expression" else (settings.entry,)
+    for index, answer in enumerate(answers):
+        try:
+            calls = _calls(settings, answer.row)
+        except _BrokenRow as broken:
+            judgements[index] = Judgement("unknown", None, str(broken))
+        else:
+            jobs[index] = Job(answer.text, settings.answer, names, calls, settings.timeout, settings.memory)
+    for index, ran in zip(jobs, verifier().run(list(jobs.values())), strict=True):
+        expected = [test["expected"] for test in answers[index].row[settings.tests]]
+        judgements[index] = _judgement(settings.credit, ran, expected)
+    return [judgements[index] for index in range(len(answers))]
+
+
+def _calls(settings: Settings, row: Mapping[str, Any]) -> str:
+    """The arguments of the row's tests for the sandbox, as JSON; the expected values stay here. Raises _BrokenRow."""
+    tests = row.get(settings.tests)
     if not isinstance(tests, list) or not tests:
         raise _BrokenRow(f"the data row has no list of tests in column {settings.tests!r}")
-    calls, expected = [], []
     for number, test in enumerate(tests, start=1):
         if not isinstance(test, dict) or not isinstance(test.get("arguments"), list) or "expected" not in test:
             raise _BrokenRow(f"test {number} of the data row is not {{arguments: [...], expected: ...}}")
         if settings.answer == "expression" and len(test["arguments"]) != len(settings.arguments):
             raise _BrokenRow(f"test {number} of the data row has {len(test['arguments'])} arguments, not {len(settings.arguments)}")
-        calls.append(test["arguments"])
-        expected.append(test["expected"])
     try:
-        text = json.dumps(calls)
+        return json.dumps([test["arguments"] for test in tests])
     except (TypeError, ValueError, RecursionError) as error:
         raise _BrokenRow(f"arguments of the data row's tests are not JSON: {error}") from None
-    job = Job(
-        code=answer.text,
-        answer=settings.answer,
-        names=settings.arguments if settings.answer == "expression" else (settings.entry,),
-        calls=text,
-        cpu_seconds=settings.timeout,
-        memory=settings.memory,
-    )
-    return job, expected
 
 
 def _judgement(credit: Credit, ran: Ran, expected: list[Any]) -> Judgement:

@@ -1,15 +1,23 @@
 """Attacks on the sandbox, as model-written code would try them. `sandbox` runs them before it trusts a tier; the tests run them all.
 
 Each function returns text that starts with `contained` when the attempt failed, and with `BREACH` when it did not. The source of
-this module is sent into the sandbox, so it needs the standard library only, and every import stands inside a function.
+this module is sent into the sandbox, so it needs modules only that the box has loaded.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
+import resource
+import signal
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 MARK = "octavo-mark"
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _tried(attempt: Callable[[], Any]) -> str:
@@ -19,18 +27,9 @@ def _tried(attempt: Callable[[], Any]) -> str:
         return f"contained {type(error).__name__}"
 
 
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _syscalls(*calls: tuple[Any, ...]) -> str:
     """Raw system calls by number for this machine; -1 is a refusal."""
-    import ctypes
-
-    libc = _libc()
-    through = [call for call in calls if libc.syscall(*[ctypes.c_long(part) if isinstance(part, int) else part for part in call]) >= 0]
+    through = [call for call in calls if _libc.syscall(*[ctypes.c_long(part) if isinstance(part, int) else part for part in call]) >= 0]
     return f"BREACH {through}" if through else "contained refused"
 
 
@@ -44,8 +43,6 @@ def read_shadow() -> str:
 
 def read_environment() -> str:
     """Own environment and that of any process in sight; the host puts MARK into its own."""
-    import os
-
     if MARK in str(dict(os.environ)):
         return "BREACH inherited the environment"
     for name in ("self", "1", str(os.getppid())):
@@ -59,15 +56,11 @@ def read_environment() -> str:
 
 
 def list_processes() -> str:
-    import os
-
     return _tried(lambda: [name for name in os.listdir("/proc") if name.isdigit()])
 
 
 def write_outside() -> str:
     """Try to leave a file named MARK in likely places."""
-    import os
-
     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/", "/usr/lib", "/proc/sys/kernel", "/etc", ".", os.path.expanduser("~")):
         try:
             with open(os.path.join(folder, MARK), "w") as stream:
@@ -84,102 +77,67 @@ def change_kernel() -> str:
 
 
 def make_memory_file() -> str:
-    import os
-
     return _tried(lambda: os.memfd_create("x"))
 
 
 def open_inet_socket() -> str:
-    return "BREACH" if any(_libc().socket(family, kind, 0) >= 0 for family in (2, 10) for kind in (1, 2)) else "contained"
+    return "BREACH" if any(_libc.socket(family, kind, 0) >= 0 for family in (2, 10) for kind in (1, 2)) else "contained"
 
 
 def open_unix_socket() -> str:
-    import ctypes
-
-    libc = _libc()
-    return "BREACH" if libc.socket(1, 1, 0) >= 0 or libc.socketpair(1, 1, 0, (ctypes.c_int * 2)()) >= 0 else "contained"
+    return "BREACH" if _libc.socket(1, 1, 0) >= 0 or _libc.socketpair(1, 1, 0, (ctypes.c_int * 2)()) >= 0 else "contained"
 
 
 def new_namespaces() -> str:
-    unshared = [flag for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000) if _libc().unshare(flag) == 0]
+    unshared = [flag for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000) if _libc.unshare(flag) == 0]
     return f"BREACH unshared {unshared}" if unshared else "contained"
 
 
 def mount_something() -> str:
-    import ctypes
-
-    return "BREACH mounted" if _libc().mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None) == 0 else "contained"
+    return "BREACH mounted" if _libc.mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None) == 0 else "contained"
 
 
 def trace() -> str:
-    import os
-
-    libc = _libc()
-    attempts = [libc.ptrace(0, 0, None, None), libc.ptrace(0x4206, os.getppid(), None, None)]  # TRACEME, SEIZE
+    attempts = [_libc.ptrace(0, 0, None, None), _libc.ptrace(0x4206, os.getppid(), None, None)]  # TRACEME, SEIZE
     return f"BREACH ptrace {attempts}" if 0 in attempts else "contained"
 
 
 def become_root() -> str:
-    import os
-
     return _tried(lambda: os.setuid(0)) if os.getuid() != 0 else "BREACH is root"
 
 
 def fork_once() -> str:
-    import os
-
-    def attempt() -> int:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
-        return pid
-
-    return _tried(attempt)
+    return _tried(lambda: os.fork() or os._exit(0))
 
 
 def start_a_thread() -> str:
-    import threading
-
     return _tried(lambda: threading.Thread(target=print).start())
 
 
 def run_a_program() -> str:
-    import os
-
     return _tried(lambda: os.execv("/bin/sh", ["sh", "-c", "exit 0"]))
 
 
 def kill_parent() -> str:
     """Signal 0 asks whether a signal could be sent, and does no harm where the sandbox does not hold."""
-    import os
-
     return _tried(lambda: os.kill(os.getppid(), 0))
 
 
 def kill_everyone() -> str:
-    import os
-
     return _tried(lambda: os.kill(-1, 0))
 
 
 def map_executable() -> str:
-    import ctypes
-
-    libc = _libc()
-    libc.mmap.restype = ctypes.c_void_p
-    place = libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0))
+    _libc.mmap.restype = ctypes.c_void_p
+    place = _libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0))
     return "contained" if place == ctypes.c_void_p(-1).value else "BREACH mapped"
 
 
 def raise_limits() -> str:
-    import resource
-
     return _tried(lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 1)))
 
 
 def stop_the_clock() -> str:
-    import signal
-
     return _tried(lambda: signal.setitimer(signal.ITIMER_PROF, 0))
 
 
@@ -189,8 +147,6 @@ def newer_doors() -> str:
 
 
 def sleep() -> str:
-    import time
-
     return _tried(lambda: time.sleep(1000))
 
 
@@ -200,9 +156,6 @@ def allocate() -> str:
 
 def use_file_descriptors() -> str:
     """Look for anything open besides the three standard ones and the pipe for the result."""
-    import errno
-    import os
-
     for fd in range(4, 256):
         try:
             os.lseek(fd, 0, os.SEEK_CUR)
