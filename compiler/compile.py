@@ -16,7 +16,7 @@ from compiler.build.stage import Pipeline
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors, in_order
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic

@@ -15,7 +15,7 @@ from compiler.language.algorithms import plain_train, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.family import at, changes
 from compiler.language.gates import gate_use
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import OutsideSpec
 from compiler.language.spec_rewards import Reward
 from compiler.problems import problem, shown
 from stages.contracts.diagnostic import Diagnostic, Place

@@ -10,7 +10,7 @@ from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
-from compiler.language.spec_command import CommandSpec
+from compiler.language.outside import CommandSpec
 from stages.contracts.artifact import dump
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.retries import NONE, Retries, Retry

@@ -9,8 +9,7 @@ from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage, paths
 from compiler.language.expand import Expansion, Run
 from compiler.language.experiment import Experiment
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import CommandSpec, OutsideSpec
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder

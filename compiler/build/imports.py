@@ -14,9 +14,8 @@ from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
 from compiler.language.experiment import Experiment
+from compiler.language.outside import CommandSpec, Import, ImportedSpec
 from compiler.language.rewards import RewardUse
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import Import, ImportedSpec
 from compiler.problems import problem, unknown
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic

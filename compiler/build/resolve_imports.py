@@ -13,8 +13,7 @@ from compiler.document.layers import overlay
 from compiler.document.units import factor
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import MetricUse
+from compiler.language.outside import CommandSpec, MetricUse
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import Artifact, file_digest
 from stages.contracts.history import metric

@@ -11,7 +11,7 @@ from compiler.build.logged import logged_by_all
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import OutsideSpec
 from compiler.problems import listed, problem, unknown
 from stages.contracts.algorithms import SFT
 from stages.contracts.claim import Claim

@@ -13,7 +13,7 @@ from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.family import with_changes
 from compiler.language.health_profiles import PROFILES
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors, nearest, problem, unknown
 from stages.contracts.analysis_card import Bound
 from stages.contracts.diagnostic import Diagnostic

@@ -14,8 +14,7 @@ from compiler.document.units import factor
 from compiler.document.validate import key_place
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import Import
+from compiler.language.outside import CommandSpec, Import
 from compiler.problems import nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.history import METRICS, metric, metric_of_trl

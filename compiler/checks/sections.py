@@ -8,7 +8,7 @@ from compiler.build.inputs import Inputs
 from compiler.checks import claims, data, evaluation, family, outside, rewards, sft, stops, training
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
-from compiler.language.spec_imports import OutsideSpec
+from compiler.language.outside import OutsideSpec
 from stages.contracts.diagnostic import Diagnostic
 
 CHECKS = (

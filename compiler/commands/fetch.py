@@ -27,7 +27,7 @@ from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import Run
 from compiler.language.experiment import Experiment, experiment
-from compiler.language.spec_imports import ImportedSpec
+from compiler.language.outside import ImportedSpec
 from compiler.problems import Rejected, listed, nearest, problem
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic

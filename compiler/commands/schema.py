@@ -17,13 +17,11 @@ from ruamel.yaml import YAML
 
 from compiler.build.inputs import Inputs
 from compiler.document.units import EXAMPLES as WRITTEN
-from compiler.language import spec_command, spec_imports
 from compiler.language.algorithms import SECTIONS
 from compiler.language.experiment import NOT_IN_A_PROFILE
 from compiler.language.gates import settings_of
+from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
 from compiler.language.spec import Spec
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import ImportedSpec
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
 from stages.contracts.model import Adapter, TrainData
@@ -112,7 +110,7 @@ def _join(sections: dict[str, Schema]) -> None:
         values = part.get("additionalProperties")
         if isinstance(values, dict) and values.get("$ref") in (_REF + "Gate", _REF + "Penalty"):
             part.update(minProperties=1, maxProperties=1, propertyNames=_SLUG)
-    for name, refused in (("ImportedSpec", spec_imports.REFUSED), ("CommandSpec", spec_command.REFUSED)):
+    for name, refused in (("ImportedSpec", REFUSED_BESIDE_IMPORT), ("CommandSpec", REFUSED_BESIDE_COMMAND)):
         properties = sections[name]["properties"]
         sections[name]["properties"] = {key: value for key, value in properties.items() if key not in refused}
     condition = sections["ImportedCondition"]["properties"]

@@ -15,7 +15,7 @@ from stages.contracts.training import TrainSettings
 SECTIONS = {name: row.settings for name, row in ALGORITHMS.items()}
 """Algorithm -> the `train` section of a spec."""
 COMMAND = "command"
-"""The author's own program: no settings of ours (compiler/language/spec_command.py)."""
+"""The author's own program: no settings of ours (compiler/language/outside.py)."""
 
 
 def algorithm(train: Node | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from compiler.document.layers import overlay
 from compiler.document.node import Node
@@ -33,6 +33,7 @@ from stages.contracts.model import Adapter, TrainData
 from stages.contracts.training import TrainSettings
 
 M = TypeVar("M")
+Validate = Callable[[Node], tuple[M | None, list[Diagnostic]]]
 MAX_RUNS = 20_000
 
 
@@ -86,12 +87,17 @@ def expand(of: Experiment) -> Expansion:
     rewards = {name: declared_gates(of, name, problems) for name in of.spec.rewards}
     penalties = {name: penalty_cards(of, name, uses, problems) for name, uses in rewards.items()}
     setups = []
-    sections = _Sections(of, problems)
+    root, model = of.root, of.node("model")
+    train_data: Validate[TrainData] = partial(validated, TrainData, where="data.train")
+    adapters: Validate[Adapter] = partial(validated, Adapter, where="model.adapter")
     for name, condition in of.spec.conditions.items():
         node = of.node("conditions", name)
-        train = None if _other_algorithm(of, name, node.get("train"), problems) else sections.train_of(node.get("train"))
-        data = sections.data.under(node.get("data", "train"))
-        adapter = sections.adapter.under(node.get("model", "adapter"))
+        over = node.get("train")
+        other = _other_algorithm(of, name, over, problems)
+        train = None if other else _under(train_settings, _base(root.get("train"), over), over, problems)
+        data = _under(train_data, root.get("data", "train"), node.get("data", "train"), problems)
+        base = root.get("model", "adapter") or Node({}, model.place, model.key)
+        adapter = _under(adapters, base, node.get("model", "adapter"), problems)
         if (algorithm(node.get("train")) if node.get("train", "algorithm") else algorithm(of.root.get("train"))) == SFT:
             reward: RewardUse | None = unrewarded(of, name)
         else:
@@ -127,54 +133,20 @@ def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: lis
     return True
 
 
-class _Sections:
-    """Sections of the experiment with a condition's on top. Conditions that change nothing share one validated section."""
-
-    def __init__(self, of: Experiment, problems: list[Diagnostic]) -> None:
-        self.of, self.problems = of, problems
-        model, root = of.node("model"), of.root
-        self.train = _Section(train_settings, root.get("train"), problems)
-        self.data = _Section(partial(validated, TrainData, where="data.train"), root.get("data", "train"), problems)
-        self.other = {
-            name: _Section(train_settings, _shared(root.get("train"), name), problems)
-            for name in ALGORITHMS
-            if root.get("train") is not None and name != algorithm(root.get("train"))
-        }
-        adapter = root.get("model", "adapter") or Node({}, model.place, model.key)
-        self.adapter = _Section(partial(validated, Adapter, where="model.adapter"), adapter, problems)
-
-    def train_of(self, over: Node | None) -> tuple[TrainSettings, Node] | None:
-        """Settings of training under a condition's; of another algorithm those that both have."""
-        named = over.get("algorithm") if over is not None else None
-        section = self.other.get(named.value, self.train) if named is not None and isinstance(named.value, str) else self.train
-        return section.under(over)
-
-
-def _shared(train: Node | None, name: str) -> Node | None:
-    """A `train` section without the keys that another algorithm does not have, and without its stop rule, which is about its metrics."""
-    if train is None or not isinstance(train.value, dict):
+def _base(train: Node | None, over: Node | None) -> Node | None:
+    """The `train` section that a condition's keys lie on. Under another algorithm: without keys that it does not have, and without the
+    stop rule, which is about the metrics of the first."""
+    name = over.get("algorithm") if over is not None else None
+    if name is None or name.value not in ALGORITHMS or name.value == algorithm(train) or train is None or not isinstance(train.value, dict):
         return train
-    known = set(SECTIONS[name].model_fields) - {"early_stop"}
-    return Node({key: node for key, node in train.value.items() if key in known}, train.place, train.key, train.layer)
+    shared = set(SECTIONS[name.value].model_fields) - {"early_stop"}
+    return Node({key: node for key, node in train.value.items() if key in shared}, train.place, train.key, train.layer)
 
 
-class _Section(Generic[M]):
-    def __init__(
-        self, validate: Callable[[Node], tuple[M | None, list[Diagnostic]]], base: Node | None, problems: list[Diagnostic]
-    ) -> None:
-        self.validate, self.base, self.problems = validate, base, problems
-        self.plain: tuple[M, Node] | None = None
-        self.known = False
-
-    def under(self, over: Node | None) -> tuple[M, Node] | None:
-        """The section with a condition's keys on top, and where each came from; None when it is wrong."""
-        if over is None and self.known:
-            return self.plain
-        assert self.base is not None  # the model of a spec asks for it
-        node = self.base if over is None else overlay(self.base, over, "condition")
-        value, problems = self.validate(node)
-        self.problems.extend(problems)
-        found = None if value is None else (value, node)
-        if over is None:
-            self.plain, self.known = found, True
-        return found
+def _under(validate: Validate[M], base: Node | None, over: Node | None, problems: list[Diagnostic]) -> tuple[M, Node] | None:
+    """A section with a condition's keys on top, and where each came from; None when it is wrong."""
+    assert base is not None  # the model of a spec asks for it
+    node = base if over is None else overlay(base, over, "condition")
+    value, wrong = validate(node)
+    problems += [problem for problem in wrong if problem not in problems]  # conditions share what is wrong with the section itself
+    return None if value is None else (value, node)

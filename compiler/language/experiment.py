@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from compiler.document.layers import Read, overlay
 from compiler.document.node import Document, Node
 from compiler.document.validate import secrets, validated
-from compiler.language import spec_command, spec_imports
 from compiler.language.algorithms import COMMAND, train_settings
 from compiler.language.family import Member, member
 from compiler.language.gates import gate_use
+from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
 from compiler.language.spec import MAX_PROFILES, Spec
-from compiler.language.spec_command import CommandSpec
-from compiler.language.spec_imports import ImportedSpec
 from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 
@@ -91,9 +89,9 @@ def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -
 def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
     """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
     if root.get("runs") is not None:
-        return ImportedSpec, *_without(root, spec_imports.REFUSED, "runs: {import: ...}", ("train", "data", "model"))
+        return ImportedSpec, *_without(root, REFUSED_BESIDE_IMPORT, "runs: {import: ...}", ("train", "data", "model"))
     if _is_command(root):
-        return CommandSpec, *_without(root, spec_command.REFUSED, "train: {algorithm: command}", ("data", "model"))
+        return CommandSpec, *_without(root, REFUSED_BESIDE_COMMAND, "train: {algorithm: command}", ("data", "model"))
     return Spec, root, []
 
 

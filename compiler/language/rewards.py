@@ -9,8 +9,7 @@ from compiler.document.node import Node
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import Unreadable, reward_condition
 from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
-from compiler.language.spec import Condition
-from compiler.language.spec_judged import CombinedScore
+from compiler.language.spec import CombinedScore, Condition
 from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
