@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from compiler.problems import problem
+from compiler.problems import listed, problem
 from stages.contracts.artifact import ArtifactError, write_text
 from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements, versions_file
 from stages.contracts.code_tree import CodeTree
@@ -42,15 +41,9 @@ def append_judgement(root: Path, judgement: Judgement) -> None:
 
 def unjudged_code(tree: CodeTree) -> Diagnostic:
     """E472: code changed, and no line says whether results stay the same."""
-    return problem("E472", units=listed_units(changed_units(tree)), file=VERSIONS)
+    return problem("E472", units=listed(changed_units(tree), 4), file=VERSIONS)
 
 
 def broken_versions(error: ArtifactError) -> Diagnostic:
-    """E270: a line of the file is none."""
+    """E270: a line of the file cannot be read."""
     return Diagnostic("E270", f"{error.path}: {error.what}", why=error.why, fix=error.fix)
-
-
-def listed_units(units: Mapping[str, str]) -> str:
-    """Names of units, at most four."""
-    names = list(units)
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -63,40 +63,40 @@ def lock(read: Callable[[Path], Document]) -> Lock:
     """The lock of the project; an empty one when there is no file. Raises Rejected E377 when it is broken, or E1xx when it is no YAML."""
     if not os.path.exists(LOCK):
         return Lock()
-    document = read(LOCK)
-    root = document.root
-    problems = [_broken("it must hold `models:` and `datasets:`", root.place)] if not isinstance(root.value, dict) else []
+    root = read(LOCK).root
+    problems = [] if isinstance(root.value, dict) else [problem("E377", root.place, reason="it must hold `models:` and `datasets:`")]
     commits: dict[Reference, str] = {}
     places: dict[Reference, Place] = {}
     snapshots: dict[str, str] = {}
-    for key, node in root.items():
-        if key == SNAPSHOTS and isinstance(node.value, dict):
-            for path, entry in node.items():
-                if not PATH.fullmatch(path) or not isinstance(entry.value, str) or not _DIGEST.fullmatch(entry.value):
-                    problems.append(_broken(f"`{path[:80]}` has no SHA-256 of 64 hex digits in quotes", entry.place))
-                else:
-                    snapshots[path] = entry.value
-            continue
-        if key not in KINDS or not isinstance(node.value, dict):
-            meant = nearest(key, (*KINDS, SNAPSHOTS))
-            problems.append(_broken(f"`{key}` is no part of it" + (f", did you mean `{meant}`?" if meant else ""), key_place(node)))
+    for part, node in root.items():
+        if part not in (*KINDS, SNAPSHOTS) or not isinstance(node.value, dict):
+            meant = nearest(part, (*KINDS, SNAPSHOTS))
+            reason = f"`{part}` is no part of it" + (f", did you mean `{meant}`?" if meant else "")
+            problems.append(problem("E377", key_place(node), reason=reason))
             continue
         for name, entry in node.items():
-            if not is_hub_id(name) or not isinstance(entry.value, str) or not _COMMIT.fullmatch(entry.value):
-                problems.append(_broken(f"`{name[:80]}` has no commit of 40 hex digits in quotes", entry.place))
-                continue
-            reference = Reference("models" if key == "models" else "datasets", name)
-            commits[reference], places[reference] = entry.value, entry.key or entry.place
+            if part == SNAPSHOTS and PATH.fullmatch(name) and _matches(_DIGEST, entry):
+                snapshots[name] = entry.value
+            elif part != SNAPSHOTS and is_hub_id(name) and _matches(_COMMIT, entry):
+                repository = Reference("models" if part == "models" else "datasets", name)
+                commits[repository], places[repository] = entry.value, entry.key or entry.place
+            else:
+                kind = "SHA-256 of 64" if part == SNAPSHOTS else "commit of 40"
+                problems.append(problem("E377", entry.place, reason=f"`{name[:80]}` has no {kind} hex digits in quotes"))
     if problems:
         raise Rejected(problems)
     return Lock(commits, places, snapshots)
+
+
+def _matches(pattern: re.Pattern[str], entry: Node) -> bool:
+    return isinstance(entry.value, str) and pattern.fullmatch(entry.value) is not None
 
 
 def text(commits: Mapping[Reference, str], snapshots: Mapping[str, str] | None = None) -> str:
     """Text of a lock file. One without snapshots has no part for them."""
     parts = [_HEADER]
     for kind in KINDS:
-        entries = {of.name: commit for of, commit in commits.items() if of.kind == kind}
+        entries = {repository.name: commit for repository, commit in commits.items() if repository.kind == kind}
         parts.append(f"\n{_TITLES[kind]}\n{kind}:" + ("" if entries else " {}") + "\n")
         parts += [f'  {name}: "{entries[name]}"\n' for name in sorted(entries)]
     if snapshots:
@@ -104,9 +104,9 @@ def text(commits: Mapping[Reference, str], snapshots: Mapping[str, str] | None =
     return "".join(parts)
 
 
-def files(of: Lock) -> dict[str, str]:
+def files(lock: Lock) -> dict[str, str]:
     """Path -> text of the lock; nothing when there is nothing to pin and never was."""
-    return {LOCK.as_posix(): text(of.commits, of.snapshots)} if of.commits or of.snapshots or os.path.exists(LOCK) else {}
+    return {LOCK.as_posix(): text(lock.commits, lock.snapshots)} if lock.commits or lock.snapshots or os.path.exists(LOCK) else {}
 
 
 def named_in(root: Node) -> Iterator[Reference]:
@@ -133,14 +133,10 @@ def unused(within: Lock, read: Callable[[Path], Document]) -> Iterator[Diagnosti
     if not within.commits:
         return
     try:
-        used = {of for path in spec_files() for of in named_in(read(path).root)}
+        used = {repository for path in spec_files() for repository in named_in(read(path).root)}
     except Rejected:
         return
-    for of in within.commits:
-        if of not in used:
-            known = [one.name for one in used if one.kind == of.kind]
-            yield problem("W375", within.places.get(of), kind=of.kind.removesuffix("s"), name=of.name, names=sorted(known))
-
-
-def _broken(what: str, place: Place) -> Diagnostic:
-    return problem("E377", place, reason=what)
+    for repository in within.commits:
+        if repository not in used:
+            kind, names = repository.kind, sorted(other.name for other in used if other.kind == repository.kind)
+            yield problem("W375", within.places.get(repository), kind=kind.removesuffix("s"), name=repository.name, names=names)

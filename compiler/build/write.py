@@ -26,33 +26,30 @@ class Written:
 
 def compare(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
     """What `write` would do. Files of `once` differ only when they do not exist."""
-    created = [path for path in (*files, *once) if not os.path.lexists(path)]
-    changed = [path for path, text in files.items() if os.path.lexists(path) and _content(path) != text.encode()]
-    return Written(tuple(sorted(created)), tuple(sorted(changed)), len(files) + len(once) - len(created) - len(changed))
+    created = sorted(path for path in (*files, *once) if not os.path.lexists(path))
+    changed = sorted(path for path, text in files.items() if os.path.lexists(path) and not _holds(path, text))
+    return Written(tuple(created), tuple(changed), len(files) + len(once) - len(created) - len(changed))
 
 
 def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
-    """Write what differs: first all texts beside their targets, then rename. Raises Rejected E401 for a place that cannot be written."""
+    """Write what differs. Raises Rejected E401 for a place that cannot be written."""
     written = compare(files, once)
-    beside = {path: Path(f"{path}.octavo-new") for path in written.differing}
-    try:
-        for path, temporary in beside.items():
+    for path in written.differing:
+        temporary = Path(f"{path}.octavo-new")
+        try:
             temporary.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(files.get(path, once.get(path, "")), encoding="utf-8", newline="\n")
-        for path, temporary in beside.items():
             temporary.replace(path)
-    except OSError as error:
-        for temporary in beside.values():
+        except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-        place = str(error.filename2 or error.filename or "a generated file").replace(".octavo-new", "")
-        raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=Path(place).parent)]) from None
+            place = Path(str(error.filename or path).removesuffix(".octavo-new"))
+            raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=place.parent)]) from None
     return written
 
 
-def _content(path: str) -> bytes | None:
-    """What the file holds; None for what is no readable file."""
+def _holds(path: str, text: str) -> bool:
     try:
-        return Path(path).read_bytes()
-    except OSError:
-        return None
+        return Path(path).read_bytes() == text.encode()
+    except OSError:  # no file that can be read
+        return False

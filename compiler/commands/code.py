@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from compiler.build.code_versions import append_judgement, broken_versions, changed_units, counted_units, listed_units
+from compiler.build.code_versions import append_judgement, broken_versions, changed_units, counted_units
 from compiler.build.inputs import Inputs
 from compiler.commands.git import git, no_git
-from compiler.problems import SECRET, Rejected, problem
+from compiler.problems import SECRET, Rejected, listed, problem
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Judgement
 from stages.contracts.code_tree import CodeTree
@@ -45,7 +45,7 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     append_judgement(root, Judgement(results=results, why=reason, who=who, at=at, digests=units))
     effect = "keep their versions" if results == "same" else "have new versions: their stages run again"
-    return f"{VERSIONS}: {len(units)} {'unit' if len(units) == 1 else 'units'} {effect}: {listed_units(units)}"
+    return f"{VERSIONS}: {len(units)} {'unit' if len(units) == 1 else 'units'} {effect}: {listed(units, 4)}"
 
 
 def _author() -> str:
