@@ -91,35 +91,22 @@ def test_words_change_only_the_page(title, question, says):
     assert {path for path in before if before[path] != after[path]} <= {"runs/example/page.card.json"}
 
 
-def test_comments_and_empty_lines_change_nothing():
-    text = "# first\n\n" + SPEC.replace("\nseeds:", "\n\n\n# why these\nseeds:")
-    assert cards(text) == cards(SPEC)
+SLOW = {f"slow-s{seed}/train.card.json" for seed in (7, 42, 99)}
 
 
-def test_a_learning_rate_changes_the_runs_of_its_condition_only():
-    before, after = cards(SPEC), cards(SPEC.replace("learning_rate: 2e-5", "learning_rate: 3e-5"))
-    changed = {path for path in before if before[path] != after[path]}
-    assert changed == {f"runs/example/slow-s{seed}/train.card.json" for seed in (7, 42, 99)}
-
-
-def test_a_reward_example_changes_the_preflight_only():
-    before, after = cards(SPEC), cards(SPEC.replace("expect: 1, because: right", "expect: 0.9, because: right"))
-    assert {path for path in before if before[path] != after[path]} == {"runs/example/preflight/preflight.card.json"}
-
-
-def test_a_reason_in_an_example_changes_nothing():
-    assert cards(SPEC) == cards(SPEC.replace("because: right", "because: another reason"))
-
-
-def test_a_claim_changes_conclude_and_page_only():
-    before, after = cards(SPEC), cards(SPEC.replace("below: 10%", "below: 20%"))
-    assert {path for path in before if before[path] != after[path]} == {"runs/example/analysis/conclude.card.json"}
-
-
-def test_health_changes_the_screen_only():
-    before, after = cards(SPEC), cards(SPEC.replace("below: 0.95", "below: 0.9"))
-    assert {path for path in before if before[path] != after[path]} == {"runs/example/analysis/screen.card.json"}
-
-
-def test_no_card_holds_a_path_of_this_machine(work):
-    assert all(str(work) not in text and str(Path.home()) not in text for text in cards(VALUE).values())
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("\nseeds:", "\n\n\n# why these\nseeds:", set()),
+        ("because: right", "because: another reason", set()),
+        ("learning_rate: 2e-5", "learning_rate: 3e-5", SLOW),
+        ("expect: 1, because: right", "expect: 0.9, because: right", {"preflight/preflight.card.json"}),
+        ("below: 10%", "below: 20%", {"analysis/conclude.card.json"}),
+        ("below: 0.95", "below: 0.9", {"analysis/screen.card.json"}),
+    ],
+    ids=["comment", "reason of an example", "learning rate", "example", "claim", "health"],
+)
+def test_what_a_change_reaches(work, old, new, changed):
+    before, after = cards(SPEC), cards(SPEC.replace(old, new))
+    assert old in SPEC and {path for path in before if before[path] != after[path]} == {f"runs/example/{path}" for path in changed}
+    assert all(str(work) not in text and str(Path.home()) not in text for text in after.values()), "no card holds a path of this machine"

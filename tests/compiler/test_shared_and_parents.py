@@ -1,6 +1,5 @@
 """Shared blocks, parents and their changes: what ends up in the cards, and where it came from."""
 
-import json
 import random
 
 import pytest
@@ -11,6 +10,7 @@ from compiler.build.pipeline import named
 from compiler.compile import compile_all, project
 from compiler.problems import Rejected
 
+LATE = {"late": {"when": "truncated", "set": 0.0}}
 CHILD = """title: Does a lower learning rate do it too?
 parent: example
 changes: {%s}
@@ -85,27 +85,13 @@ def test_a_child_is_its_parent_with_its_changes(child):
         theirs = parent.cards.train[name].model_dump()
         theirs["train"]["learning_rate"] = 1e-4
         assert card.model_dump() == theirs | {"experiment": "child"}
-    assert one.cards.page.title == "Does a lower learning rate do it too?"
-    assert one.cards.page.question == parent.cards.page.question
-    assert one.cards.page.claims == ()
+    page = one.cards.page
+    assert (page.title, page.question, page.claims) == ("Does a lower learning rate do it too?", parent.cards.page.question, ())
+    assert (page.parent, page.hypothesis) == ("example", "A ten times lower learning rate learns the same.")
+    assert "runs/child/dvc.yaml" in project([one], with_site=False).files
     origins = one.origins.cards["zero/train.card.json"]
     assert (origins["/train/learning_rate"].position, origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
     assert (origins["/train/max_steps"].position, origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
-
-
-def test_the_page_card_tells_parent_changes_and_hypothesis(child):
-    page = child("train.learning_rate: 1.0e-4, seeds: [4, 5, 6]").cards.page
-    assert page.parent == "example"
-    assert page.hypothesis == "A ten times lower learning rate learns the same."
-    assert [change.model_dump() for change in page.changes] == [
-        {"key": "train.learning_rate", "before": "0.001", "after": "0.0001"},
-        {"key": "seeds", "before": "[1, 2, 3]", "after": "[4, 5, 6]"},
-    ]
-
-
-def test_page_cards_without_a_parent_are_what_they_were(files, spec):
-    card = json.loads(files(spec).files["runs/example/page.card.json"])
-    assert not {"parent", "changes", "hypothesis"} & set(card)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +107,12 @@ def test_page_cards_without_a_parent_are_what_they_were(files, spec):
         ("evaluation.samples: 7", "evaluation.samples", 7),
         ("data.evaluation.rows: 3", "data.evaluation.rows", 3),
         ("train: {beta: 0.25}", "train.beta", 0.25),
+        ("seeds: [4, 5, 6]", "seeds", [4, 5, 6]),
+        (
+            "rewards.shaped.penalties: [{late: {when: truncated, set: 0.0}}]",
+            "rewards.shaped.penalties",
+            [{"late": {"when": "truncated", "set": 0.0}}],
+        ),
         ("conditions.slow: {reward: shaped, role: control, train: {learning_rate: 1e-5}}", "conditions.slow.train.learning_rate", 1e-5),
     ],
 )
@@ -149,11 +141,6 @@ def test_a_gate_is_taken_out_by_its_name(child):
 def test_a_default_written_out_is_no_difference(child):
     one = child("train.learning_rate: 1.0e-4", "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\n")
     assert [change.key for change in one.cards.page.changes] == ["train.learning_rate"]
-
-
-def test_a_change_of_the_parent_is_a_change_of_the_child(child, work, spec):
-    (work / "specs/example.yaml").write_text(spec.replace("max_steps: 12", "max_steps: 14"))
-    assert child("train.learning_rate: 1.0e-4").cards.train["zero"].train.max_steps == 14
 
 
 def test_three_generations(child, work, capsys):
@@ -233,19 +220,6 @@ def test_what_a_child_replaced_is_explained(child, work, capsys):
     ]
 
 
-def test_a_child_compiles_to_a_pipeline_of_its_own(child, work):
-    files = project([child("train.learning_rate: 1.0e-4")], with_site=False).files
-    assert "runs/child/dvc.yaml" in files and "from specs/child.yaml" in files["runs/child/dvc.yaml"]
-
-
-def test_lists_change_as_a_whole(child):
-    page = child("rewards.shaped.penalties: [{runaway: {when: truncated, set: 0.0}}], seeds: [7, 8, 9]").cards.page
-    assert [(change.key, change.before, change.after) for change in page.changes] == [
-        ("seeds", "[1, 2, 3]", "[7, 8, 9]"),
-        ("rewards.shaped.penalties", "(nothing)", "[{runaway: {set: 0, when: truncated}}]"),
-    ]
-
-
 KEYS = {
     "train.learning_rate": "2e-4",
     "train.beta": "0.25",
@@ -260,11 +234,11 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_page_tells_exactly_the_declared_changes(child, seed):
-    chosen = random.Random(seed).sample(sorted(KEYS), seed % len(KEYS) + 1)
-    page = child(", ".join(f"{key}: {KEYS[key]}" for key in chosen)).cards.page
-    assert sorted(change.key for change in page.changes) == sorted(chosen)
+def test_the_page_tells_exactly_the_declared_changes(child):
+    for seed in range(6):
+        chosen = random.Random(seed).sample(sorted(KEYS), seed + 2)
+        page = child(", ".join(f"{key}: {KEYS[key]}" for key in chosen)).cards.page
+        assert sorted(change.key for change in page.changes) == sorted(chosen)
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))

@@ -19,37 +19,30 @@ def plain(text: str) -> object:
 def rejected(content: bytes) -> list[str]:
     with pytest.raises(Rejected) as caught:
         parse(content, "spec.yaml")
-    return [found.code for found in caught.value.diagnostics]
+    return [problem.code for problem in caught.value.diagnostics]
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1e-6", 1e-6),
-        ("1.0e-6", 1e-6),
-        ("-3", -3),
-        ("+3", 3),
-        (".5", 0.5),
-        ("5.", 5.0),
-        ("1E5", 1e5),
-        ("007", "007"),
-        ("1_000", "1_000"),
-        ("1:30", "1:30"),
-        ("yes", "yes"),
-        ("off", "off"),
-        ("true", True),
-        ("False", False),
-        ("2024-01-01", "2024-01-01"),
-        ("'1'", "1"),
-        ('"1e-6"', "1e-6"),
-        ("60s", "60s"),
-        ("0x1F", "0x1F"),
-        ("1234567890123456789012", 1234567890123456789012.0),
+        *(
+            ("1e-6", 1e-6),
+            ("1.0e-6", 1e-6),
+            ("-3", -3),
+            ("+3", 3),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("1E5", 1e5),
+            ("true", True),
+            ("False", False),
+        ),
+        *((text, text) for text in ("007", "1_000", "1:30", "yes", "off", "2024-01-01", "60s", "0x1F")),
+        *(("true", True), ("False", False), ("'1'", "1"), ('"1e-6"', "1e-6"), ("1234567890123456789012", 1234567890123456789012.0)),
     ],
 )
 def test_scalars(text, value):
-    found = plain(f"key: {text}")["key"]
-    assert found == value and type(found) is type(value)
+    scalar = plain(f"key: {text}")["key"]
+    assert scalar == value and type(scalar) is type(value)
 
 
 @pytest.mark.parametrize("text", ["key:", "key: ~", "key: null"])
@@ -65,21 +58,15 @@ def test_places_of_keys_and_values():
     assert (root.get("seeds", 1).place.line, root.get("seeds", 1).place.column) == (3, 12)
 
 
-def test_columns_count_characters_not_bytes():
+def test_columns_line_ends_and_aliases():
+    """Columns count characters, not bytes; Windows' line ends and byte order marks are none; an alias has the place of its own key."""
     root = parse('owner: {name: "Bj\u00f6rn \U0001f600", unit: x}'.encode(), "spec.yaml").root
     assert root.get("owner", "unit").place.column == 32
-
-
-def test_windows_line_ends_and_byte_order_mark():
     document = parse(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n", "spec.yaml")
     assert document.root.plain() == {"a": 1, "b": 2}
     assert document.root.get("b").place.line == 2 and document.lines[1] == "b: 2"
-
-
-def test_alias_keeps_the_place_of_its_own_key():
     root = parse(b"a: &x {k: 1}\nb: *x\n", "spec.yaml").root
-    assert root.get("a").key.line == 1 and root.get("b").key.line == 2
-    assert root.get("b", "k").place.line == 1
+    assert (root.get("a").key.line, root.get("b").key.line, root.get("b", "k").place.line) == (1, 2, 1)
 
 
 def test_duplicate_keys_are_all_reported():
@@ -106,19 +93,15 @@ def test_alias_bomb_is_refused_at_once():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_document_or_a_diagnostic(content):
-    check_places(content)
-
-
-def check_places(content: bytes) -> None:
     """Every place lies inside the file."""
     try:
         document = parse(content, "spec.yaml")
     except Rejected as error:
         assert error.diagnostics
         lines = error.sources.get("spec.yaml", [""])
-        for found in error.diagnostics:
-            assert found.why and found.fix
-            inside(found.place, lines)
+        for problem in error.diagnostics:
+            assert problem.why and problem.fix
+            inside(problem.place, lines)
         return
     pending: list[Node] = [document.root]
     while pending:
