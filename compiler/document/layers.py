@@ -24,24 +24,31 @@ def overlay(base: Node, over: Node, layer: str) -> Node:
     if isinstance(base.value, dict) and isinstance(over.value, dict):
         merged = dict(base.value)
         for key, node in over.value.items():
-            merged[key] = overlay(merged[key], node, layer) if key in merged else labelled(node, layer)
+            merged[key] = overlay(merged[key], node, layer) if key in merged else _labelled(node, layer)
         return Node(merged, base.place, base.key, base.layer, base.over)
-    if RANK[base.layer] > RANK[_higher(layer, over.layer)]:
+    top = _labelled(over, layer)
+    if RANK[base.layer] > RANK[top.layer]:
         return base
-    top = labelled(over, layer)
     top.over = base
     return top
 
 
-def labelled(node: Node, layer: str) -> Node:
+def _labelled(node: Node, layer: str) -> Node:
     """A copy with the layer of each value: this one, or a higher one that wrote the value."""
-    value = _mapped(node, lambda inner: labelled(inner, layer))
-    return Node(value, node.place, node.key, _higher(layer, node.layer), node.over)
+    higher = layer if RANK[layer] > RANK[node.layer] else node.layer
+    return Node(_mapped(node, _labelled, layer), node.place, node.key, higher, node.over)
 
 
 def lowered(node: Node, layer: str) -> Node:
     """A copy whose values all come from `layer`, whichever wrote them in their own file."""
-    return Node(_mapped(node, lambda inner: lowered(inner, layer)), node.place, node.key, layer)
+    return Node(_mapped(node, lowered, layer), node.place, node.key, layer)
+
+
+def _mapped(node: Node, change: Callable[[Node, str], Node], layer: str) -> object:
+    """The node's value with every node below it changed."""
+    if isinstance(node.value, dict):
+        return {key: change(inner, layer) for key, inner in node.value.items()}
+    return [change(inner, layer) for inner in node.value] if isinstance(node.value, list) else node.value
 
 
 def replaced(node: Node) -> list[Node]:
@@ -91,14 +98,3 @@ def _block(entry: Node, read: Read) -> Node:
     if problems:
         raise Rejected(problems)
     return root
-
-
-def _mapped(node: Node, change: Callable[[Node], Node]) -> object:
-    """The node's value with every node below it changed."""
-    if isinstance(node.value, dict):
-        return {key: change(inner) for key, inner in node.value.items()}
-    return [change(inner) for inner in node.value] if isinstance(node.value, list) else node.value
-
-
-def _higher(layer: str, other: str) -> str:
-    return layer if RANK[layer] > RANK[other] else other

@@ -40,27 +40,25 @@ def read(path: Path) -> Document:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise Rejected([unreadable(path, error)]) from None
+        facts = {"file": path.as_posix(), "reason": error.strerror or error, "folder": path.parent.as_posix()}
+        raise Rejected([problem("E113", None, None, **facts)]) from None
     return parse(content, path.as_posix())
-
-
-def unreadable(path: Path, error: OSError) -> Diagnostic:
-    """E113 for a file of specs/."""
-    return problem("E113", file=path.as_posix(), reason=error.strerror or error, folder=path.parent.as_posix())
 
 
 def parse(content: bytes, file: str) -> Document:
     """Parse the bytes of a file. Raises Rejected with E1xx problems."""
+    from ruamel.yaml.cyaml import CParser
+    from ruamel.yaml.error import YAMLError
+
     if len(content) > MAX_BYTES:
         raise Rejected([problem("E108", Place(file, 1, 1), limit=f"{MAX_BYTES:,}")])
     lines = _BREAK.split(content.decode("utf-8", "replace").removeprefix("\ufeff"))
     try:
-        text = _decoded(content, file)
-        event, broken = events(text)
-        builder = _Builder(file, lines, event)
+        parser = CParser(_decoded(content, file))
+        builder = _Builder(file, lines, parser.get_event)
         try:
             root = builder.document()
-        except broken as error:
+        except YAMLError as error:
             raise Rejected([*builder.problems, builder.syntax(error)]) from None
         if builder.problems:
             raise Rejected(builder.problems)
@@ -68,14 +66,6 @@ def parse(content: bytes, file: str) -> Document:
     except Rejected as rejected:
         rejected.sources[file] = lines
         raise
-
-
-def events(text: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """(function that gives the parser's next event, exception of broken YAML)."""
-    from ruamel.yaml.cyaml import CParser
-    from ruamel.yaml.error import YAMLError
-
-    return CParser(text).get_event, YAMLError
 
 
 def _decoded(content: bytes, file: str) -> str:
@@ -136,13 +126,10 @@ class _Builder:
         before = self.count
         if event.anchor:
             self.open.add(event.anchor)
-        value = (
-            self._scalar(event, place)
-            if kind == "ScalarEvent"
-            else self._sequence(depth)
-            if kind == "SequenceStartEvent"
-            else self._mapping(depth)
-        )
+        if kind == "ScalarEvent":
+            value = self._scalar(event, place)
+        else:
+            value = self._sequence(depth) if kind == "SequenceStartEvent" else self._mapping(depth)
         node = Node(value, place)
         if event.anchor:
             self.open.discard(event.anchor)

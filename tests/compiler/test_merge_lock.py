@@ -38,69 +38,45 @@ def page(a, b, out):
     return stage("page", out, **{"train-a.out": a, "train-b.out": b})
 
 
-def test_each_side_trained_another_run():
-    merged = merge(lock(A1, B1), lock(A2, B1), lock(A1, B2))
-    assert (merged.text, merged.conflicts, merged.due) == (lock(A2, B2), [], [])
+A3 = stage("train-a", "oa3", card="ca3")
+OTHER = stage("train-a", "oa3", card="ca2")
+RENAMED = A1.replace("stages.x", "stages.y")
+C, D = stage("train-c", "oc", card="cc"), stage("train-d", "od", card="cd")
+BASE, FIRST = page("oa1", "ob1", "p1"), page("oa2", "ob1", "p2")
+SECOND, BOTH = page("oa1", "ob2", "p3"), page("oa2", "ob2", "p4")
 
 
-def test_each_side_added_a_run():
-    c, d = stage("train-c", "oc", card="cc"), stage("train-d", "od", card="cd")
-    assert merge(lock(A1), lock(A1, c), lock(A1, d)).text == lock(A1, c, d)
-    assert merge("", lock(c), lock(d)).text == lock(c, d)
-
-
-def test_a_stage_that_reads_both_runs_is_due():
-    base, ours, theirs = (
-        lock(A1, B1, page("oa1", "ob1", "p1")),
-        lock(A2, B1, page("oa2", "ob1", "p2")),
-        lock(A1, B2, page("oa1", "ob2", "p3")),
-    )
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "text", "due"),
+    [
+        (lock(A1, B1), lock(A2, B1), lock(A1, B2), lock(A2, B2), []),  # each side trained another run
+        (lock(A1), lock(A1, C), lock(A1, D), lock(A1, C, D), []),  # each side added one
+        ("", lock(C), lock(D), lock(C, D), []),
+        # a stage that reads both runs: ours stays, DVC sees that train-b.out is another file
+        (lock(A1, B1, BASE), lock(A2, B1, FIRST), lock(A1, B2, SECOND), lock(A2, B2, FIRST), ["page"]),
+        # one branch has both changes already, the other one of them: the side that ran with the merged inputs is right
+        (lock(BASE), lock(BOTH), lock(SECOND), lock(BOTH), []),
+        (lock(BASE), lock(SECOND), lock(BOTH), lock(BOTH), []),
+        (lock(A1), lock(A2), lock(A2), lock(A2), []),  # equal changes are one
+        # both changed the inputs: the card is in git, which shows the conflict; DVC holds the entry against whichever is chosen
+        (lock(A1), lock(A2), lock(A3), lock(A2), ["train-a"]),
+        (lock(A1), lock(RENAMED), lock(A2), lock(RENAMED), ["train-a"]),  # neither ran the new command with the new card
+        (lock(A1, B1), lock(A1), lock(A1, B1), lock(A1), []),  # removed stages stay removed ...
+        (lock(A1, B1), lock(A1, B1), lock(B1), lock(B1), []),
+        (lock(A1, B1), lock(A1), lock(A1, B2), lock(A1, B2), []),  # ... unless the other side ran them again
+        (lock(A1, B1), lock(A1, B2), lock(A1), lock(A1, B2), []),
+        ("", HEAD, lock(A1), lock(A1), []),  # a lock without stages is one
+    ],
+)
+def test_merges(base, ours, theirs, text, due):
     merged = merge(base, ours, theirs)
-    assert merged.text == lock(A2, B2, page("oa2", "ob1", "p2"))  # ours; DVC sees that train-b.out is another file
-    assert (merged.conflicts, merged.due) == ([], ["page"])
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_the_side_that_ran_with_the_merged_inputs_is_right(swapped):
-    """One branch has both changes already, the other one of them."""
-    base, both, one = lock(page("oa1", "ob1", "p1")), lock(page("oa2", "ob2", "p4")), lock(page("oa1", "ob2", "p3"))
-    merged = merge(base, one, both) if swapped else merge(base, both, one)
-    assert (merged.text, merged.conflicts, merged.due) == (both, [], [])
+    assert (merged.text, merged.conflicts, merged.due) == (text, [], due)
 
 
 def test_equal_inputs_and_other_outputs_are_a_conflict():
-    other = stage("train-a", "oa3", card="ca2")
-    merged = merge(lock(A1, B1), lock(A2, B1), lock(other, B2))
+    merged = merge(lock(A1, B1), lock(A2, B1), lock(OTHER, B2))
     assert merged.conflicts == ["train-a"] and merged.due == []
-    assert merged.text == f"{HEAD}<<<<<<< ours\n{A2}=======\n{other}>>>>>>> theirs\n{B2}"
-
-
-def test_equal_changes_are_one():
-    assert merge(lock(A1), lock(A2), lock(A2)).text == lock(A2)
-
-
-def test_inputs_that_both_sides_changed_leave_our_entry_and_the_stage_due():
-    """The card is in git, which shows the conflict; whichever is chosen, DVC holds the entry against it."""
-    other = stage("train-a", "oa3", card="ca3")
-    merged = merge(lock(A1), lock(A2), lock(other))
-    assert (merged.text, merged.conflicts, merged.due) == (lock(A2), [], ["train-a"])
-
-
-def test_removed_stages_stay_removed_unless_the_other_side_ran_them_again():
-    assert merge(lock(A1, B1), lock(A1), lock(A1, B1)).text == lock(A1)
-    assert merge(lock(A1, B1), lock(A1, B1), lock(B1)).text == lock(B1)
-    assert merge(lock(A1, B1), lock(A1), lock(A1, B2)).text == lock(A1, B2)
-    assert merge(lock(A1, B1), lock(A1, B2), lock(A1)).text == lock(A1, B2)
-
-
-def test_a_changed_command_counts_as_an_input():
-    renamed = A1.replace("stages.x", "stages.y")
-    merged = merge(lock(A1), lock(renamed), lock(A2))
-    assert merged.due == ["train-a"]  # neither ran the new command with the new card
-
-
-def test_a_lock_without_stages_is_one():
-    assert merge("", HEAD, lock(A1)).text == lock(A1)
+    assert merged.text == f"{HEAD}<<<<<<< ours\n{A2}=======\n{OTHER}>>>>>>> theirs\n{B2}"
 
 
 VERSIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), max_size=8)
@@ -128,7 +104,7 @@ def test_every_stage_of_a_merge_is_one_sides_whole(old, mine, other):
 
 
 def test_the_command_writes_ours_and_says_what_is_due(tmp_path, capsys):
-    texts = (lock(page("oa1", "ob1", "p1")), lock(page("oa2", "ob1", "p2")), lock(page("oa1", "ob2", "p3")))
+    texts = (lock(BASE), lock(FIRST), lock(SECOND))
     paths = [tmp_path / name for name in ("base", "ours", "theirs")]
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
