@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +14,24 @@ from compiler.problems import Fault, problem
 from stages.contracts.artifact import digest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataFile:
     """A JSONL file. `rows` maps id to row, in file order."""
 
     path: str
     sha256: str
     rows: dict[str, dict[str, Any]]
-    _tokens: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
 
-    def prompt_tokens(self, prompt: str, count: int | None) -> tuple[int, int]:
+    def prompts(self, key: str, count: int | None) -> list[str]:
+        """Prompts of the first `count` rows."""
+        return [text for row in islice(self.rows.values(), count) if isinstance(text := row.get(key), str)]
+
+    @functools.cache
+    def prompt_tokens(self, key: str, count: int | None) -> tuple[int, int]:
         """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
         make at most one token of a byte."""
-        if (prompt, count) not in self._tokens:
-            texts = [text for row in list(self.rows.values())[:count] if isinstance(text := row.get(prompt), str)]
-            words, size = (max(map(measure, texts), default=0) for measure in (lambda t: len(t.split()), lambda t: len(t.encode())))
-            self._tokens[prompt, count] = words, size
-        return self._tokens[prompt, count]
+        prompts = self.prompts(key, count)
+        return max((len(text.split()) for text in prompts), default=0), max((len(text.encode()) for text in prompts), default=0)
 
 
 def _finite(text: str) -> float:

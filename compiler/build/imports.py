@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.build.snapshots import snapshot_of
 from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
@@ -19,7 +18,7 @@ from compiler.language.rewards import RewardUse
 from compiler.problems import problem, unknown
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.import_card import SourceCard
+from stages.contracts.import_card import RUNNING, SNAPSHOT, SourceCard
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.model import Adapter, TrainData
 from stages.contracts.names import PATH
@@ -188,3 +187,35 @@ def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic
     if fetched:
         missing = problem("E389.fetched", node.place, path=path, run=run, experiment=fetched)
     return NoLog(missing.code, missing.what, missing.why, missing.fix, node.place, log=path)
+
+
+_MOST = 1 << 20
+"""Bytes of a first line: numbers of a config and a summary."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot on disk."""
+
+    rows: int
+    state: str
+    digest: str
+    name: str = ""
+    """`entity/project/id`."""
+
+    @property
+    def running(self) -> bool:
+        return self.state in RUNNING
+
+
+def snapshot_of(path: str) -> Snapshot | None:
+    """The snapshot at a path; None when none is there."""
+    try:
+        with open(path, "rb") as stream:
+            head = json.loads(stream.read(_MOST).partition(b"\n")[0])
+        if head["schema"] != SNAPSHOT:
+            return None
+        name = "/".join(str(head.get(key)) for key in ("entity", "project", "id"))
+        return Snapshot(int(head["rows"]), str(head["state"]), file_digest(Path(path)), name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -178,15 +178,11 @@ def _held_out(evaluation: PromptData, experiment: Experiment, expansion: Expansi
     """W310 when evaluation prompts are trained on."""
     for data in {setup.data.path: setup.data for setup in reversed(expansion.setups)}.values():
         try:
-            held_out = _prompts(inputs.data(evaluation.path), evaluation.prompt, evaluation.rows)
-            trained = {*_prompts(inputs.data(data.path), data.prompt, data.rows)}
+            held_out = inputs.data(evaluation.path).prompts(evaluation.prompt, evaluation.rows)
+            trained = {*inputs.data(data.path).prompts(data.prompt, data.rows)}
         except Fault:
             continue
         both = [prompt for prompt in held_out if prompt in trained]
         if both:
             place = experiment.node("data", "evaluation", "path").place
             yield problem("W310", place, both=len(both), all=len(held_out), file=data.path)
-
-
-def _prompts(data: DataFile, key: str, rows: int | None) -> list[str]:
-    return [text for row in list(data.rows.values())[:rows] if isinstance(text := row.get(key), str)]
