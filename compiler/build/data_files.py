@@ -26,12 +26,16 @@ class DataFile:
         """Prompts of the first `count` rows."""
         return [text for row in islice(self.rows.values(), count) if isinstance(text := row.get(key), str)]
 
-    @functools.cache
     def prompt_tokens(self, key: str, count: int | None) -> tuple[int, int]:
         """Bounds on the tokens of the longest of the first `count` prompts, for tokenizers that split at white space and
         make at most one token of a byte."""
-        prompts = self.prompts(key, count)
-        return max((len(text.split()) for text in prompts), default=0), max((len(text.encode()) for text in prompts), default=0)
+        return _prompt_tokens(self, key, count)
+
+
+@functools.cache
+def _prompt_tokens(data: DataFile, key: str, count: int | None) -> tuple[int, int]:
+    prompts = data.prompts(key, count)
+    return max((len(text.split()) for text in prompts), default=0), max((len(text.encode()) for text in prompts), default=0)
 
 
 def _finite(text: str) -> float:
