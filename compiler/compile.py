@@ -65,43 +65,42 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
 
 def compile_all(references: Iterable[Reference], inputs: Inputs) -> list[Compiled]:
     """Several specs. Raises Rejected with the errors of all of them."""
-    compiled: list[Compiled] = []
+    experiments: list[Compiled] = []
     problems: list[Diagnostic] = []
-    broken: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for reference in references:
         try:
-            compiled.append(compile_experiment(reference, inputs))
+            experiments.append(compile_experiment(reference, inputs))
         except Rejected as rejected:
             problems.extend(rejected.diagnostics)
-            broken |= rejected.sources
+            sources |= rejected.sources
     if problems:
-        together = Rejected([*problems, *(warning for one in compiled for warning in one.warnings)])
-        together.sources |= broken
-        raise together
-    return compiled
+        warnings = [warning for compiled in experiments for warning in compiled.warnings]
+        raise Rejected([*problems, *warnings], sources)
+    return experiments
 
 
-def project(compiled: Sequence[Compiled], with_site: bool) -> Project:
+def project(experiments: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
-    models = sorted({card.name for one in compiled if (card := one.cards.model.card)})
+    models = sorted({card.name for compiled in experiments if (card := compiled.cards.model.card)})
     pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in models]
-    pipelines += [graph.experiment_pipeline(one.experiment, one.expansion, one.cards) for one in compiled]
+    files, once, ignored = emit.Files(), emit.Files(), emit.Files()
+    for compiled in experiments:
+        parts = (compiled.experiment, compiled.expansion, compiled.cards)
+        pipelines.append(graph.experiment_pipeline(*parts))
+        files |= emit.cards(*parts)
+        once |= emit.first_files(*parts)
+        ignored[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = dump(compiled.origins)
     if with_site:
-        runs = {one.experiment.name: [run.name for run in one.expansion.runs] for one in compiled}
+        runs = {compiled.experiment.name: [run.name for run in compiled.expansion.runs] for compiled in experiments}
         pipelines.append(graph.site(runs, LIVE.as_posix()))
-    files: emit.Files = {}
-    once: emit.Files = {}
-    ignored: emit.Files = {}
-    for one in compiled:
-        files |= emit.cards(one.experiment, one.expansion.runs, one.cards)
-        once |= emit.first_files(one.experiment, one.expansion.runs, one.cards)
-        ignored[ExperimentFolder(RUNS / one.experiment.name).origins.as_posix()] = dump(one.origins)
     files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in pipelines}
-    return Project(files, once, ignored, tuple(warning for one in compiled for warning in one.warnings), tuple(pipelines))
+    warnings = tuple(warning for compiled in experiments for warning in compiled.warnings)
+    return Project(files, once, ignored, warnings, tuple(pipelines))
 
 
-def left_over(one: Compiled) -> list[str]:
+def left_over(compiled: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
-    runs = {run.name for run in one.expansion.runs}
-    folder = RUNS / one.experiment.name
+    runs = {run.name for run in compiled.expansion.runs}
+    folder = RUNS / compiled.experiment.name
     return sorted(card.parent.name for card in folder.glob(f"*/{emit.CARD}") if card.parent.name not in runs)

@@ -29,9 +29,8 @@ class Rejected(Exception):
     `sources` holds the lines of files that could not even be parsed, for the excerpts.
     """
 
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics = in_order(diagnostics)
-        self.sources: dict[str, list[str]] = {}
+    def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, list[str]] | None = None) -> None:
+        self.diagnostics, self.sources = in_order(diagnostics), dict(sources or {})
         super().__init__("; ".join(f"{problem.code} {problem.what}" for problem in self.diagnostics))
 
 
@@ -74,11 +73,11 @@ def unknown(code: str, word: str, known: Iterable[str], place: Place | None, not
     """
     words = list(known)
     meant, texts = nearest(word, words), catalogue()[code]
-    made = problem(code, place, note, word=word[:80], known=words, first=words[0] if words else "...", **facts)
+    message = problem(code, place, note, word=word[:80], known=words, first=words[0] if words else "...", **facts)
     if meant is None:
-        return made
+        return message
     fix = Template(texts.get("meant", "write `$meant`")).substitute(facts, meant=meant)
-    return replace(made, what=f"{made.what}, did you mean `{meant}`?", fix=fix)
+    return replace(message, what=f"{message.what}, did you mean `{meant}`?", fix=fix)
 
 
 def _written(fact: object) -> str:

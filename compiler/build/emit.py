@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterable
 
 from compiler.build.resolve import Cards
 from compiler.build.stage import Pipeline, Stage
-from compiler.language.expand import Run
+from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec
 from stages.contracts.artifact import dump
@@ -30,12 +29,12 @@ def pipeline(pipeline: Pipeline) -> str:
     return "\n".join([*lines, *(line for stage in pipeline.stages for line in _stage(stage, back))]) + "\n"
 
 
-def cards(experiment: Experiment, runs: Iterable[Run], compiled: Cards) -> Files:
+def cards(experiment: Experiment, expansion: Expansion, compiled: Cards) -> Files:
     """Path -> text of every card of an experiment. The text of a condition's card is made once: its runs differ in the seed only."""
     folder = ExperimentFolder(RUNS / experiment.name)
     root = folder.root.as_posix()
     texts = {name: dump(card) for name, card in compiled.train.items()}
-    files = {f"{root}/{run.name}/{CARD}": _seeded(texts[run.setup.name], run.seed) for run in runs if run.setup.name in texts}
+    files = {f"{root}/{run.name}/{CARD}": _seeded(texts[run.setup.name], run.seed) for run in expansion.runs if run.setup.name in texts}
     files |= {f"{root}/{path}": dump(card) for path, card in compiled.single.items()}
     policy = experiment.spec.retries
     if texts and (policy or os.path.exists(folder.retries)):  # a policy that was taken out of the spec must not go on
@@ -45,9 +44,9 @@ def cards(experiment: Experiment, runs: Iterable[Run], compiled: Cards) -> Files
     return files
 
 
-def first_files(experiment: Experiment, runs: Iterable[Run], compiled: Cards) -> Files:
+def first_files(experiment: Experiment, expansion: Expansion, compiled: Cards) -> Files:
     """Files that are written only when they do not exist: stages rewrite them."""
-    trained = [run.name for run in runs if run.setup.name in compiled.train or isinstance(experiment.spec, CommandSpec)]
+    trained = [run.name for run in expansion.runs if run.setup.name in compiled.train or isinstance(experiment.spec, CommandSpec)]
     return {f"{RUNS}/{experiment.name}/{name}/{RETRY}": _RETRY for name in trained}
 
 

@@ -48,7 +48,7 @@ def experiment_origins(experiment: Experiment, expansion: Expansion, cards: Card
     """The file of an experiment, with the key that stands at each place."""
     places = _single(experiment, expansion)
     places |= {f"{run.name}/{IMPORT_CARD}": _imported(experiment, run) for run in expansion.runs if not cards.train}
-    places = {path: found for path, found in places.items() if path in cards.single}
+    places = {path: pointers for path, pointers in places.items() if path in cards.single}
     for setup in expansion.setups:
         if setup.name in cards.train:
             places[f"{setup.name}/{CARD}"] = _train(experiment, setup, cards.train[setup.name], inputs)
@@ -61,7 +61,7 @@ def experiment_origins(experiment: Experiment, expansion: Expansion, cards: Card
 
     return OriginsFile(
         spec=experiment.document.file,
-        cards={path: {pointer: named(place) for pointer, place in found.items()} for path, found in places.items()},
+        cards={path: {pointer: named(place) for pointer, place in pointers.items()} for path, pointers in places.items()},
         claims={claim.id: named(origin(experiment.node("claims", index))) for index, claim in enumerate(experiment.spec.claims)},
         conditions={name: named(origin(experiment.node("conditions", name), block=True)) for name in experiment.spec.conditions},
         seeds={str(seed): named(origin(experiment.node("seeds", index))) for index, seed in enumerate(experiment.spec.seeds)},

@@ -55,7 +55,7 @@ class Cards:
         evaluate = self.single.get("analysis/evaluate.card.json")
         data = [card.data for card in self.train.values()]
         data += [evaluate.data] if isinstance(evaluate, EvaluateCard) else []
-        yield from (("datasets", one.hub, one.revision) for one in data if one.hub and one.revision)
+        yield from (("datasets", rows.hub, rows.revision) for rows in data if rows.hub and rows.revision)
 
 
 def resolve(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Cards:

@@ -52,6 +52,4 @@ def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Fetched)
         return compile_all(references, inputs)
     except Rejected as rejected:
         problems = [found for found in rejected.diagnostics if not (isinstance(found, NoLog) and found.log in fetched.unfetched)]
-        again = Rejected([*fetched.problems, *problems])
-        again.sources |= rejected.sources
-        raise again from None
+        raise Rejected([*fetched.problems, *problems], rejected.sources) from None

@@ -86,9 +86,9 @@ def with_shared(document: Document, read: Read) -> Node:
 
 
 def _block(entry: Node, read: Read) -> Node:
-    known = sorted(path.stem for path in SHARED.glob("*.yaml"))
-    if entry.value not in known or not SLUG.fullmatch(entry.value):
-        raise Rejected([unknown("E334", entry.value, known, entry.place, all=", ".join(known) or "none")])
+    names = sorted(path.stem for path in SHARED.glob("*.yaml"))
+    if entry.value not in names or not SLUG.fullmatch(entry.value):
+        raise Rejected([unknown("E334", entry.value, names, entry.place, all=", ".join(names) or "none")])
     root = read(SHARED / f"{entry.value}.yaml").root
     problems = list(secrets(root))
     if not isinstance(root.value, dict):

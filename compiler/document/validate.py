@@ -63,10 +63,10 @@ def place_of(node: Node, *keys: str) -> Place:
     return next((inner.place for inner in written if inner is not None), key_place(node))
 
 
-def unknown_key(key: str, known: Sequence[str], place: Place, where: str) -> Diagnostic:
+def unknown_key(key: str, names: Sequence[str], place: Place, where: str) -> Diagnostic:
     """E201 with the nearest known key."""
     inside = f" in `{where}`" if where else ""
-    return unknown("E201" if known else "E201.none", sentence(key), known, place, inside=inside, all=", ".join(known))
+    return unknown("E201" if names else "E201.none", sentence(key), names, place, inside=inside, all=", ".join(names))
 
 
 def secrets(node: Node) -> Iterator[Diagnostic]:
@@ -90,8 +90,8 @@ def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str
     key = ".".join([where, *map(str, parts)] if where else map(str, parts))
     parent = ".".join([where, *map(str, parts[:-1])] if where else map(str, parts[:-1]))
     if kind == "extra_forbidden":
-        known = [name for inner in _models_at(model, location[:-1]) for name in keys(inner)]
-        return unknown_key(str(parts[-1]), known, node.key or node.place, parent)
+        names = [name for inner in _models_at(model, location[:-1]) for name in keys(inner)]
+        return unknown_key(str(parts[-1]), names, node.key or node.place, parent)
     if kind == "missing":
         return _missing(str(parts[-1]), parent, model, location, node)
     place = node.key if rest == ["[key]"] and node.key else key_place(node)

@@ -53,9 +53,8 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
         family = member(document, stem, read)
         parent = None if family.parent is None else _built(family.parent, None, [])
     except Rejected as rejected:
-        together = Rejected([*rejected.diagnostics, *problems, *_own(document.root), *_deeper(document.root)])
-        together.sources |= rejected.sources
-        raise together from None
+        own = [*problems, *_own(document.root), *_deeper(document.root)]
+        raise Rejected([*rejected.diagnostics, *own], rejected.sources) from None
     proper = _built(family, parent, problems)
     if profile is None:
         return proper
