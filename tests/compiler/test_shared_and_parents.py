@@ -20,7 +20,7 @@ hypothesis: >
 """
 
 
-def made(name="child"):
+def compile_named(name="child"):
     return compile_all([named(name)], Inputs())[0]
 
 
@@ -28,7 +28,7 @@ def made(name="child"):
 def child(work):
     def write(changes: str, more: str = "", name: str = "child"):
         (work / f"specs/{name}.yaml").write_text(CHILD % changes + more)
-        return made(name)
+        return compile_named(name)
 
     return write
 
@@ -50,10 +50,10 @@ def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(c
     train, origins = one.cards.train["zero"].train, one.origins.cards["zero/train.card.json"]
     assert (train.beta, train.top_p, train.epsilon, train.max_steps) == (0.2, 0.5, 0.5, 12)
     assert one.cards.page.owner == "team"
-    said = {key: (origins[f"/train/{key}"].position, origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
-    assert said["beta"] == ("specs/_shared/second.yaml:1:15", "shared")
-    assert said["top_p"] == ("specs/_shared/first.yaml:1:27", "shared")
-    assert said["epsilon"][1] == "experiment"
+    places = {key: (origins[f"/train/{key}"].position, origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
+    assert places["beta"] == ("specs/_shared/second.yaml:1:15", "shared")
+    assert places["top_p"] == ("specs/_shared/first.yaml:1:27", "shared")
+    assert places["epsilon"][1] == "experiment"
 
 
 def test_conditions_and_profiles_outrank_a_block(compiled, spec, shared):
@@ -80,7 +80,7 @@ def test_profiles_of_blocks_and_parents_are_checked(work, spec, shared, capsys):
 
 
 def test_a_child_is_its_parent_with_its_changes(child):
-    one, parent = child("train.learning_rate: 1.0e-4"), made("example")
+    one, parent = child("train.learning_rate: 1.0e-4"), compile_named("example")
     for name, card in one.cards.train.items():
         theirs = parent.cards.train[name].model_dump()
         theirs["train"]["learning_rate"] = 1e-4
@@ -120,10 +120,10 @@ def test_any_setting_can_change(child, change, path, expected):
     from compiler.build.difference import differences
 
     one = child(change)
-    found = {difference.key: difference.after for difference in differences(one.experiment.parent, one.experiment)}
-    assert found[path] == expected
+    changes = {change.key: change.after for change in differences(one.experiment.parent, one.experiment)}
+    assert changes[path] == expected
     written = change.partition(": ")[0]
-    assert all(key.startswith(written) or written.startswith(key) for key in found), found
+    assert all(key.startswith(written) or written.startswith(key) for key in changes), changes
 
 
 def test_null_removes_what_the_parent_has(child):
@@ -131,22 +131,22 @@ def test_null_removes_what_the_parent_has(child):
     assert list(one.cards.train) == ["zero"]
     assert one.cards.train["zero"].train.gradient_accumulation_steps == 1
     assert "analysis/evaluate.card.json" not in one.cards.single
-
-
-def test_a_gate_is_taken_out_by_its_name(child):
     one = child("rewards.shaped.gates.format: null", "rewards: {shaped: {examples: null}}\n")
     assert [gate.name for gate in one.cards.train["shaped"].reward.gates] == ["tests"]
 
 
-def test_a_default_written_out_is_no_difference(child):
-    one = child("train.learning_rate: 1.0e-4", "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\n")
-    assert [change.key for change in one.cards.page.changes] == ["train.learning_rate"]
+def test_a_default_written_out_is_no_difference_and_a_profile_is_not_compared(child):
+    more = "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\nprofiles: {smoke: {train: {max_steps: 3}}}\n"
+    one, smoke = child("train.learning_rate: 1.0e-4", more), compile_named("child@smoke")
+    assert smoke.cards.train["zero"].train.max_steps == 3
+    for compiled in (one, smoke):
+        assert [change.key for change in compiled.cards.page.changes] == ["train.learning_rate"]
 
 
 def test_three_generations(child, work, capsys):
     child("train.learning_rate: 1.0e-4")
     (work / "specs/grandchild.yaml").write_text((CHILD % "train.beta: 0.1").replace("parent: example", "parent: child"))
-    one = made("grandchild")
+    one = compile_named("grandchild")
     assert (one.cards.train["zero"].train.learning_rate, one.cards.train["zero"].train.beta) == (1e-4, 0.1)
     assert [change.key for change in one.cards.page.changes] == ["train.beta"]
 
@@ -158,20 +158,13 @@ def test_a_child_of_a_broken_parent_shows_the_parents_errors(child, work, spec):
     assert [(found.code, found.place.file) for found in caught.value.diagnostics] == [("E201", "specs/example.yaml")]
 
 
-def test_a_profile_is_not_compared_with_the_parent(child):
-    child("train.learning_rate: 1.0e-4", "profiles: {smoke: {train: {max_steps: 3}}}\n")
-    one = made("child@smoke")
-    assert one.cards.train["zero"].train.max_steps == 3
-    assert [change.key for change in one.cards.page.changes] == ["train.learning_rate"]
-
-
 def test_a_thousand_generations_neither_hang_nor_recurse(work):
     for number in range(1000):
         parent = "example" if number == 0 else f"child-{number - 1}"
         (work / f"specs/child-{number}.yaml").write_text(
             (CHILD % f"train.beta: 0.{number + 1:04}").replace("parent: example", f"parent: {parent}")
         )
-    assert made("child-999").cards.train["zero"].train.beta == 0.1
+    assert compile_named("child-999").cards.train["zero"].train.beta == 0.1
 
 
 def test_explain_diff(child, work, capsys):

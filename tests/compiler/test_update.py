@@ -21,18 +21,16 @@ NOWHERE = "http://127.0.0.1:9"
 @pytest.fixture
 def on_hub(work: Path, spec: str) -> str:
     """A spec with model and training prompts on the hub; written, and returned."""
-    found = spec.replace("base: octavo/tiny", "base: owner/model")
-    found = found.replace(
-        "train: {path: data/train.jsonl}", "train: {hub: owner/prompts, id: name, prompt: question, config: main, rows: 64}"
-    )
-    found = found.replace("row: row-3", "row: {tests: [{arguments: [0], expected: 3}]}")
-    assert found.count("owner/") == 2 and "row: row" not in found
-    (work / "specs/example.yaml").write_text(found)
-    return found
+    rows = "{hub: owner/prompts, id: name, prompt: question, config: main, rows: 64}"
+    spec = spec.replace("base: octavo/tiny", "base: owner/model").replace("train: {path: data/train.jsonl}", f"train: {rows}")
+    spec = spec.replace("row: row-3", "row: {tests: [{arguments: [0], expected: 3}]}")
+    assert spec.count("owner/") == 2 and "row: row" not in spec
+    (work / "specs/example.yaml").write_text(spec)
+    return spec
 
 
 def pins() -> dict[str, str]:
-    return {of.name: commit for of, commit in lock(Inputs().document).commits.items()}
+    return {repository.name: commit for repository, commit in lock(Inputs().document).commits.items()}
 
 
 def test_pins_what_is_missing_and_compiles(on_hub):
@@ -107,21 +105,13 @@ def test_a_refusal_leaves_everything_as_it_was(on_hub, answer, environment, code
     assert LOCK.read_text() == old and sorted(Path().rglob("*.yaml")) == before
 
 
-def test_no_hub_at_all(on_hub):
+def test_without_a_hub_and_with_a_spec_that_does_not_compile_the_lock_stays(on_hub, work):
     ran = octavo("compile", "--update", endpoint=NOWHERE)
     assert ran.returncode == 1 and "E475" in ran.stderr and "no connection" in ran.stderr and not LOCK.exists()
-
-
-def test_a_spec_that_does_not_compile_leaves_the_lock(on_hub, work):
     (work / "specs/example.yaml").write_text(on_hub.replace("max_steps: 12", "max_steps: 0"))
     with hub({MODEL: info(ONE), PROMPTS: info(TWO)}) as stand_in:
         assert octavo("compile", "example", "--update", endpoint=stand_in.address).returncode == 1
     assert not LOCK.exists()
-
-
-def test_nothing_on_the_hub_needs_no_lock_and_no_network(work):
-    ran = octavo("compile", "example", "--update", endpoint=NOWHERE)
-    assert (ran.returncode, LOCK.exists()) == (0, False)
 
 
 def test_repositories_of_profiles_conditions_and_changes_are_found(work, spec):
@@ -151,7 +141,7 @@ def test_changes_plans_and_actions_name_repositories_too(spec, names):
     assert {repository.name for repository in named_in(parse(spec, "specs/example.yaml").root)} == names
 
 
-def test_a_folder_comes_before_the_hub(work, spec):
+def test_a_folder_comes_before_the_hub_and_needs_no_lock_and_no_network(work, spec):
     folder = work / "models/mine"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -162,7 +152,7 @@ def test_a_folder_comes_before_the_hub(work, spec):
     assert "hub" not in model and model["path"] == "models/mine"
 
 
-def test_the_text_is_sorted_and_read_again(work):
+def test_the_text_is_sorted_read_again_and_merged_by_git(work):
     commits = {Reference("models", "b/two"): ONE, Reference("datasets", "c/three"): TWO, Reference("models", "A/one"): "0" * 40}
     written = text(commits)
     assert [line.strip() for line in written.splitlines() if "/" in line and not line.startswith("#")] == [
@@ -172,13 +162,9 @@ def test_the_text_is_sorted_and_read_again(work):
     LOCK.write_text(written)
     assert pins() == {repository.name: commit for repository, commit in commits.items()}, "a commit of digits alone stays text"
 
-
-def test_git_merges_entries_of_two_branches(work):
-    """As .gitattributes says: the lines of both sides are kept."""
     sides = {name: {Reference("models", f"owner/{name}"): ONE} for name in ("alpha", "beta")}
-    shared = {Reference("models", "owner/base"): TWO}
-    for name, commits in {"base": {}, **sides}.items():
-        Path(name).write_text(text({**shared, **commits}))
-    subprocess.run(["git", "merge-file", "--union", "alpha", "base", "beta"], check=True)
+    for name, more in {"base": {}, **sides}.items():
+        Path(name).write_text(text({Reference("models", "owner/base"): TWO, **more}))
+    subprocess.run(["git", "merge-file", "--union", "alpha", "base", "beta"], check=True)  # as .gitattributes says
     LOCK.write_text(Path("alpha").read_text())
     assert pins() == {"owner/alpha": ONE, "owner/beta": ONE, "owner/base": TWO}
