@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,26 @@ def pytest_configure() -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def code_read_once() -> Iterator[None]:
+    """A stage is a process of its own and reads its code once; the tests call many stages in one process."""
+    modules: dict[tuple[Path, int, int], Any] = {}
+    read = CodeTree._read
+
+    def remembered(tree: CodeTree, name: str) -> Any:
+        path = tree.root / f"{name.replace('.', '/')}.py"
+        if not path.is_file():
+            return read(tree, name)
+        key = (path, path.stat().st_mtime_ns, path.stat().st_size)
+        if key not in modules:
+            modules[key] = read(tree, name)
+        return modules[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CodeTree, "_read", remembered)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

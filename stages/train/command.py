@@ -29,10 +29,9 @@ from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
 from stages.train.environment import prepare
 from stages.train.failures import classify, exit_code
-from stages.train.imports.files import ReadRun, imported, outcome_of, write_files
+from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import Mapped, map_log
-from stages.train.imports.readers import read_log
 
 MODULE = "stages.train.command"
 GRACE_SECONDS = 30.0
@@ -75,7 +74,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
             _run(run, card, command, out)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
-    history = Mapped([], 0, (), 1, (), ())
+    history = Mapped()
     try:
         history = _history(card, log, started)
     except Unreadable as caught:
@@ -83,7 +82,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    result = ReadRun(imported(card, started, history, True, source), history.rows, history.last, error or "")
+    result = ReadRun(import_record(card, started, history, True, source), history.rows, history.last, error or "")
     write_files(run, result, outcome_of(card, result, failure))
     end(run, started, failure=failure, error=error, last_step=history.last, seconds=time.monotonic() - begun)
     if failure is None:

@@ -1,9 +1,10 @@
 """Corpora of base models: one file a kind in `stages/train/corpora/`; the folder is the registry, as for gates and detectors.
 
-A corpus module has two functions:
+A corpus module has a dataclass of its problems (see Problem) and
 
-    def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]     (prompt, completion) pairs to learn from
-    def prompt_sets() -> dict[str, list[dict[str, Any]]]                 rows of the prompt sets that ship with the repository, by name
+    SHIPPED: Shipped                                                    the prompt sets that ship with the repository
+    def problems(seed: int) -> Iterator[Problem]                        an endless stream of problems, with repeats
+    def with_fault(problem: Problem, rng: Random) -> tuple[str, str]    (class of the fault, a faulty completion)
 
 Prompts end in a newline: a prompt must end on a token boundary, else BPE merges across it and the model trains wrongly.
 `python -m stages.train.corpus expressions data/quickstart` writes a corpus's prompt sets.
@@ -12,44 +13,77 @@ Prompts end in a newline: a prompt must end on a token boundary, else BPE merges
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from stages.contracts.artifact import write_text
 from stages.contracts.plugin import CORPORA, load
+from stages.contracts.pretrain_card import CorpusSettings
 
 
 class Problem(Protocol):
-    """A problem of a corpus."""
+    """A problem of a corpus, with its right completion."""
 
     @property
     def prompt(self) -> str: ...
+
+    @property
+    def answer(self) -> str: ...
 
     def row(self, name: str) -> dict[str, Any]:
         """The problem as a row of a prompt set."""
         ...
 
 
-def split(example: Problem, stream: Iterator[Problem], train_rows: int, heldout_rows: int) -> dict[str, list[dict[str, Any]]]:
-    """`train` (the example first) and `heldout`, from an endless stream. No prompt occurs twice, in one of them or across both."""
-    fresh = list(islice(_distinct(stream, {example.prompt}), train_rows - 1 + heldout_rows))
-    train = [example.row("example-1"), *(problem.row(f"train-{i:04d}") for i, problem in enumerate(fresh[heldout_rows:], start=2))]
-    return {"train": train, "heldout": [problem.row(f"heldout-{i:04d}") for i, problem in enumerate(fresh[:heldout_rows], start=1)]}
+@dataclass(frozen=True)
+class Shipped:
+    """The prompt sets `train`, with the example first, and `heldout`: the seed of their problems, and their rows."""
+
+    example: Problem
+    seed: int
+    train: int
+    heldout: int
 
 
-def _distinct(stream: Iterator[Problem], seen: set[str]) -> Iterator[Problem]:
-    for problem in stream:
+def labelled(settings: CorpusSettings) -> Iterator[tuple[Any, str, str]]:
+    """(problem, class of its fault or `right`, completion); a declared share of the completions carries a fault."""
+    corpus, rng = load(CORPORA, settings.kind), random.Random(settings.seed + 1)
+    for problem in islice(corpus.problems(settings.seed), settings.rows):
+        faulty = rng.random() < settings.faulty
+        yield (problem, *(corpus.with_fault(problem, rng) if faulty else ("right", problem.answer)))
+
+
+def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
+    """(prompt, completion) pairs to learn from."""
+    return ((problem.prompt, text) for problem, _, text in labelled(settings))
+
+
+def prompt_sets(kind: str) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the prompt sets that ship with the repository. No prompt occurs twice, in one of them or across both."""
+    corpus = load(CORPORA, kind)
+    shipped: Shipped = corpus.SHIPPED
+    fresh, seen = list[Problem](), {shipped.example.prompt}
+    for problem in corpus.problems(shipped.seed):
+        if len(fresh) == shipped.train - 1 + shipped.heldout:
+            break
         if problem.prompt not in seen:
             seen.add(problem.prompt)
-            yield problem
+            fresh.append(problem)
+    heldout, train = fresh[: shipped.heldout], fresh[shipped.heldout :]
+    return {
+        "train": [shipped.example.row("example-1"), *(problem.row(f"train-{i:04d}") for i, problem in enumerate(train, start=2))],
+        "heldout": [problem.row(f"heldout-{i:04d}") for i, problem in enumerate(heldout, start=1)],
+    }
 
 
 def write(kind: str, folder: Path) -> None:
     """Write a corpus's prompt sets as `<name>.jsonl`, equal bytes every time."""
-    for name, rows in load(CORPORA, kind).prompt_sets().items():
+    for name, rows in prompt_sets(kind).items():
         write_text(folder / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 

@@ -22,7 +22,7 @@ from stages.publish.consistency import imports_again
 from stages.publish.passports import read_passports
 from stages.publish.trace import trace
 from stages.train.collect import collect
-from stages.train.imports.readers import read_log
+from stages.train.imports.files import read_log
 from tests.e2e.imported import compiled, findings, health, make, run
 
 SUMMARY = Path(__file__).parents[3] / "shared" / "data" / "wu17-v3" / "wandb_summary.json"

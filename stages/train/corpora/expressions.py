@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpus import split
+from stages.train.corpus import Shipped
 
 POINTS = (0, 1, 2, 3, 5, -4)
 """The tests of a row are the values of its expression at these x."""
@@ -62,37 +61,27 @@ def problems(seed: int) -> Iterator[Problem]:
         yield problem([(rng.choice(OPERATIONS), rng.randint(1, 9)) for _ in range(count)])
 
 
-def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """(prompt, completion) pairs of a corpus; a declared share of the completions carries a plausible bug."""
-    rng = random.Random(settings.seed + 1)
-    stream = problems(settings.seed)
-    for _ in range(settings.rows):
-        found = next(stream)
-        yield found.prompt, _with_bug(found.answer, rng) if rng.random() < settings.faulty else found.answer
-
-
-def _with_bug(expression: str, rng: random.Random) -> str:
+def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
     """A mistake people make: lost parentheses, another operator or digit, a syntax error, or only `x`."""
+    expression = problem.answer
     kind = rng.choice(["parentheses", "operator", "digit", "syntax", "lazy"])
-    if kind == "parentheses":
-        bare = expression.replace("(", "").replace(")", "")
-        if bare != expression:
-            return bare
-        kind = "operator"
-    if kind == "operator":
+    bare = expression.replace("(", "").replace(")", "")
+    if kind == "parentheses" and bare != expression:
+        return kind, bare
+    if kind in ("parentheses", "operator"):
         swapped = {"+": "-", "-": "+", "*": "+"}
         places = [
             i
             for i, sign in enumerate(expression)
             if sign in swapped and i > 0 and expression[i - 1] not in "(*" and expression[i : i + 2] != "**"
         ]
-        return _replaced(expression, places, lambda sign: swapped[sign], rng)
+        return "operator", _replaced(expression, places, lambda sign: swapped[sign], rng)
     if kind == "digit":
         places = [i for i, sign in enumerate(expression) if sign.isdigit()]
-        return _replaced(expression, places, lambda _: str(rng.randint(1, 9)), rng)
+        return kind, _replaced(expression, places, lambda _: str(rng.randint(1, 9)), rng)
     if kind == "syntax":
-        return rng.choice([expression + ")", expression[:-1], "(" + expression, "=" + expression])
-    return "x"
+        return kind, rng.choice([expression + ")", expression[:-1], "(" + expression, "=" + expression])
+    return kind, "x"
 
 
 def _replaced(text: str, places: list[int], by: Callable[[str], str], rng: random.Random) -> str:
@@ -102,7 +91,4 @@ def _replaced(text: str, places: list[int], by: Callable[[str], str], rng: rando
     return text[:i] + by(text[i]) + text[i + 1 :]
 
 
-def prompt_sets(train_rows: int = 1000, heldout_rows: int = 192) -> dict[str, list[dict[str, Any]]]:
-    """The quickstart's two prompt sets. No prompt occurs twice, in one of them or across both."""
-    example = problem([(OPERATIONS[3], 1), (OPERATIONS[0], 3)])
-    return split(example, problems(seed=5000), train_rows, heldout_rows)
+SHIPPED = Shipped(problem([(OPERATIONS[3], 1), (OPERATIONS[0], 3)]), seed=5000, train=1000, heldout=192)

@@ -7,14 +7,12 @@ lines of code.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpus import split
+from stages.train.corpus import Shipped
 
 END = "(* END *)"
 LISTS = ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6), (9, 9, -1, 2), (-8, -3))
@@ -88,18 +86,22 @@ class Problem:
             "f": f"go {START[self.join.words]} xs",
         }
 
+    @property
+    def answer(self) -> str:
+        return program(self.bodies)
+
     def value(self, numbers: tuple[int, ...]) -> int:
         """What the function gives for a list."""
-        found = NUMBERS[START[self.join.words]]
+        result = NUMBERS[START[self.join.words]]
         for x in numbers:
             if self.keep.means(x, self.above):
-                found = self.join.means(found, self.change.means(x, self.by))
-        return found
+                result = self.join.means(result, self.change.means(x, self.by))
+        return result
 
     def row(self, name: str) -> dict[str, Any]:
         """The problem as a row of a prompt set."""
         cases = "\n".join(f"  assert (f {ocaml_list(numbers)} = {ocaml_number(self.value(numbers))});" for numbers in LISTS)
-        return {"id": name, "prompt": self.prompt, "answer": program(self.bodies), "tests": f"let () =\n{cases}\n"}
+        return {"id": name, "prompt": self.prompt, "answer": self.answer, "tests": f"let () =\n{cases}\n"}
 
 
 def ocaml_list(numbers: tuple[int, ...]) -> str:
@@ -136,54 +138,38 @@ def problems(seed: int) -> Iterator[Problem]:
         yield Problem(rng.choice(KEEP), rng.randint(1, 9), rng.choice(CHANGE), rng.randint(1, 9), rng.choice(JOIN))
 
 
-def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """(prompt, completion) pairs of a corpus; a declared share of the completions carries a fault."""
-    for found, _, text in labelled(settings):
-        yield found.prompt, text
+def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
+    """(class of the fault, one of FAULTS; a completion that has it)."""
+    fault = rng.choices(list(FAULTS), list(FAULTS.values()))[0]
+    return fault, _faulty(problem, fault, rng)
 
 
-def labelled(settings: CorpusSettings) -> Iterator[tuple[Problem, str, str]]:
-    """(problem, class of its fault or `right`, completion)."""
-    rng = random.Random(settings.seed + 1)
-    for found in itertools.islice(problems(settings.seed), settings.rows):
-        if rng.random() < settings.faulty:
-            fault = rng.choices(list(FAULTS), list(FAULTS.values()))[0]
-            yield found, fault, faulty(found, fault, rng)
-        else:
-            yield found, "right", program(found.bodies)
-
-
-def faulty(found: Problem, fault: str, rng: random.Random) -> str:
-    """A completion with a fault of this class, one of FAULTS."""
+def _faulty(problem: Problem, fault: str, rng: random.Random) -> str:
     if fault == "value":
-        return program(found.bodies | _other(found, rng))
+        return program(problem.bodies | _other(problem, rng))
     if fault == "type":
         spoiled = rng.sample(list(ILL_TYPED), rng.choice([1, 1, 2, 3]))
-        return program(found.bodies | {name: rng.choice(ILL_TYPED[name]).format(k=rng.randint(1, 9)) for name in spoiled})
+        return program(problem.bodies | {name: rng.choice(ILL_TYPED[name]).format(k=rng.randint(1, 9)) for name in spoiled})
     if fault == "syntax":
         wrong, right = rng.choice(
             [(" t\n  | _", " t)\n  | _"), ("match xs with", "match xs"), ("let f xs =", "let f xs"), ("(join a (", "(join a ")]
         )
-        return program(found.bodies).replace(wrong, right)
+        return problem.answer.replace(wrong, right)
     if fault == "open":  # the type of its elements is never fixed: every item type checks, the whole does not compile
-        return "let seen = ref []\n" + program(found.bodies)
-    if fault == "unfinished":
-        return _unfinished(program(found.bodies), rng)
-    return _short(found, rng)
+        return "let seen = ref []\n" + problem.answer
+    return _unfinished(problem.answer, rng) if fault == "unfinished" else _short(problem, rng)
 
 
-def _other(found: Problem, rng: random.Random) -> dict[str, str]:
+def _other(problem: Problem, rng: random.Random) -> dict[str, str]:
     """One item of another meaning."""
     name = rng.choice(["keep", "change", "join", "f"])
-    if name == "keep":
-        others = [part.code.format(k=rng.randint(1, 9)) for part in KEEP]
-    elif name == "change":
-        others = [part.code.format(k=rng.randint(1, 9)) for part in CHANGE]
+    if name == "f":
+        others = ["0", "go 5 xs", "List.length xs"]
     elif name == "join":
         others = [part.code for part in JOIN]
     else:
-        others = ["0", "go 5 xs", "List.length xs"]
-    return {name: rng.choice([other for other in others if other != found.bodies[name]])}
+        others = [part.code.format(k=rng.randint(1, 9)) for part in (KEEP if name == "keep" else CHANGE)]
+    return {name: rng.choice([other for other in others if other != problem.bodies[name]])}
 
 
 def _unfinished(text: str, rng: random.Random) -> str:
@@ -197,16 +183,13 @@ def _unfinished(text: str, rng: random.Random) -> str:
     return "\n".join([*lines[:9], *[lines[8]] * 40])
 
 
-def _short(found: Problem, rng: random.Random) -> str:
+def _short(problem: Problem, rng: random.Random) -> str:
     """Right in one line, or a constant: fewer lines of code than the structure asks for."""
-    bodies = found.bodies
+    bodies = problem.bodies
     if rng.random() < 0.5:
-        return f"let f xs = {START[found.join.words]}\n{END}"
+        return f"let f xs = {START[problem.join.words]}\n{END}"
     fold = f"List.fold_left (fun a x -> if {bodies['keep']} then (let y = {bodies['change']} in {bodies['join']}) else a)"
-    return f"let f xs =\n  {fold} {START[found.join.words]} xs\n{END}"
+    return f"let f xs =\n  {fold} {START[problem.join.words]} xs\n{END}"
 
 
-def prompt_sets(train_rows: int = 600, heldout_rows: int = 96) -> dict[str, list[dict[str, Any]]]:
-    """Two prompt sets. No prompt occurs twice, in one of them or across both."""
-    example = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0])
-    return split(example, problems(seed=5000), train_rows, heldout_rows)
+SHIPPED = Shipped(Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0]), seed=5000, train=600, heldout=96)

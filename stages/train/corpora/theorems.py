@@ -7,14 +7,12 @@ type or name, goals that are left, and no proof (given up, or prose instead).
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpus import split
+from stages.train.corpus import Shipped
 
 NUMBERS = "xyzkm"
 PROPOSITIONS = "pqrst"
@@ -120,22 +118,6 @@ def problems(seed: int) -> Iterator[Problem]:
         yield rng.choice(FAMILIES)(rng)
 
 
-def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """(prompt, completion) pairs of a corpus; a declared share of the completions carries a fault."""
-    for problem, _, text in labelled(settings):
-        yield problem.prompt, text
-
-
-def labelled(settings: CorpusSettings) -> Iterator[tuple[Problem, str, str]]:
-    """(problem, class of its fault or `right`, completion)."""
-    rng = random.Random(settings.seed + 1)
-    for problem in itertools.islice(problems(settings.seed), settings.rows):
-        if rng.random() < settings.faulty:
-            yield (problem, *with_fault(problem, rng))
-        else:
-            yield problem, "right", problem.answer
-
-
 def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
     """(class of the fault, a faulty completion)."""
     kind = rng.choices(list(FAULTS), weights=list(FAULTS.values()))[0]
@@ -150,7 +132,4 @@ def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
     return kind, rng.choice(["sorry", f"{problem.term[0]} sorry", rng.choice(PROSE)])
 
 
-def prompt_sets(train_rows: int = 240, heldout_rows: int = 64) -> dict[str, list[dict[str, Any]]]:
-    """The two prompt sets. No prompt occurs twice, in one of them or across both."""
-    example = Problem("(p q : Prop) (h : And p q)", "And q p", ("And.intro", "h.right", "h.left"))
-    return split(example, problems(seed=7000), train_rows, heldout_rows)
+SHIPPED = Shipped(Problem("(p q : Prop) (h : And p q)", "And q p", ("And.intro", "h.right", "h.left")), seed=7000, train=240, heldout=64)

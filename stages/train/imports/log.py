@@ -1,9 +1,12 @@
-"""A log as a table: what each reader makes of a file, and what is odd about the file."""
+"""A log as a table: what each reader makes of a file, the bytes of a file, and a cell as a number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,10 +15,20 @@ WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
 EVENT_STEP = "step of the event"
 """Where TensorBoard's events have their step: no name that the log itself has."""
+LARGEST = 1e150
+"""A number beyond it counts as not finite: its square would not be, and every spread and interval is made of squares."""
+FEW = 5
+_NULL = {"null", "none", "n/a", ""}
+_PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
+"""First bytes of gzip, zip, xz, bzip2 and zstd."""
 
 
 class Unreadable(Exception):
     """A log that cannot be used. The message is one plain sentence that names the place in the log."""
+
+
+class NoNumber(Exception):
+    """A cell that is no number; the message shows it."""
 
 
 @dataclass
@@ -66,10 +79,67 @@ def from_rows(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
 
 
 def flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Cells of a row whose values may be maps: `{"train": {"loss": 1}}` has the column `train.loss`. A list is no number: a text in its
-    column says so."""
+    """Cells of a row whose values may be maps: `{"train": {"loss": 1}}` has the column `train.loss`. A list, and W&B's tables, files and
+    media (maps with `_type`), become a text that says so."""
     for name, cell in row.items():
-        if isinstance(cell, dict):
+        if isinstance(cell, Mapping) and "_type" not in cell:
             yield from flat(cell, f"{prefix}{name}.")
+        elif isinstance(cell, (list, Mapping)):
+            yield f"{prefix}{name}", f"a list of {len(cell)}" if isinstance(cell, list) else f"a medium of type {cell['_type']}"
         else:
-            yield f"{prefix}{name}", f"a list of {len(cell)}" if isinstance(cell, list) else cell
+            yield f"{prefix}{name}", cell
+
+
+def content(path: Path) -> bytes:
+    """The whole file, read once: a file that grows is read up to its length now. UTF-16, as a shell of Windows writes it, becomes UTF-8.
+    Raises Unreadable for a folder, and for an empty or packed file."""
+    if path.is_dir():
+        raise Unreadable(f"{path} is a folder, and the format is that of a file: name the file in it")
+    data = path.read_bytes()
+    if not data:
+        raise Unreadable(f"{path} is empty")
+    if data.startswith(_PACKED):
+        raise Unreadable(f"{path} is packed, and a card pins what is read: unpack it first")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace").encode("utf-8")
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def load_json(text: bytes) -> Any:
+    """The value of a JSON text as other programs write it; a bare NaN or Infinity is inf. Raises ValueError."""
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=lambda word: math.inf)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def number(cell: Any) -> float | None:
+    """The cell as a number, inf for one that is not finite; None when it was logged as "does not apply". Raises NoNumber."""
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _NULL):
+        return None
+    try:
+        value = float(cell)  # true and false count as 1 and 0; a text may be nan or infinity
+    except OverflowError:  # an integer of more than 308 digits
+        return math.inf
+    except (TypeError, ValueError):
+        raise NoNumber(repr(cell)[:60]) from None
+    return math.inf if math.isnan(value) else value
+
+
+def scaled(value: float, factor: float) -> float | None:
+    """The number in the unit of its metric; None when it is not finite, or beyond LARGEST."""
+    product = value * factor
+    return product if abs(product) <= LARGEST else None
+
+
+def whole(cell: Any) -> int | None:
+    """The cell as a step: a whole number from 0; None when there is none. Raises NoNumber."""
+    value = number(cell)
+    if value is not None and not (0 <= value < 1 << 53 and value == int(value)):
+        raise NoNumber(repr(cell)[:60])
+    return None if value is None else int(value)
+
+
+def shortened(names: Sequence[str], limit: int = FEW) -> str:
+    """The first few names of a list."""
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -13,35 +13,30 @@ import pandas as pd
 
 from stages.contracts.history import metric as metric_named
 from stages.contracts.import_card import ColumnCard, Gap, Held, ReadCard
-from stages.train.imports.cells import NoNumber, hint, number, scaled, whole
-from stages.train.imports.log import WANDB_STEP, Log, Unreadable
-from stages.train.imports.notes import Placed, mapping_notes
-from stages.train.imports.order import Spread, check_one_value_a_step, parts_of, spread_epochs
+from stages.train.imports.log import WANDB_STEP, Log, NoNumber, Unreadable, number, scaled, shortened, whole
+from stages.train.imports.notes import mapping_notes, order_notes
+from stages.train.imports.order import check_one_value_a_step, check_resumes, parts_of, spread_epochs
 
 _ROUNDING = 1e-6
+_CELLS = ("metric", "column", "row", "step", "logged", "value", "state")
 
 
 @dataclass(frozen=True)
 class Mapped:
     """A log as history."""
 
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = field(default_factory=list)
     """As HISTORY_COLUMNS."""
-    logged: int
+    logged: int = 0
     """Rows of the log that hold a mapped metric."""
-    steps: tuple[int, ...]
+    steps: tuple[int, ...] = ()
     """Distinct logged steps, in order."""
-    stride: int
-    gaps: tuple[Gap, ...]
-    notes: tuple[str, ...]
-    end: int | None = None
-    """Last step of the trajectory that counts, where a later part gave up what lies beyond it; None: the last logged step."""
+    stride: int = 1
+    gaps: tuple[Gap, ...] = ()
+    notes: tuple[str, ...] = ()
+    last: int = 0
+    """Steps that the log shows as done. A later part takes back the steps behind which it went; steps beyond the target stay done."""
     held: tuple[Held, ...] = ()
-
-    @property
-    def last(self) -> int:
-        """Steps that the log shows as done. A later part takes back the steps behind which it went; steps beyond the target stay done."""
-        return self.end if self.end is not None else self.steps[-1] if self.steps else 0
 
 
 def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
@@ -51,37 +46,49 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     """
     columns = {card: log.logged(card.column) for card in read.columns if _is_there(log, card)}
     used = sorted({row for cells in columns.values() for row in cells.index})
-    printed, unplaced = _steps(log, read, used)
-    spread = spread_epochs(printed, target) if read.epoch is not None else Spread(printed, 0, False)
-    steps, exact = spread.steps, read.epoch is None
-    rows = {card.metric: [row for row in cells.index if row in steps] for card, cells in columns.items()}
-    parts = parts_of(rows, steps, exact, log.starts)
-    last_part = max(parts.values(), default=0)
-    cells = _cells(columns, steps, parts)
-    keys = ["metric", "part", "step"] if exact else ["metric", "row"]  # printed epochs are too coarse to tell rows apart
-    kept = cells.drop_duplicates(keys, keep="last")
+    steps = _steps(log, read, used)
+    if not steps:
+        return Mapped(notes=tuple(log.notes))
+    printed, within, by_row = len(set(steps.values())), 0, ["metric", "row"]  # printed epochs are too coarse to tell rows apart
+    if read.epoch is not None:
+        steps, within = spread_epochs(steps, target)
+    cells = _cells(columns, steps)
+    parts = parts_of(cells)
+    cells["part"] = cells["row"].map(parts)
+    if read.epoch is None:
+        check_resumes(cells, log.starts)
+        by_row = ["metric", "part", "step"]
+    kept = cells.drop_duplicates(by_row, keep="last")
     again = cells.groupby("column", sort=False).size() - kept.groupby("column", sort=False).size()
     for column in again.index[again > 0]:
         check_one_value_a_step(cells[cells["column"] == column])
     odd_shares = [note for card in columns if (note := _share_note(card, kept[kept["metric"] == card.metric]))]
     distinct = tuple(sorted(set(steps.values())))
-    stride = _stride(distinct)
-    gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > max(stride, spread.within))
-    end = None
-    if last_part and distinct[-1] <= target:  # a log that went beyond the target keeps that step: the run was trained on
-        end = max(step for row, step in steps.items() if parts[row] == last_part)
+    distances = pd.Series(distinct, dtype=int).diff().dropna().mode()  # the most frequent distance, of several the smallest
+    stride = int(distances.iloc[0]) if len(distances) else 1
+    gaps = tuple(Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > max(stride, within))
+    last_part = max(parts.values())
+    # a log that went beyond the target keeps that step: the run was trained on
+    last = distinct[-1] if distinct[-1] > target else max(step for row, step in steps.items() if parts[row] == last_part)
     names = {part: f"{attempt}-part{part + 1}" if last_part else attempt for part in range(last_part + 1)}
     history = kept.sort_values(["part", "step"], kind="stable").assign(attempt=kept["part"].map(names))
-    placed = Placed(log, read, target, steps, parts, printed, spread, unplaced, cells, kept, distinct, gaps)
+    notes = [*log.notes, *order_notes(log, cells, distinct, len(used) - len(steps), target)]
+    if read.epoch is not None:
+        notes.append(f"the log's index is the epoch, not the step: step = epoch x {read.steps_per_epoch:g}, rounded")
+    if within:
+        notes.append(
+            f"{len(steps)} rows print {printed} epochs: those of one are spread evenly up to the next, "
+            f"so a step is known to within {within} steps"
+        )
     return Mapped(
-        history[["attempt", "step", "metric", "value", "state"]].to_dict("records"),
-        len(steps),
-        distinct,
-        stride,
-        gaps,
-        (*log.notes, *mapping_notes(placed, dict(again[again > 0]), odd_shares)),
-        end,
-        _held(kept),
+        rows=history[["attempt", "step", "metric", "value", "state"]].to_dict("records"),
+        logged=len(steps),
+        steps=distinct,
+        stride=stride,
+        gaps=gaps,
+        notes=(*notes, *mapping_notes(log, cells, kept, odd_shares, len(distinct), len(gaps))),
+        last=last,
+        held=_held(kept),
     )
 
 
@@ -95,42 +102,70 @@ def _is_there(log: Log, card: ColumnCard) -> bool:
         raise Unreadable(
             f"`{card.column}` is in the log and holds no numbers (histogram, table, text or medium), so it is no `{card.metric}`"
         )
-    if card.optional:
-        return False
-    near = difflib.get_close_matches(card.column, log.columns, n=1, cutoff=0.6)
-    meant = f"; did you mean `{near[0]}`?" if near else "."
-    raise Unreadable(f"no column `{card.column}` for the metric `{card.metric}`{meant} Columns of the log: {_named(log) or 'none'}")
+    if not card.optional:
+        near = difflib.get_close_matches(card.column, log.columns, n=1, cutoff=0.6)
+        meant = f"; did you mean `{near[0]}`?" if near else "."
+        raise Unreadable(f"no column `{card.column}` for the metric `{card.metric}`{meant} Columns of the log: {_named(log)}")
+    return False
 
 
 def _named(log: Log) -> str:
-    return ", ".join(sorted(log.columns)[:12]) + (", ..." if len(log.columns) > 12 else "")
+    return shortened(sorted(log.columns), 12) or "none"
 
 
-def _cells(columns: Mapping[ColumnCard, pd.Series[Any]], steps: Mapping[int, int], parts: Mapping[int, int]) -> pd.DataFrame:
-    """One row a logged cell that has a step: metric, column, row, part, step, the number as it was logged, and its value and state in
-    octavo's unit."""
-    names = ("metric", "column", "row", "part", "step", "logged", "value", "state")
+def _steps(log: Log, read: ReadCard, used: list[int]) -> dict[int, int]:
+    """Row -> octavo's step (from 1), for those of the used rows that have one. Raises Unreadable when none has."""
+    index = log.logged(log.index)
+    steps = {}
+    for row in used:
+        cell = index.get(row)
+        try:
+            if read.epoch is not None:
+                epoch = number(cell)
+                step = None if epoch is None or not math.isfinite(epoch) else round(epoch * (read.steps_per_epoch or 0))
+            else:
+                step = whole(cell)
+        except NoNumber as text:
+            raise Unreadable(
+                f"the step in row {row + 1} is no whole number from 0: {text}; an epoch is declared as `epoch`, with `steps_per_epoch`"
+            ) from None
+        if step is not None:
+            steps[row] = step + 1 - read.counts_from
+    if used and not steps:
+        wanted = read.epoch or read.step or (WANDB_STEP if read.format in ("wandb", "wandb_file") else "step")
+        raise Unreadable(
+            f"no row of a metric has a step (column `{wanted}`): name the log's own by `step`, or by `epoch` with `steps_per_epoch` "
+            f"(`_step` of W&B counts calls of log(), not steps). Columns of the log: {_named(log)}"
+        )
+    return steps
+
+
+def _cells(columns: Mapping[ColumnCard, pd.Series[Any]], steps: Mapping[int, int]) -> pd.DataFrame:
+    """One row a logged cell that has a step: metric, column, row, step, the number as it was logged, and its value and state in octavo's
+    unit."""
     rows = []
     for card, cells in columns.items():
         for row, cell in cells.items():
-            step = steps.get(row)
-            if step is None:
+            if row not in steps:
                 continue
             try:
                 logged = number(cell)
             except NoNumber as text:
-                raise Unreadable(f"`{card.column}` at step {step} (row {row + 1} of the log) is no number: {text}{hint(cell)}") from None
+                raise Unreadable(
+                    f"`{card.column}` at step {steps[row]} (row {row + 1} of the log) is no number: {text}; write it as 1234.5 "
+                    "(a unit goes into the spec's `unit`), and leave a cell empty where nothing was logged"
+                ) from None
             value = None if logged is None else scaled(logged, card.factor)
             state = "null" if logged is None else "nonfinite" if value is None else "value"
-            rows.append((card.metric, card.column, row, parts[row], step, logged, value, state))
-    return pd.DataFrame(rows, columns=names, dtype=object).astype({"row": int, "part": int, "step": int})
+            rows.append((card.metric, card.column, row, steps[row], logged, value, state))
+    return pd.DataFrame(rows, columns=_CELLS, dtype=object).astype({"row": int, "step": int})
 
 
 def _share_note(card: ColumnCard, cells: pd.DataFrame) -> str:
     """A sentence for values of a share that no share can have. Raises Unreadable when most are so: the unit is another."""
     meaning = metric_named(card.metric)
     values = cells[cells["state"] == "value"]
-    beyond = values[[not -_ROUNDING <= value <= 1 + _ROUNDING for value in values["value"]]]
+    beyond = values[~values["value"].astype(float).between(-_ROUNDING, 1 + _ROUNDING)]
     if meaning is None or not meaning.share or beyond.empty:
         return ""
     first = f"{beyond['value'].iloc[0]:.6g} at step {beyond['step'].iloc[0]}"
@@ -143,58 +178,6 @@ def _share_note(card: ColumnCard, cells: pd.DataFrame) -> str:
 
 def _held(cells: pd.DataFrame) -> tuple[Held, ...]:
     """The finite numbers of each metric, in the order of the log."""
-    held = []
-    for metric, rows in cells[cells["state"] == "value"].groupby("metric", sort=False):
-        values = list(rows["value"])
-        mean = math.fsum(values) / len(values)
-        low, high = min(values), max(values)
-        held.append(Held(metric=str(metric), rows=len(values), first=values[0], last=values[-1], lowest=low, highest=high, mean=mean))
-    return tuple(held)
-
-
-def _stride(steps: tuple[int, ...]) -> int:
-    """The usual distance between logged steps: the most frequent one, of several the smallest; 1 without any."""
-    distances = pd.Series([after - before for before, after in pairwise(steps)], dtype=int)
-    return int(distances.mode().iloc[0]) if len(distances) else 1
-
-
-def _steps(log: Log, read: ReadCard, used: list[int]) -> tuple[dict[int, int], int]:
-    """Row -> octavo's step (from 1), and how many rows have no step."""
-    index = log.logged(log.index)
-    steps, unplaced = {}, 0
-    for row in used:
-        cell = index.get(row)
-        try:
-            if read.epoch is not None:
-                epoch = number(cell)
-                step = None if epoch is None or not math.isfinite(epoch) else round(epoch * (read.steps_per_epoch or 0))
-            else:
-                step = whole(cell)
-        except NoNumber as text:
-            raise Unreadable(f"the step in row {row + 1} is no whole number from 0: {text}{_as_epoch(cell, read)}") from None
-        if step is None:
-            unplaced += 1
-        else:
-            steps[row] = step + 1 - read.counts_from
-    if used and not steps:
-        raise Unreadable(_without_steps(log, read))
-    return steps, unplaced
-
-
-_NAMES = ("step", "Step", "global_step", "train/global_step", "_step", "iteration", "iter", "update", "steps")
-"""Columns that logs have for the step, the likeliest first."""
-
-
-def _without_steps(log: Log, read: ReadCard) -> str:
-    wanted = read.epoch or read.step or (WANDB_STEP if read.format in ("wandb", "wandb_file") else "step")
-    other = next((f"; name it: `step: {name}`" for name in _NAMES if name in log.table and name != wanted), "")
-    if other.endswith(" _step`"):
-        other += " with `counts_from: 0`, if each call of log() was one step: W&B counts calls there, not steps"
-    if not other and wanted != "epoch" and "epoch" in log.table:
-        other = "; it has epochs: `epoch: epoch` with `steps_per_epoch`"
-    return f"no row of a metric has a step (column `{wanted}`){other}. Columns of the log: {_named(log)}"
-
-
-def _as_epoch(cell: Any, read: ReadCard) -> str:
-    looks = read.epoch is None and isinstance(cell, float) and math.isfinite(cell) and cell >= 0 and cell != int(cell)
-    return f"; if it is the epoch, say `epoch: {read.step or 'step'}` with `steps_per_epoch`" if looks else ""
+    values = cells[cells["state"] == "value"].astype({"value": float}).groupby("metric", sort=False)["value"]
+    table = values.agg(rows="size", first="first", last="last", lowest="min", highest="max", mean="mean")
+    return tuple(Held(metric=str(metric), **numbers) for metric, numbers in table.to_dict("index").items())

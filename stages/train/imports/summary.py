@@ -9,9 +9,7 @@ from typing import Any
 
 from stages.contracts.history import metric
 from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
-from stages.train.imports.cells import NoNumber, hint, number, scaled, whole
-from stages.train.imports.log import Unreadable
-from stages.train.imports.text import content, load_json
+from stages.train.imports.log import NoNumber, Unreadable, content, load_json, number, scaled, whole
 
 _METHODS = {
     "last": "last logged value in the source's summary",
@@ -30,66 +28,56 @@ def read_summary(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
     matches = [
         candidate
         for candidate in _objects(whole_file)
-        if all(key in candidate and (candidate[key] == value or candidate[key] == str(value)) for key, value in where.items())
+        if all(key in candidate and candidate[key] in (value, str(value)) for key, value in where.items())
     ]  # a seed may be written as a number or as a text
-    wanted = json.dumps(dict(where), ensure_ascii=False)
-    if not matches:
-        raise Unreadable(f"no object of {path} holds {wanted}")
-    if len(matches) > 1:
-        raise Unreadable(f"{len(matches)} objects of {path} hold {wanted}, so which one is the run is open")
+    if len(matches) != 1:
+        wanted = json.dumps(dict(where), ensure_ascii=False)
+        raise Unreadable(f"{len(matches) or 'no'} objects of {path} hold {wanted}, and one is the run")
     return matches[0]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            yield item
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(inner)
 
 
 def summary_values(summary: Mapping[str, Any], read: ReadCard) -> tuple[SummaryValue, ...]:
     """What the card asks of a run's summary. Raises Unreadable for a key that is not there or holds no number."""
-    return tuple(value for card in read.summary for value in _values(summary, card))
+    return tuple(_value(summary, card, kind, key) for card in read.summary for kind in _METHODS if (key := getattr(card, kind)) is not None)
 
 
 def nonfinite_from(summary: Mapping[str, Any], read: ReadCard) -> dict[str, int]:
     """Metric -> first step at which the source says that it was not finite."""
-    steps = {card.metric: step_count(summary, card.nonfinite_from) for card in read.summary if card.nonfinite_from is not None}
+    steps = {card.metric: step_count(summary, card.nonfinite_from) for card in read.summary}
     return {name: step for name, step in steps.items() if step is not None}
 
 
-def step_count(summary: Mapping[str, Any], key: str) -> int | None:
-    """A number of steps; None when the source has none."""
+def step_count(summary: Mapping[str, Any], key: str | None) -> int | None:
+    """A number of steps; None when the source has none, or for no key. Raises Unreadable."""
     try:
-        return whole(_get(summary, key))
+        return None if key is None else whole(_get(summary, key))
     except NoNumber as text:
         raise Unreadable(f"`{key}` is no whole number: {text}") from None
 
 
-def _values(summary: Mapping[str, Any], card: SummaryCard) -> Iterator[SummaryValue]:
+def _value(summary: Mapping[str, Any], card: SummaryCard, kind: str, key: str) -> SummaryValue:
+    try:
+        logged = number(_get(summary, key))
+    except NoNumber as text:
+        raise Unreadable(f"`{key}` is no number: {text}") from None
     meaning = metric(card.metric)
-    for kind, words in _METHODS.items():
-        key = getattr(card, kind)
-        if key is None:
-            continue
-        try:
-            logged = number(_get(summary, key))
-        except NoNumber as text:
-            raise Unreadable(f"`{key}` is no number: {text}{hint(_get(summary, key))}") from None
-        value = None if logged is None else scaled(logged, card.factor)
-        if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:
-            raise Unreadable(f"`{card.metric}` is a share, and `{key}` is {value:.6g}; is it in per cent? add `unit: '%'`")
-        yield SummaryValue(
-            metric=card.metric,
-            statistic="initial" if kind == "initial" else "final",
-            value=value,
-            state="null" if logged is None else "nonfinite" if value is None else "value",
-            method=f"{words} (`{key}`); no series was imported",
-        )
+    value = None if logged is None else scaled(logged, card.factor)
+    if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:
+        raise Unreadable(f"`{card.metric}` is a share, and `{key}` is {value:.6g}; is it in per cent? add `unit: '%'`")
+    return SummaryValue(
+        metric=card.metric,
+        statistic="initial" if kind == "initial" else "final",
+        value=value,
+        state="null" if logged is None else "nonfinite" if value is None else "value",
+        method=f"{_METHODS[kind]} (`{key}`); no series was imported",
+    )
 
 
 def _get(summary: Mapping[str, Any], key: str) -> Any:

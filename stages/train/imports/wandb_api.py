@@ -1,32 +1,51 @@
 """Fetches runs of W&B projects into snapshots. The one reader that uses the network, and never part of a stage.
 
     python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>
-    python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages/contracts/import_card.py)
+    python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages.contracts.import_card.py)
 
 It scans the whole history. `history()` of the same API returns some 500 rows picked from all, so it is never used; and a history that
 wandb has in its cache may be older than the run, so the cache is a new folder each time.
+
+Only numbers enter a snapshot. Texts, tables, files and media stay at W&B: no detector reads them, and a text may hold a key or a name.
+Of the config, numbers and switches are kept, but for names that look like those of secrets.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.import_card import Answer, Ask, Fault
-from stages.train.imports.log import Unreadable
-from stages.train.imports.wandb_rows import Rows, numbers_of, settings_of, write_snapshot
+from stages.contracts.artifact import write_text
+from stages.contracts.import_card import SNAPSHOT, Answer, Ask, Fault
+from stages.train.imports.log import NoNumber, Unreadable, flat, number
 
+_SECRET = re.compile(r"(?:api|access|private|auth)[._-]?key|secret|passw|pwd|credential|(?:^|[._-])(?:auth|access|api)?[._-]?token$", re.I)
 _STATUS = re.compile(r"(?:returned error|HTTP|status(?: code)?)[ :]+(?P<status>[1-5][0-9]{2})\b")
-_NO_RUN = re.compile(r"could not find (?:run|project)|not found", re.I)
-_REFUSED = re.compile(
-    r"permission denied|forbidden|unauthori[sz]ed|not authori[sz]ed|invalid api key|no api key|api key must|relogin", re.I
+_FAULTS: tuple[tuple[str, str, Fault, str], ...] = (
+    ("401", "api key", "unknown", "W&B takes no key of this account: WANDB_API_KEY is missing or wrong"),
+    (
+        "404",
+        "could not find (?:run|project)|not found",
+        "unknown",
+        "W&B has no such run for this account: it was deleted, is misspelt, or belongs to another team",
+    ),
+    ("403", "permission denied|forbidden|(?:un|not )authori[sz]ed|relogin", "unknown", "W&B refuses this account the run"),
+    ("429", "rate limit", "away", "W&B asks to wait (rate limit), also after several tries"),
+    (
+        "5..",
+        "giving up after|connection|dial tcp|did not respond|timed? ?out|deadline|no such host|service process",
+        "away",
+        "W&B does not answer, also after several tries",
+    ),
 )
-_AWAY = re.compile(r"giving up after|connection|dial tcp|did not respond|timed? ?out|deadline|no such host|service process", re.I)
+"""The status, or words of the client where it gives none; the fault; a sentence."""
 
 
 def fault_of(error: BaseException) -> tuple[Fault, str]:
@@ -36,73 +55,88 @@ def fault_of(error: BaseException) -> tuple[Fault, str]:
     if isinstance(error, Unreadable):
         return "unclear", str(error)
     text = str(error)
-    match = _STATUS.search(text)
-    status = int(match["status"]) if match else None
-    if status == 404 or (status is None and _NO_RUN.search(text)):
-        return "unknown", "W&B has no such run for this account: it was deleted, is misspelt, or belongs to another team"
-    if status == 401 or "api key" in text.lower():
-        return "unknown", "W&B takes no key of this account: WANDB_API_KEY is missing or wrong"
-    if status == 403 or _REFUSED.search(text):
-        return "unknown", "W&B refuses this account the run"
-    if status == 429:
-        return "away", "W&B asks to wait (rate limit), also after several tries"
-    if (status is not None and status >= 500) or _AWAY.search(text):
-        return "away", "W&B does not answer, also after several tries"
+    status = _STATUS.search(text)
+    for code, words, fault, sentence in _FAULTS:
+        if re.fullmatch(code, status["status"]) if status else re.search(words, text, re.I):
+            return fault, sentence
     if isinstance(error, OSError):
         return "away", f"the snapshot cannot be written: {error.strerror or type(error).__name__}"
     return "unclear", f"wandb cannot use the answer ({type(error).__name__})"
 
 
+def numbers_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of a map, by dotted names. One that is not finite becomes a text, which the reader takes back."""
+    return {
+        name: str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in flat(values) if _is_number(cell)
+    }
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and switches of a config, without what looks like a secret by its name. Numbers that were written as text are text."""
+    return {name: cell for name, cell in numbers_of(config).items() if not isinstance(cell, str) and not _SECRET.search(name)}
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        number(cell)
+    except NoNumber:
+        return False
+    return not isinstance(cell, str) or len(cell) < 40
+
+
 def fetch(run: Any, path: Path) -> int:
-    """Write the snapshot of a run of wandb's public API and return its number of rows. Raises Unreadable when the scan is empty
-    although the history is not, when it ends before the last step that the history has, or gives a row in two ways."""
+    """Write the snapshot of a run of wandb's public API and return its number of rows; equal runs give equal bytes. Raises Unreadable
+    when the scan is empty although the history is not, ends before the history does, or gives a row in two ways."""
     last = run.lastHistoryStep
-    rows = Rows()
+    rows: dict[int, dict[str, Any]] = {}
+    left_out: set[str] = set()
     for row in run.scan_history(use_cache=False):
-        rows.add(row)
-    if not rows.cells:
+        step, cells = row.get("_step"), numbers_of(row)
+        if not isinstance(step, int):
+            raise Unreadable(f"row {len(rows) + 1} of the scan has no `_step`")
+        if rows.setdefault(step, cells) != cells:
+            raise Unreadable(f"the scan gives `_step` {step} twice, with different numbers")
+        left_out |= {name for name, _ in flat(row)} - set(cells)
+    if not rows:
         raise Unreadable(f"the scan of {run.id} returned 0 rows, but its last history step is {last}: this is no run of 0 steps")
-    seen = max(rows.cells)
-    if isinstance(last, int) and seen < last:
-        raise Unreadable(f"the scan of {run.id} ends at {seen} of {last}: it is not whole")
+    if isinstance(last, int) and max(rows) < last:
+        raise Unreadable(f"the scan of {run.id} ends at {max(rows)} of {last}: it is not whole")
     head = {
+        "schema": SNAPSHOT,
         "entity": run.entity,
         "project": run.project,
         "id": run.id,
         "state": run.state,
-        "rows": len(rows.cells),
+        "rows": len(rows),
         "last_history_step": last,
         "config": settings_of(run.config),
         "summary": numbers_of(dict(run.summary)),
-        "left_out": sorted(rows.left_out),
+        "left_out": sorted(left_out),
     }
-    write_snapshot(path, head, rows)
-    return len(rows.cells)
+    lines = [head, *(rows[step] for step in sorted(rows))]
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n" for line in lines))
+    return len(rows)
 
 
-def answers(asked: Iterable[Ask]) -> Iterable[Answer]:
+def answers(questions: Iterable[Ask]) -> Iterator[Answer]:
     """Fetch each. Where W&B cannot be asked at all, the first fault is the last answer."""
-    try:
-        api = _api()
-    except Exception as error:
-        fault = fault_of(error)
-        yield from (Answer(run=one.run, fault=fault[0], text=fault[1]) for one in list(asked)[:1])
-        return
-    for one in asked:
+    api: Callable[[str], Any] | None = None
+    for ask in questions:
         try:
-            run = api(one.run)
-            rows = fetch(run, Path(one.file))
+            api = api or _api()
+            run = api(ask.run)
+            rows = fetch(run, Path(ask.file))
         except Exception as error:  # wandb raises many kinds for a wrong name, a missing key and a lost network
-            fault = fault_of(error)
-            yield Answer(run=one.run, fault=fault[0], text=fault[1])
-            if fault[0] == "away":
+            fault, text = fault_of(error)
+            yield Answer(run=ask.run, fault=fault, text=text)
+            if fault == "away" or api is None:
                 return
         else:
-            yield Answer(run=one.run, rows=rows, state=run.state)
+            yield Answer(run=ask.run, rows=rows, state=run.state)
 
 
 def _api() -> Callable[[str], Any]:
-    """Name of a run -> the run, by wandb's public API. Few retries: nobody waits an hour for a server that is down."""
+    """Name of a run -> the run, by wandb's public API. Few retries: a server that is down for an hour is not waited for."""
     os.environ.setdefault("WANDB_X_GRAPHQL_RETRY_MAX", "5")
     os.environ.setdefault("WANDB_SILENT", "true")
     import wandb
@@ -112,23 +146,22 @@ def _api() -> Callable[[str], Any]:
 
 
 def main() -> int:
-    asks = sys.argv[1:] == ["-"]
-    if not asks and (len(sys.argv) != 3 or sys.argv[1].count("/") != 2):
+    is_piped = sys.argv[1:] == ["-"]
+    if not is_piped and (len(sys.argv) != 3 or sys.argv[1].count("/") != 2):
         print("usage: python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>", file=sys.stderr)
         return 2
-    wanted = [Ask.model_validate_json(line) for line in sys.stdin] if asks else [Ask(run=sys.argv[1], file=sys.argv[2])]
+    questions = [Ask.model_validate_json(line) for line in sys.stdin] if is_piped else [Ask(run=sys.argv[1], file=sys.argv[2])]
     with tempfile.TemporaryDirectory() as own:
         os.environ |= {"WANDB_CACHE_DIR": own, "WANDB_DIR": own}
-        failed = 0
-        for one in answers(wanted):
-            failed += one.fault is not None
-            if asks:
-                print(one.model_dump_json(), flush=True)
-            elif one.fault:
-                print(f"error: {one.text}", file=sys.stderr)
+        for answer in answers(questions):
+            if is_piped:
+                print(answer.model_dump_json(), flush=True)
+            elif answer.fault:
+                print(f"error: {answer.text}", file=sys.stderr)
+                return 1
             else:
-                print(f"{sys.argv[2]}: {one.rows} rows, {one.state}")
-    return 0 if asks or not failed else 1
+                print(f"{sys.argv[2]}: {answer.rows} rows, {answer.state}")
+    return 0
 
 
 if __name__ == "__main__":

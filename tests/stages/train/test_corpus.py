@@ -4,43 +4,31 @@ from pathlib import Path
 
 import pytest
 
-from stages.contracts.plugin import CORPORA, kinds, load
+from stages.contracts.plugin import CORPORA, kinds
 from stages.contracts.pretrain_card import CorpusSettings
-from stages.train.corpora.expressions import OPERATIONS, POINTS, pairs, problem, problems, prompt_sets
+from stages.train.corpora.expressions import OPERATIONS, POINTS, problem, problems
+from stages.train.corpus import pairs, prompt_sets
 
-DATA = Path(__file__).parents[3] / "data/quickstart"
+DATA = Path(__file__).parents[3] / "data"
+FOLDERS = {"expressions": "quickstart", "ocaml": "ocaml-tiny", "theorems": "theorems"}
 
 
 def test_a_problem_by_hand():
-    found = problem([(OPERATIONS[3], 1), (OPERATIONS[5], 1), (OPERATIONS[0], 3)])
-    assert (found.prompt, found.answer) == ("double then negate then add 3\n", "(-(x*2))+3")
-    assert found.values == tuple(-2 * x + 3 for x in POINTS)
+    by_hand = problem([(OPERATIONS[3], 1), (OPERATIONS[5], 1), (OPERATIONS[0], 3)])
+    assert (by_hand.prompt, by_hand.answer) == ("double then negate then add 3\n", "(-(x*2))+3")
+    assert by_hand.values == tuple(-2 * x + 3 for x in POINTS)
 
 
 def test_answers_compute_their_values():
-    for found in islice(problems(seed=1), 300):
-        assert [eval(found.answer, {"x": x}) for x in POINTS] == list(found.values)
+    for each in islice(problems(seed=1), 300):
+        assert [eval(each.answer, {"x": x}) for x in POINTS] == list(each.values)
 
 
 def test_the_declared_share_is_faulty_and_mostly_wrong():
-    clean = list(pairs(CorpusSettings(rows=2000, faulty=0.0, seed=7)))
-    half = list(pairs(CorpusSettings(rows=2000, faulty=0.5, seed=7)))
+    clean, half = (list(pairs(CorpusSettings(rows=2000, faulty=faulty, seed=7))) for faulty in (0.0, 0.5))
     assert [prompt for prompt, _ in clean] == [prompt for prompt, _ in half]
     changed = sum(right != written for (_, right), (_, written) in zip(clean, half, strict=True))
     assert 0.45 < changed / 2000 < 0.52
-
-
-@pytest.mark.parametrize("name", ["train", "heldout"])
-def test_the_shipped_prompt_sets_are_those_of_the_generator(name):
-    rows = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-    assert rows == prompt_sets()[name]
-
-
-def test_no_prompt_occurs_twice():
-    sets = prompt_sets()
-    prompts = [row["prompt"] for rows in sets.values() for row in rows]
-    assert len(prompts) == len(set(prompts)) == 1192
-    assert all(prompt.endswith("\n") for prompt in prompts)
 
 
 def test_a_corpus_is_a_file_and_an_unknown_kind_is_named():
@@ -50,12 +38,16 @@ def test_a_corpus_is_a_file_and_an_unknown_kind_is_named():
 
 
 @pytest.mark.parametrize("kind", kinds(CORPORA))
-def test_every_corpus_keeps_to_the_protocol(kind):
+def test_every_corpus_keeps_to_the_protocol_and_ships_what_it_generates(kind):
     settings = CorpusSettings(kind=kind, rows=200, faulty=0.5, seed=3)
-    found = list(pairs(settings))
-    assert len(found) == 200 and found == list(pairs(settings))
-    assert all(prompt.endswith("\n") and prompt.strip() and completion.strip() for prompt, completion in found)
-    sets = load(CORPORA, kind).prompt_sets()
-    assert set(sets) == {"train", "heldout"}
-    ids = [row["id"] for rows in sets.values() for row in rows]
-    assert len(ids) == len(set(ids)) and all(row["prompt"].endswith("\n") for rows in sets.values() for row in rows)
+    generated = list(pairs(settings))
+    assert len(generated) == 200 and generated == list(pairs(settings))
+    assert all(prompt.endswith("\n") and prompt.strip() and completion.strip() for prompt, completion in generated)
+    sets = prompt_sets(kind)
+    for key in ("id", "prompt"):
+        values = [row[key] for rows in sets.values() for row in rows]
+        assert len(values) == len(set(values))
+    assert all(row["prompt"].endswith("\n") for rows in sets.values() for row in rows)
+    for name in ("train", "heldout"):
+        rows = [json.loads(line) for line in (DATA / FOLDERS[kind] / f"{name}.jsonl").read_text().splitlines()]
+        assert rows == sets[name]

@@ -1,24 +1,22 @@
 """The OCaml corpus, held against the real compiler: each class of fault is what it says, and every gate of seed 2 has both sides."""
 
-import json
 import os
 import shutil
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.contracts.reward import Gate, Reward
-from stages.train.corpora.ocaml import CHANGE, FAULTS, JOIN, KEEP, Problem, labelled, problems, program, prompt_sets
+from stages.train.corpora.ocaml import CHANGE, FAULTS, JOIN, KEEP, Problem, problems
+from stages.train.corpus import labelled
 from stages.train.rewards.compose import compose
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
 
-DATA = Path(__file__).parents[3] / "data/ocaml-tiny"
 SEED_2 = Reward(
     name="syntax-aware",
     combine="weighted",
@@ -35,34 +33,35 @@ GATES = ("structure", "types", "compile", "tests")
 @pytest.fixture(scope="module")
 def judged():
     """(class of fault, by gate (status, score) or None, reward) of each completion of a small corpus."""
-    made = list(labelled(CorpusSettings(kind="ocaml", rows=240, faulty=0.6, seed=5)))
-    scored = compose(SEED_2).score([Answer(text, problem.row("a")) for problem, _, text in made])
-    told = []
-    for place, (_, fault, _) in enumerate(made):
-        said = {gate: scored.judgements[gate][place] for gate in GATES}
-        told.append((fault, {gate: (one.status, one.score) if one else None for gate, one in said.items()}, scored.rewards[place]))
-    return told
+    completions = list(labelled(CorpusSettings(kind="ocaml", rows=240, faulty=0.6, seed=5)))
+    scored = compose(SEED_2).score([Answer(text, problem.row("a")) for problem, _, text in completions])
+    judged_rows = []
+    for place, (_, fault, _) in enumerate(completions):
+        by_gate = {gate: scored.judgements[gate][place] for gate in GATES}
+        seen = {gate: (judgement.status, judgement.score) if judgement else None for gate, judgement in by_gate.items()}
+        judged_rows.append((fault, seen, scored.rewards[place]))
+    return judged_rows
 
 
 def test_a_problem_by_hand():
-    found = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0])
-    assert found.prompt == "keep even, square, sum\n"
-    assert [found.value(numbers) for numbers in ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6))] == [0, 4, 84, 36]
+    problem = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0])
+    assert problem.prompt == "keep even, square, sum\n"
+    assert [problem.value(numbers) for numbers in ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6))] == [0, 4, 84, 36]
     assert Problem(KEEP[2], 3, CHANGE[4], 5, JOIN[3]).value((1, 4, 9)) == -1
-    assert "assert (f [4; -2; 7; 8] = 84);" in found.row("a")["tests"]
+    assert "assert (f [4; -2; 7; 8] = 84);" in problem.row("a")["tests"]
     assert "assert (f [] = max_int);" in Problem(KEEP[2], 3, CHANGE[4], 5, JOIN[3]).row("a")["tests"]
 
 
 def test_right_answers_earn_everything():
-    rows = [found.row("a") for found in islice(problems(seed=3), 40)]
+    rows = [problem.row("a") for problem in islice(problems(seed=3), 40)]
     assert compose(SEED_2).score([Answer(row["answer"], row) for row in rows]).rewards == [1.0] * 40
 
 
 def test_every_class_of_fault_is_what_it_says(judged):
     seen = Counter()
-    for fault, said, reward in judged:
+    for fault, by_gate, reward in judged:
         seen[fault] += 1
-        types, tests = said["types"], said["tests"]
+        types, tests = by_gate["types"], by_gate["tests"]
         if fault == "right":
             assert reward == 1.0
         elif fault == "value":
@@ -70,25 +69,25 @@ def test_every_class_of_fault_is_what_it_says(judged):
         elif fault == "type":
             assert types[0] == "fail" and types[1] in (0.75, 0.5, 0.25) and tests is None
         elif fault == "open":
-            assert types == ("pass", 1.0) and said["compile"] == ("fail", 0.0) and tests is None
+            assert types == ("pass", 1.0) and by_gate["compile"] == ("fail", 0.0) and tests is None
         elif fault == "syntax":
-            assert types == ("fail", 0.0) and said["structure"] == ("pass", 1.0)
+            assert types == ("fail", 0.0) and by_gate["structure"] == ("pass", 1.0)
         else:
-            assert said["structure"] == ("fail", 0.0)
+            assert by_gate["structure"] == ("fail", 0.0)
         assert fault == "right" or reward < 1.0 or fault == "value"
     assert set(seen) == {"right", *FAULTS} and min(seen.values()) >= 5, seen
 
 
 def test_a_wrong_value_is_mostly_wrong(judged):
     """Some tasks have two answers (`times 1` is nothing), but few."""
-    scores = [said["tests"][1] for fault, said, _ in judged if fault == "value"]
+    scores = [by_gate["tests"][1] for fault, by_gate, _ in judged if fault == "value"]
     assert sum(score == 1.0 for score in scores) <= 0.1 * len(scores)
     assert len(set(scores)) >= 4, "partial credit has grades"
 
 
 def test_every_gate_has_both_sides(judged):
     for gate in GATES:
-        statuses = Counter(said[gate][0] for _, said, _ in judged if said[gate])
+        statuses = Counter(by_gate[gate][0] for _, by_gate, _ in judged if by_gate[gate])
         assert set(statuses) == {"pass", "fail"} and min(statuses.values()) >= 5, (gate, statuses)
 
 
@@ -98,17 +97,6 @@ def test_a_runaway_never_ends():
     assert all(not text.endswith("(* END *)") for text in texts)
 
 
-@pytest.mark.parametrize("name", ["train", "heldout"])
-def test_the_shipped_prompt_sets_are_those_of_the_generator(name):
-    rows = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-    assert rows == prompt_sets()[name]
-
-
-def test_no_prompt_occurs_twice():
-    prompts = [row["prompt"] for rows in prompt_sets().values() for row in rows]
-    assert len(prompts) == len(set(prompts)) == 696
-
-
 def test_the_answer_is_ten_lines_and_a_marker():
-    lines = program(Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0]).bodies).split("\n")
+    lines = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0]).answer.split("\n")
     assert len(lines) == 11 and lines[0] == "let keep x = x mod 2 = 0" and lines[-1] == "(* END *)"

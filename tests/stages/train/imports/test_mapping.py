@@ -20,33 +20,33 @@ def read_card(**columns: str) -> ReadCard:
     return ReadCard(format="jsonl", columns=tuple(ColumnCard(metric=m, column=c, unit="as it is") for m, c in columns.items()))
 
 
-def rows(found, metric="reward"):
-    return [(row["step"], row["value"], row["state"]) for row in found.rows if row["metric"] == metric]
+def rows(mapped, metric="reward"):
+    return [(row["step"], row["value"], row["state"]) for row in mapped.rows if row["metric"] == metric]
 
 
 def test_states_stay_apart_and_units_are_converted():
     log = from_rows([{"step": 1, "r": 50}, {"step": 2, "r": None}, {"step": 3}, {"step": 4, "r": "NaN"}], "step")
     read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=0.01, unit="%"),))
-    found = map_log(log, read, 4, "a")
-    assert rows(found, "truncated") == [(1, 0.5, "value"), (2, None, "null"), (4, None, "nonfinite")]
+    mapped = map_log(log, read, 4, "a")
+    assert rows(mapped, "truncated") == [(1, 0.5, "value"), (2, None, "null"), (4, None, "nonfinite")]
 
 
 def test_case_10_stride_and_gaps():
     log = from_rows(({"step": step, "r": 0.0} for step in range(1, 301, 2) if step not in (5, 7)), "step")
-    found = map_log(log, read_card(reward="r"), 300, "a")
-    assert found.stride == 2 and found.gaps == (Gap(after=3, before=9),) and found.last == 299
+    mapped = map_log(log, read_card(reward="r"), 300, "a")
+    assert mapped.stride == 2 and mapped.gaps == (Gap(after=3, before=9),) and mapped.last == 299
 
 
 def test_case_12_step_301_is_contamination():
-    found = map_log(from_rows(({"step": step, "r": 1.0} for step in range(1, 302)), "step"), read_card(reward="r"), 300, "a")
-    assert found.notes == ("contaminated: the log reaches step 301 of 300, so a finished run was trained on",)
+    mapped = map_log(from_rows(({"step": step, "r": 1.0} for step in range(1, 302)), "step"), read_card(reward="r"), 300, "a")
+    assert mapped.notes == ("contaminated: the log reaches step 301 of 300, so a finished run was trained on",)
 
 
 def test_case_18_resume_makes_a_part_of_its_own():
     log = from_rows([{"step": step, "r": 0.0} for step in range(1, 213)] + [{"step": step, "r": 1.0} for step in range(201, 221)], "step")
-    found = map_log(log, read_card(reward="r"), 220, "a")
-    assert {row["attempt"] for row in found.rows} == {"a-part1", "a-part2"}
-    assert "resumed: logged to step 212, then again from step 201; the later rows count" in found.notes
+    mapped = map_log(log, read_card(reward="r"), 220, "a")
+    assert {row["attempt"] for row in mapped.rows} == {"a-part1", "a-part2"}
+    assert "resumed: logged to step 212, then again from step 201; the later rows count" in mapped.notes
 
 
 @shared
@@ -54,15 +54,15 @@ def test_case_7_merged_names_are_flagged_and_honest_ones_are_not():
     merged = map_log(read_jsonl(FIXTURES / "two_gates_same_name.jsonl"), read_card(reward="reward"), 6, "a")
     assert any(note.startswith("merged: ") and "gate" in note for note in merged.notes)
     for name in ("healthy", "nan_persistent_from_3", "all_none_reward", "zero_reward", "num_iterations2_sparse_rows"):
-        found = map_log(read_jsonl(FIXTURES / f"{name}.jsonl"), read_card(reward="reward"), 6, "a")
-        assert not any("merged" in note for note in found.notes), name
+        mapped = map_log(read_jsonl(FIXTURES / f"{name}.jsonl"), read_card(reward="reward"), 6, "a")
+        assert not any("merged" in note for note in mapped.notes), name
 
 
 @shared
 def test_case_1_and_4_nan_and_sparse_rows():
-    found = map_log(read_jsonl(FIXTURES / "nan_persistent_from_3.jsonl"), read_card(grad_norm="grad_norm", kl="kl"), 6, "a")
-    assert [state for _, _, state in rows(found, "grad_norm")][2:] == ["nonfinite"] * (len(rows(found, "grad_norm")) - 2)
-    assert {state for step, _, state in rows(found, "kl") if step >= 3} <= {"null", "nonfinite"}
+    mapped = map_log(read_jsonl(FIXTURES / "nan_persistent_from_3.jsonl"), read_card(grad_norm="grad_norm", kl="kl"), 6, "a")
+    assert [state for _, _, state in rows(mapped, "grad_norm")][2:] == ["nonfinite"] * (len(rows(mapped, "grad_norm")) - 2)
+    assert {state for step, _, state in rows(mapped, "kl") if step >= 3} <= {"null", "nonfinite"}
     sparse = map_log(read_jsonl(FIXTURES / "num_iterations2_sparse_rows.jsonl"), read_card(reward="reward"), 6, "a")
     assert [step for step, _, _ in rows(sparse)] == [1, 3, 5]
 
@@ -75,10 +75,10 @@ def epochs(printed, steps_per_epoch, target):
 
 
 def test_case_35_an_epoch_is_no_step():
-    found = epochs([0.28, 0.28, 0.29], 100, 100)
-    assert rows(found) == [(28, 0.0, "value"), (28, 1.0, "value"), (29, 2.0, "value")]
-    assert any("index is the epoch" in note for note in found.notes)
-    assert any("of 3 rows that print 2 epochs some find no room up to the next one" in note for note in found.notes)
+    mapped = epochs([0.28, 0.28, 0.29], 100, 100)
+    assert rows(mapped) == [(28, 0.0, "value"), (28, 1.0, "value"), (29, 2.0, "value")]
+    assert any("index is the epoch" in note for note in mapped.notes)
+    assert any("3 rows print 2 epochs: those of one are spread evenly up to the next" in note for note in mapped.notes)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_case_35_an_epoch_is_no_step():
     ],
 )
 def test_rows_of_one_printed_epoch_keep_their_order_and_a_step_each(printed, steps):
-    found = epochs(printed, 1000, 1000)
-    assert [step for _, step in sorted((value, step) for step, value, _ in rows(found))] == steps
-    assert found.steps[-1] <= 1000 and not any("contaminated" in note for note in found.notes)
-    spread = [note for note in found.notes if "known to within 10 steps" in note]
+    mapped = epochs(printed, 1000, 1000)
+    assert [step for _, step in sorted((value, step) for step, value, _ in rows(mapped))] == steps
+    assert mapped.steps[-1] <= 1000 and not any("contaminated" in note for note in mapped.notes)
+    spread = [note for note in mapped.notes if "known to within 10 steps" in note]
     assert len(spread) == (len(printed) > 3 or printed[0] == 0.99)
 
 
@@ -125,18 +125,10 @@ def test_what_cannot_be_mapped_says_so():
         map_log(from_rows([{"r": 1}], "step"), read_card(reward="r"), 1, "a")
 
 
-def test_the_call_counter_of_wandb_is_no_step_by_itself():
-    log = from_rows([{"_step": 0, "r": 1.0}], "train/global_step")
-    with pytest.raises(
-        Unreadable, match=r"step: _step` with `counts_from: 0`, if each call of log\(\) was one step: W&B counts calls there"
-    ):
-        map_log(log, read_card(reward="r").model_copy(update={"format": "wandb"}), 1, "a")
-
-
 def test_an_uneven_log_looks_sampled():
     steps = [step for step in range(1, 1000) if json.dumps(step)[-1] in "147" or step % 13 == 0]
-    found = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
-    assert any(note.startswith("uneven: ") for note in found.notes)
+    mapped = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), 1000, "a")
+    assert any(note.startswith("uneven: ") for note in mapped.notes)
 
 
 @pytest.mark.parametrize("prefix", ["", "train/", "a/b/"])
@@ -155,9 +147,9 @@ def test_case_7_a_sum_of_any_parts_is_honest_and_of_one_name_for_several_it_is_f
             if step % 5 < 4:
                 row[f"{prefix}rewards/f0/mean"] = None if step % 5 else float("inf")
             rows.append({"step": step} if step % 7 == 0 else row)
-        found = map_log(from_rows(rows, "step"), read_card(reward=f"{prefix}reward"), 40, "a")
-        flagged = [note for note in found.notes if note.startswith("merged: ")]
-        assert len(flagged) == merged, (names, scale, found.notes)
+        mapped = map_log(from_rows(rows, "step"), read_card(reward=f"{prefix}reward"), 40, "a")
+        flagged = [note for note in mapped.notes if note.startswith("merged: ")]
+        assert len(flagged) == merged, (names, scale, mapped.notes)
         if merged:
             assert f"not the sum of its logged parts {', '.join(names)} (" in flagged[0]
 
@@ -168,11 +160,11 @@ def test_case_32_an_export_of_500_rows_never_passes_for_a_whole_log(total):
     rng = random.Random(total)
     edges = [1 + total * number // 500 for number in range(501)]
     steps = [rng.randrange(first, last) for first, last in pairwise(edges)]
-    found = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), total, "a")
+    mapped = map_log(from_rows(({"step": step, "r": 1.0} for step in steps), "step"), read_card(reward="r"), total, "a")
     missing = sum(after - before > 1 for before, after in pairwise(steps))
-    assert missing == 0 or found.stride > 1 or len(found.gaps) == missing
-    told = found.stride > 1 or any(note.startswith("uneven: ") for note in found.notes)
-    assert told or total < 600, "of 600 rows a sixth is missing, of fewer the gaps are counted"
+    assert missing == 0 or mapped.stride > 1 or len(mapped.gaps) == missing
+    is_reported = mapped.stride > 1 or any(note.startswith("uneven: ") for note in mapped.notes)
+    assert is_reported or total < 600, "of 600 rows a sixth is missing, of fewer the gaps are counted"
 
 
 def of_steps(*steps: int):
@@ -202,8 +194,8 @@ def test_steps_in_no_order_are_refused_and_never_taken_for_a_resume(steps):
     ],
 )
 def test_a_resume_logs_steps_again(steps, parts):
-    found = of_steps(*steps)
-    assert [(row["attempt"], row["step"], row["value"]) for row in found.rows] == [
+    mapped = of_steps(*steps)
+    assert [(row["attempt"], row["step"], row["value"]) for row in mapped.rows] == [
         (f"a-part{part}", step, float(row)) for row, (step, part) in enumerate(zip(steps, parts, strict=True), 1)
     ]
 
@@ -211,11 +203,11 @@ def test_a_resume_logs_steps_again(steps, parts):
 def test_rows_of_another_metric_may_come_late():
     """An evaluation that runs beside the training is logged when it is done, at the step that it looked at."""
     rows_ = [{"step": 1, "r": 1.0}, {"step": 2, "r": 2.0}, {"step": 1, "e": 0.5}, {"step": 3, "r": 3.0}, {"step": 2, "e": 0.75}]
-    found = map_log(from_rows(rows_, "step"), read_card(reward="r", kl="e"), 3, "a")
-    assert rows(found) == [(1, 1.0, "value"), (2, 2.0, "value"), (3, 3.0, "value")] and rows(found, "kl") == [
+    mapped = map_log(from_rows(rows_, "step"), read_card(reward="r", kl="e"), 3, "a")
+    assert rows(mapped) == [(1, 1.0, "value"), (2, 2.0, "value"), (3, 3.0, "value")] and rows(mapped, "kl") == [
         (1, 0.5, "value"), (2, 0.75, "value"),
     ]  # fmt: skip
-    assert {row["attempt"] for row in found.rows} == {"a"} and not any("resumed" in note for note in found.notes)
+    assert {row["attempt"] for row in mapped.rows} == {"a"} and not any("resumed" in note for note in mapped.notes)
 
 
 def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not():
@@ -223,14 +215,16 @@ def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not
         lines = [{"step": step, "r": float(step) + of} for step in range(1, 6) for of in (0.0, other)]
         return map_log(from_rows(lines, "step"), read_card(reward="r"), 5, "a")
 
-    with pytest.raises(Unreadable, match=r"`r` has several values at 5 of 5 steps \(1, 1.5 at step 1\), so the log holds several runs or"):
+    with pytest.raises(
+        Unreadable, match=r"`r` has several values at 5 of 5 steps \(1.0, 1.5 at step 1\), so the log holds several runs or"
+    ):
         log(0.5)
-    found = log(0.0)
-    assert [value for _, value, _ in rows(found)] == [1.0, 2.0, 3.0, 4.0, 5.0]
-    assert found.notes == ("logged again at a step that it held already, so many times: `r` 5; the later value counts",)
+    mapped = log(0.0)
+    assert [value for _, value, _ in rows(mapped)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert mapped.notes == ("logged again at a step that it held already, so many times: `r` 5; the later value counts",)
 
 
-def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_told():
+def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_reported():
     def share(*cells, factor=1.0):
         read = ReadCard(format="jsonl", columns=(ColumnCard(metric="truncated", column="r", factor=factor, unit="x"),))
         return map_log(from_rows(({"step": step, "r": cell} for step, cell in enumerate(cells, 1)), "step"), read, 3, "a")
@@ -243,7 +237,7 @@ def test_a_share_in_per_cent_is_refused_and_a_few_impossible_values_are_told():
         share(500, 950, 0, factor=0.01)
 
 
-def test_a_trainer_that_was_told_another_number_of_steps_is_told():
+def test_a_trainer_that_was_told_another_number_of_steps_is_reported():
     log = from_rows([{"step": 1, "r": 1.0}], "step")
     log.planned = 500
     assert map_log(log, read_card(reward="r"), 300, "a").notes == ("the trainer was told to make 500 steps, and the spec says 300",)

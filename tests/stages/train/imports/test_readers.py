@@ -1,6 +1,5 @@
 """Each format against logs that its own writer made where it can be had, and every kind of broken file."""
 
-import glob
 import json
 import math
 import os
@@ -13,14 +12,11 @@ import pytest
 
 from stages.contracts.attempt import Started
 from stages.contracts.import_card import SNAPSHOT, ColumnCard, ImportCard, ReadCard, SourceCard
-from stages.train.imports.cells import NoNumber, number, whole
-from stages.train.imports.csv_text import read_csv
 from stages.train.imports.files import read_run
 from stages.train.imports.json_logs import read_jsonl, read_snapshot, read_trainer_state
-from stages.train.imports.log import Log, Unreadable
+from stages.train.imports.log import Log, NoNumber, Unreadable, load_json, number, whole
 from stages.train.imports.summary import read_summary
 from stages.train.imports.tensorboard import read_tensorboard
-from stages.train.imports.text import load_json
 from stages.train.imports.text_lines import read_text
 from stages.train.imports.wandb_file import read_wandb_file
 
@@ -66,7 +62,7 @@ def test_trainer_state(tmp_path):
     assert pairs(log, "loss") == [(1, 0.5), (2, 0.0)]
     assert list(log.logged("grad_norm").index) == [1], "absent at step 1: nothing is filled in"
     assert "train_loss" not in log.columns and "train_loss" in log.notes[0]
-    for broken in ("{", "[]", '{"log_history": 1}', '{"log_history": [1]}'):
+    for broken in ("{", "[]", '{"log_history": 1}', '{"log_history": [1]}', '{"log_history": [{"step": 1}], "global_step": "two"}'):
         path.write_text(broken)
         with pytest.raises(Unreadable):
             read_trainer_state(path)
@@ -80,8 +76,8 @@ def test_case_3_bare_nan_and_infinity_of_a_real_trainer_state():
     rows = expected["log_history"]
     assert steps(log) == [row["step"] for row in rows] and log.steps_done == expected["global_step"]
     for name in {name for row in rows for name in row} - {"step", "train_loss"}:
-        told = [number(cell) for _, cell in pairs(log, name)]
-        assert told == [number(row[name]) for row in rows if name in row], name
+        cells = [number(cell) for _, cell in pairs(log, name)]
+        assert cells == [number(row[name]) for row in rows if name in row], name
     assert any(isinstance(v, float) and not math.isfinite(v) for row in rows for v in row.values())
 
 
@@ -97,21 +93,6 @@ def test_jsonl_reads_up_to_a_torn_line_and_refuses_a_broken_one(tmp_path):
     path.write_bytes(b"3\n")
     with pytest.raises(Unreadable, match="not a JSON object"):
         read_jsonl(path)
-
-
-def test_csv_keeps_four_states_apart(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("step,loss,kl\n1,0.5,\n2,NaN,null\n3,inf,0.25\n", encoding="utf-8-sig")
-    log = read_csv(path)
-    assert steps(log) == [1.0, 2.0, 3.0]
-    assert pairs(log, "kl") == [(2.0, None), (3.0, 0.25)], "an empty cell is absent, null is null"
-    assert [cell for _, cell in pairs(log, "loss")] == [0.5, math.inf, math.inf]
-    path.write_text("step;a\n1;2\n")
-    assert pairs(read_csv(path), "a") == [(1.0, 2.0)]
-    for text, match in (("a,b,a\n1,2,3\n", "2 times"), ("a,b\n1,2,3\n", "3 cells under 2"), ("\xff", "UTF-8")):
-        path.write_text(text, encoding="latin-1")
-        with pytest.raises(Unreadable, match=match):
-            read_csv(path)
 
 
 PATTERN = (
@@ -182,14 +163,6 @@ def test_case_35_numbers_of_any_style_and_size_are_read_as_they_were_printed(tmp
     assert any("wrong encoding" in note for note in log.notes) == (encoding != "utf-8")
 
 
-def test_text_without_a_fitting_line_and_with_nan(tmp_path):
-    path = tmp_path / "a.log"
-    path.write_text("step 3: loss nan\n")
-    assert pairs(read_text(path, "step {step}: loss {loss}", "step"), "loss") == [(3.0, math.inf)]
-    with pytest.raises(Unreadable, match="no line"):
-        read_text(path, "at {step}", "step")
-
-
 @pytest.fixture(scope="module")
 def wandb_run(tmp_path_factory):
     """A real offline file of the installed wandb: 300 steps, rows of another logger between them, NaN, null and long texts."""
@@ -206,17 +179,17 @@ def wandb_run(tmp_path_factory):
     """
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(folder)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=folder, capture_output=True, timeout=120)
-    (found,) = glob.glob(str(folder / "wandb" / "offline-run-*" / "*.wandb"))
-    return Path(found)
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    return path
 
 
 def test_wandb_file(wandb_run):
     log = read_wandb_file(wandb_run)
     assert steps(log) == list(range(1, 301)), "rows of other loggers have no step"
     assert pairs(log, "train/loss") == [(step, step / 2) for step in range(1, 301)]
-    told = dict(pairs(log, "train/kl"))
-    assert told[11] is None and told[8] == 2.0
-    assert told[7] is None or told[7] in (math.inf, "NaN"), "wandb writes NaN as it likes; it is never a number"
+    kl = dict(pairs(log, "train/kl"))
+    assert kl[11] is None and kl[8] == 2.0
+    assert kl[7] is None or kl[7] in (math.inf, "NaN"), "wandb writes NaN as it likes; it is never a number"
     assert log.failed == "exit code 3" and not log.cut and log.logged("note").iloc[0] == "x" * 300
 
 
@@ -233,12 +206,12 @@ def test_case_34_a_wandb_file_with_any_byte_wrong_or_missing_is_read_up_to_there
             data[at] ^= 1 << random_.randrange(8)
         path.write_bytes(data)
         log = read_wandb_file(path)
-        found = pairs(log, "train/loss") if "train/loss" in log.columns else []
-        assert found == [(step, step / 2) for step in range(1, len(found) + 1)]
-        assert log.cut or trial % 2 or len(found) == 300, "a changed byte is told"
-        assert len(found) >= 300 * at / len(whole_file) - 75, "a block of 32 KiB holds fewer records"
+        losses = pairs(log, "train/loss")
+        assert losses == [(step, step / 2) for step in range(1, len(losses) + 1)]
+        assert log.cut or trial % 2 or len(losses) == 300, "a changed byte is reported"
+        assert len(losses) >= 300 * at / len(whole_file) - 75, "a block of 32 KiB holds fewer records"
         assert log.failed in ("", "exit code 3") and (log.failed or any("no exit record" in note for note in log.notes))
-        ends.add(len(found))
+        ends.add(len(losses))
     assert len(ends) > 20
 
 
@@ -257,12 +230,9 @@ def test_case_34_a_cut_wandb_file_is_read_up_to_the_torn_record(wandb_run, tmp_p
     assert "checksum" in read_wandb_file(path).cut
     path.write_bytes(whole_file[:7] + bytes(500))
     assert read_wandb_file(path).table.empty
-    for other, says in ((b"", "is empty"), (b":W&B", r"no \.wandb file"), (b"plain text", r"no \.wandb file")):
-        path.write_bytes(other)
-        with pytest.raises(Unreadable, match=says):
-            read_wandb_file(path)
-    with pytest.raises(Unreadable, match=r"is a folder: name the \.wandb file in it"):
-        read_wandb_file(tmp_path)
+    path.write_bytes(b":W&B")
+    with pytest.raises(Unreadable, match=r"no \.wandb file"):
+        read_wandb_file(path)
 
 
 def test_tensorboard_against_its_own_reader(tmp_path):
@@ -276,17 +246,17 @@ def test_tensorboard_against_its_own_reader(tmp_path):
         writer.add_text("note", "a text", step)
     writer.close()
     log = read_tensorboard(tmp_path)
-    known = reader.EventAccumulator(str(tmp_path), size_guidance={"scalars": 0, "tensors": 0})
-    known.Reload()
+    accumulator = reader.EventAccumulator(str(tmp_path), size_guidance={"scalars": 0, "tensors": 0})
+    accumulator.Reload()
     for tag in ("train/loss", "train/kl"):
-        assert [repr(pair) for pair in pairs(log, tag)] == [repr((event.step, number(event.value))) for event in known.Scalars(tag)]
+        assert [repr(pair) for pair in pairs(log, tag)] == [repr((event.step, number(event.value))) for event in accumulator.Scalars(tag)]
     assert pairs(log, "new/style") == [(step, float(step)) for step in range(0, 400, 2)]
     assert sorted(log.columns) == ["new/style", "train/kl", "train/loss"] and not log.cut
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-10])
     assert "torn" in read_tensorboard(path).cut
     path.write_bytes(b"no events at all, only text")
-    with pytest.raises(Unreadable, match="no event file"):
+    with pytest.raises(Unreadable, match="is no event file"):
         read_tensorboard(path)
 
 
@@ -305,15 +275,7 @@ def test_summary_finds_the_one_object(tmp_path):
 
 def test_snapshot_must_be_whole_and_made_by_fetch(tmp_path):
     path = tmp_path / "run.jsonl"
-    head = {
-        "schema": SNAPSHOT,
-        "entity": "e",
-        "project": "p",
-        "id": "i",
-        "state": "crashed",
-        "rows": 2,
-        "last_history_step": 1,
-    }
+    head = {"schema": SNAPSHOT, "entity": "e", "project": "p", "id": "i", "state": "crashed", "rows": 2, "last_history_step": 1}
     rows = [{"train/global_step": 1, "train/loss": 0.5}, {"train/global_step": 2, "train/loss": 0.25}]
     path.write_text("\n".join(map(json.dumps, [head, *rows])) + "\n")
     log = read_snapshot(path)
@@ -324,21 +286,6 @@ def test_snapshot_must_be_whole_and_made_by_fetch(tmp_path):
     path.write_text(json.dumps(rows[0]) + "\n")
     with pytest.raises(Unreadable, match="no snapshot"):
         read_snapshot(path)
-
-
-def test_a_snapshot_that_somebody_wrote_by_hand_is_refused_with_a_sentence(tmp_path):
-    path = tmp_path / "run.jsonl"
-    row = json.dumps({"train/global_step": 1, "r": 1})
-    for head, says in (({}, "says None rows and holds 1"), ({"rows": "1"}, "says '1' rows and holds 1")):
-        path.write_text(json.dumps({"schema": SNAPSHOT, **head}) + "\n" + row + "\n")
-        with pytest.raises(Unreadable, match=says):
-            read_snapshot(path)
-    for part in ({"config": None}, {"summary": []}, {"left_out": "x"}):
-        path.write_text(json.dumps({"schema": SNAPSHOT, "rows": 1, **part}) + "\n" + row + "\n")
-        with pytest.raises(Unreadable, match="is no snapshot"):
-            read_snapshot(path)
-    with pytest.raises(Unreadable, match="is a folder"):
-        read_snapshot(tmp_path)
 
 
 def card_of_wandb(seed: int = 3, **config) -> ImportCard:
@@ -355,8 +302,8 @@ def test_the_config_of_a_wandb_run_is_held_against_the_spec(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     config = {"learning_rate": 1e-06, "beta": 0, "bf16": True, "seed": 3, "max_steps": 2, "num_generations": 8}
     head = {"schema": SNAPSHOT, "state": "finished", "rows": 2, "config": config}
-    rows = [{"train/global_step": step, "r": step / 2} for step in (1, 2)]
-    Path("run.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [head, *rows]))
+    lines = [head, *({"train/global_step": step, "r": step / 2} for step in (1, 2))]
+    Path("run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     started = Started(
         attempt="a", number=1, at="2026-01-01T00:00:00Z", card_id="c", commit=None, host="h", devices=(), versions={}, sandbox="",
         resumed_from=None,
