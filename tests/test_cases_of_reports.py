@@ -49,7 +49,7 @@ FIRST_LATER_ROW = 46
 """Rows from here on describe logs that octavo does not read rightly yet: they are work to come, and not held."""
 
 
-def tests_of_rows() -> Counter[int]:
+def count_tests() -> Counter[int]:
     counts: Counter[int] = Counter()
     for path in TESTS.rglob("test_*.py"):
         names = [node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)]
@@ -62,7 +62,7 @@ def tests_of_rows() -> Counter[int]:
 
 
 def test_the_tests_of_each_row_are_there() -> None:
-    counts = tests_of_rows()
+    counts = count_tests()
     assert {row: counts[row] for row in HELD if counts[row] < HELD[row]} == {}
 
 

@@ -18,13 +18,7 @@ import sys
 open("ran.log", "a").write(sys.argv[1] + " ")
 open(sys.argv[1], "w").write("".join(open(name).read() for name in sys.argv[2:]))
 """
-QUIET = {
-    "DVC_NO_ANALYTICS": "1",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@b",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@b",
-}
+PEOPLE = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in (("NAME", "a"), ("EMAIL", "a@b"))}
 
 
 def stage(folder, name, *reads):
@@ -39,7 +33,7 @@ def environment():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("PYTHONPATH", str(ROOT))
-        for name, value in QUIET.items():
+        for name, value in {**PEOPLE, "DVC_NO_ANALYTICS": "1"}.items():
             patch.setenv(name, value)
         yield patch
 
@@ -78,9 +72,9 @@ def repository(base, tmp_path, monkeypatch, environment):
 
 
 def run(*command, code=0):
-    found = subprocess.run(command, capture_output=True, text=True)
-    assert found.returncode == code, f"{command}: {found.stdout}{found.stderr}"
-    return found.stdout + found.stderr
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert ran.returncode == code, f"{command}: {ran.stdout}"
+    return ran.stdout
 
 
 def git(*arguments, code=0):
@@ -123,9 +117,9 @@ def test_two_branches_that_trained_different_runs_merge_and_only_what_reads_both
     git("checkout", "-q", "mine")
     mine = lock_entry("runs/one/dvc.lock", "train-a")
 
-    said = git("merge", "--no-edit", "theirs")
+    output = git("merge", "--no-edit", "theirs")
 
-    assert "due with the next dvc repro: site" in said
+    assert "due with the next dvc repro: site" in output
     assert git("status", "--porcelain") == ""
     assert lock_entry("runs/one/dvc.lock", "train-a") == mine
     assert lock_entry(f"runs/{experiment}/dvc.lock", trained) == theirs
@@ -149,13 +143,13 @@ def test_one_run_trained_on_both_sides_stays_a_conflict_of_its_card(repository):
 
 
 def test_without_the_driver_git_merges_lines(repository):
-    """A clone in which nobody ran `git config`: no error, and never a wrong entry; at worst a conflict to resolve."""
+    """A clone without `git config`: no error, and never a wrong entry; at worst a conflict to resolve."""
     git("config", "--unset", "merge.octavo-lock.driver")
     branch("mine", "runs/one/a.card")
     branch("theirs", "runs/two/a.card")
     git("checkout", "-q", "mine")
-    said = git("merge", "--no-edit", "theirs", code=1)
-    assert "CONFLICT (content): Merge conflict in dvc.lock" in said and "runs/one/dvc.lock" not in said
+    output = git("merge", "--no-edit", "theirs", code=1)
+    assert "CONFLICT (content): Merge conflict in dvc.lock" in output and "runs/one/dvc.lock" not in output
 
 
 def test_generated_files_are_never_resolved_by_hand(tmp_path, monkeypatch, environment):
@@ -173,8 +167,8 @@ def test_generated_files_are_never_resolved_by_hand(tmp_path, monkeypatch, envir
         assert main(["compile"]) == 0
         commit(name)
     git("checkout", "-q", "mine")
-    said = git("merge", "--no-edit", "theirs", code=1)
-    assert "conflict in specs/example.yaml" in said and "conflict in runs/example/zero-s1/train.card.json" in said
+    output = git("merge", "--no-edit", "theirs", code=1)
+    assert "conflict in specs/example.yaml" in output and "conflict in runs/example/zero-s1/train.card.json" in output
     git("checkout", "-q", "--theirs", "specs/example.yaml")
     assert main(["compile"]) == 0
     assert json.loads(Path("runs/example/zero-s1/train.card.json").read_text())["train"]["max_steps"] == 36
@@ -187,23 +181,12 @@ def test_ledgers_keep_the_attempts_of_both_sides(repository):
     ledger.parent.mkdir()
 
     def attempt(name, number):
-        lines = [
-            Started(
-                attempt=name,
-                number=number,
-                at="2026-01-01T00:00:00Z",
-                card_id="c",
-                commit=None,
-                host="linux-x86_64-2cpu",
-                devices=("cpu",),
-                versions={},
-                sandbox="none",
-                resumed_from=None,
-            ),
-            Ended(attempt=name, at="2026-01-01T00:00:01Z", outcome="finished", last_step=1, seconds=1.0),
-        ]
+        both = {"attempt": name, "at": "2026-01-01T00:00:00Z"}
+        machine = {"host": "linux-x86_64-2cpu", "devices": ("cpu",), "versions": {}, "sandbox": "none"}
+        started = Started(**both, **machine, number=number, card_id="c", commit=None, resumed_from=None)
         with ledger.open("a") as file:
-            file.writelines(line.model_dump_json() + "\n" for line in lines)
+            for line in (started, Ended(**both, outcome="finished", last_step=1, seconds=1.0)):
+                file.write(line.model_dump_json() + "\n")
 
     attempt("base", 1)
     commit("ledger")
@@ -213,6 +196,5 @@ def test_ledgers_keep_the_attempts_of_both_sides(repository):
         commit(name)
     git("checkout", "-q", "mine")
     git("merge", "--no-edit", "theirs")
-    found = read_attempts(ledger)
-    assert sorted(one.started.attempt for one in found) == ["base", "mine", "theirs"]
-    assert [one.state for one in found] == ["finished"] * 3
+    attempts = read_attempts(ledger)
+    assert sorted((attempt.started.attempt, attempt.state) for attempt in attempts) == [(n, "finished") for n in ("base", "mine", "theirs")]

@@ -45,8 +45,8 @@ if words[2] == "POST":
     assert words[3] == "repos/{REPOSITORY}/issues/{NUMBER}/comments", words
     comments.append({{"id": 100 + len(comments), "login": "github-actions[bot]", "body": body}})
 else:
-    (found,) = [one for one in comments if words[3] == "repos/{REPOSITORY}/issues/comments/" + str(one["id"])]
-    found["body"] = body
+    (comment,) = [one for one in comments if words[3] == "repos/{REPOSITORY}/issues/comments/" + str(one["id"])]
+    comment["body"] = body
 kept.write_text(json.dumps(comments))
 """
 
@@ -61,7 +61,7 @@ class Job:
 
 
 class GitHub:
-    """A repository's side of things: what runners clone, the files that jobs hand on, the comments."""
+    """The side of GitHub: what runners clone, the files that jobs hand on, the comments."""
 
     def __init__(self, folder: Path, origin: Path) -> None:
         self.folder, self.origin = folder, origin
@@ -77,16 +77,11 @@ class GitHub:
         kept = self.folder / "comments.json"
         return json.loads(kept.read_text()) if kept.exists() else []
 
-    def happens(self, event: str, commit: str, only: tuple[str, ...], **known: str) -> dict[str, Job]:
-        """The jobs of one event, each on a machine of its own. `known`: values of expressions, with `_` for a dot."""
+    def happens(self, event: str, commit: str, only: tuple[str, ...], values: dict[str, str] | None = None) -> dict[str, Job]:
+        """The jobs of one event, each on a machine of its own. `values`: of expressions."""
         self.events += 1
-        values = {
-            "github.event_name": event,
-            "github.ref": "refs/heads/main",
-            "github.token": "a token",
-            "github.repository": REPOSITORY,
-            **{name.replace("__", "."): value for name, value in known.items()},
-        }
+        always = {"event_name": event, "ref": "refs/heads/main", "token": "a token", "repository": REPOSITORY}
+        values = {f"github.{name}": value for name, value in always.items()} | (values or {})
         done: dict[str, Job] = {}
         for name, job in WORKFLOW["jobs"].items():
             needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
@@ -112,20 +107,18 @@ class GitHub:
                 more["PYTHONPATH"] = str(work)  # the code of the checkout, as an editable installation would have it
                 continue
             files = {key: self.folder / f"{self.events}-{name}-{index}.{key}" for key in ("STEP_SUMMARY", "ENV", "OUTPUT", "PATH")}
-            for path in files.values():
-                path.touch()
+            for file in files.values():
+                file.touch()
             script = self.folder / f"{self.events}-{name}-{index}.sh"
             script.write_text(step["run"])
+            path = os.pathsep.join([str(self.folder / "tools"), str(Path(sys.executable).parent), os.environ["PATH"]])
+            github = {"EVENT_NAME": event, "REPOSITORY": REPOSITORY, "WORKSPACE": str(work), "ACTIONS": "true", **files}
             environment = {
                 **{key: os.environ[key] for key in ("LANG", "LC_ALL", "OMP_NUM_THREADS", "TMPDIR") if key in os.environ},
-                "PATH": f"{self.folder / 'tools'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                **{f"GITHUB_{key}": str(value) for key, value in github.items()},
+                "PATH": path,
                 "HOME": str(self.folder / "home"),
                 "CI": "true",
-                "GITHUB_ACTIONS": "true",
-                "GITHUB_EVENT_NAME": event,
-                "GITHUB_REPOSITORY": REPOSITORY,
-                "GITHUB_WORKSPACE": str(work),
-                **{f"GITHUB_{key}": str(path) for key, path in files.items()},
                 "STAND_IN": str(self.folder / "comments.json"),
                 **{key: _filled(str(value), values) for part in (WORKFLOW, job, step) for key, value in part.get("env", {}).items()},
                 **more,
@@ -169,7 +162,7 @@ def _holds(condition: str | None, values: dict[str, str]) -> bool:
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda found: values[found[1]], text)
+    return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda match: values[match[1]], text)
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -201,14 +194,8 @@ class Proposed:
         return commit
 
     def opened(self, commit: str, *only: str, fork: bool = False) -> dict[str, Job]:
-        return self.github.happens(
-            "pull_request",
-            commit,
-            only,
-            github__event__pull_request__base__sha=self.base,
-            github__event__pull_request__number=str(NUMBER),
-            github__event__pull_request__head__repo__full_name="somebody/name" if fork else REPOSITORY,
-        )
+        request = {"base.sha": self.base, "number": str(NUMBER), "head.repo.full_name": "somebody/name" if fork else REPOSITORY}
+        return self.github.happens("pull_request", commit, only, {f"github.event.pull_request.{key}": request[key] for key in request})
 
 
 @pytest.fixture(scope="module")

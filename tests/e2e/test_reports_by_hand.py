@@ -27,7 +27,7 @@ ROWS = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", GUIDE, re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """The summaries of the first report, imported and concluded: (the page as Markdown, findings, a run's health)."""
+    """The summaries of the first report, imported and concluded: (the page as Markdown, findings, health of each run)."""
     if not SUMMARY.exists():
         pytest.skip("the shared summaries are not here")
     root = tmp_path_factory.mktemp("study")
@@ -37,7 +37,7 @@ def study(tmp_path_factory):
         make(root, "wu17", (Path(__file__).parent / "summaries.yaml").read_text(encoding="utf-8"))
         folder = compiled("wu17")
         page = (run(folder) / "index.md").read_text(encoding="utf-8")
-        yield page, findings(folder), health(folder, "fv-shaped-s42")
+        yield page, findings(folder), {path.parent.name: health(folder, path.parent.name) for path in folder.glob("*/health.json")}
 
 
 def plain(markup: str) -> str:
@@ -55,20 +55,38 @@ def test_the_guide_has_tables_to_hold_against_the_data():
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_every_number_of_the_guide_is_what_the_page_prints(study, row):
-    finding, _, said = row
-    page, found, _ = study
-    assert finding in found and said in {form.replace(" / ", " of ") for form in printed(page, finding)}
+    finding, _, text = row
+    page, values, _ = study
+    assert finding in values and text in {form.replace(" / ", " of ") for form in printed(page, finding)}
+
+
+def test_case_45_summaries_of_a_real_study(study):
+    page, values, healths = study
+    for name, condition in json.loads(SUMMARY.read_text())["conditions"].items():
+        for statistic in ("final", "initial"):
+            value = values[f"{name.replace('_', '-')}/reward/{statistic}"]
+            assert (value["with_all"] or value["value"]) == pytest.approx(condition[f"avg_{statistic}_reward"])
+    truncated, gated = values["fv-shaped-s42/truncated/final"], healths["fv-shaped-s42"]
+    assert truncated["value"] == pytest.approx(0.9495833)
+    assert "mean over the whole run" in truncated["method"] and "no window" in truncated["window"]
+    assert not gated["included"] and "grad_norm is persistently non-finite from step 21" in gated["reasons"][0]
+    assert all(healths[name]["included"] for name in ("fv-shaped-s123", "zero-reward-s42")), "their last values are finite"
+    states = {each["detector"]: (each["state"], each["reason"]) for each in gated["detections"]}
+    assert states["collapse"] == ("not_observable", "only a summary was imported: there is no series to look at")
+    assert states["spikes"][0] == "not_observable" and "No curve was drawn: only summaries were imported" in plain(page)
+    first_screen = plain(page.partition("## Claims")[0])
+    assert "truncated share 0.95" in first_screen and "zero-signal share 0.53" in first_screen
 
 
 def test_numbers_in_the_guides_sentences(study):
-    page, found, gated = study
-    assert found["fv-shaped/reward/change"]["with_all"] == pytest.approx(-0.0017, abs=5e-5) and "fell by 0.0017" in GUIDE
+    page, values, _ = study
+    assert values["fv-shaped/reward/change"]["with_all"] == pytest.approx(-0.0017, abs=5e-5) and "fell by 0.0017" in GUIDE
     assert (
-        found["fv-shaped-vs-zero-reward/reward/change"]["detectable"] == pytest.approx(0.97, abs=0.005)
+        values["fv-shaped-vs-zero-reward/reward/change"]["detectable"] == pytest.approx(0.97, abs=0.005)
         and "±0.97 would have shown" in GUIDE
     )
-    assert found["zero-reward/zero_signal_share/final"]["value"] == 1.0
-    assert found["random-reward-s456/loss/change"]["value"] == pytest.approx(0.0334, abs=5e-5) and "that is +0.0334" in GUIDE
+    assert values["zero-reward/zero_signal_share/final"]["value"] == 1.0
+    assert values["random-reward-s456/loss/change"]["value"] == pytest.approx(0.0334, abs=5e-5) and "that is +0.0334" in GUIDE
     every = [one for condition in json.loads(SUMMARY.read_text())["conditions"].values() for one in condition["runs"]]
     assert not any(one["early_stopped"] for one in every) and "`early_stopped` is false in all twelve" in GUIDE and len(every) == 12
     assert [one["name"] for one in every if one["has_nan_kl"] and one["final_kl"] != "NaN"] == [
@@ -76,9 +94,6 @@ def test_numbers_in_the_guides_sentences(study):
         "zero_reward/seed_42",
         "zero_reward/seed_123",
     ]
-    assert [gated["included"], "step 21" in gated["reasons"][0]] == [False, True]
-    states = {one["detector"]: one["state"] for one in gated["detections"]}
-    assert states["collapse"] == states["spikes"] == "not_observable"
     assert plain(page).count("unknown (log ends at 299)") == 11
     assert "shaped-moves: Void" in page and "+680" not in plain(page) and "11.6" not in plain(page)
     shaped, others = proportion(3, 18, 0.95), proportion(9, 9, 0.95)
@@ -88,7 +103,7 @@ def test_numbers_in_the_guides_sentences(study):
 
 def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study):
     """Per seed: state, steps, reward, its deviation, loss, gradient norm, KL; per condition: the same and the time of a step."""
-    page, found, _ = study
+    page, values, _ = study
     for slug, condition in json.loads(SUMMARY.read_text())["conditions"].items():
         name = slug.replace("_", "-")
         for one in condition["runs"]:
@@ -99,14 +114,14 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
                 "truncated/final": one["avg_clipped_ratio"], "zero_signal_share/final": one["avg_frac_reward_zero_std"],
             }  # fmt: skip
             for statistic, value in expected.items():
-                got = found[f"{name}-s{one['seed']}/{statistic}"]["value"]
+                got = values[f"{name}-s{one['seed']}/{statistic}"]["value"]
                 assert got is None if value == "NaN" else got == pytest.approx(value), (name, one["seed"], statistic)
                 if not statistic.startswith("loss/initial"):
                     assert printed(page, f"{name}-s{one['seed']}/{statistic}"), (name, one["seed"], statistic)
-    said = plain(page)
-    assert "zero-reward-s123 (log ends at 299)" in said and "zero-reward-s123 (failed)" not in said, "unknown is no failure"
-    assert "persistent from 21" in said and said.count("transient, first at") == 3 and "transient, first at 281" in said
-    assert "By the sources' summaries, gradient norm" in said and "In the last window, gradient norm" not in said
+    text = plain(page)
+    assert "zero-reward-s123 (log ends at 299)" in text and "zero-reward-s123 (failed)" not in text, "unknown is no failure"
+    assert "persistent from 21" in text and text.count("transient, first at") == 3 and "transient, first at 281" in text
+    assert "By the sources' summaries, gradient norm" in text and "In the last window, gradient norm" not in text
 
 
 SIXTH = GUIDE.partition("## Six lines of a log")[2].partition("## The plots")[0]
@@ -163,8 +178,8 @@ def test_six_lines_of_the_second_report(tmp_path, monkeypatch):
     printed = {"loss": "−0.047 to 0.011", "grad_norm": "0.029 to 0.084", "entropy": "0.078 to 0.165", "reward": "0.066 to 0.115"}
     for name, (lowest, highest) in ranges.items():
         if name in printed:
-            said = f"{lowest:.3f} to {highest:.3f}".replace("-", "−")
-            assert said == printed[name] and said in SIXTH and all(part in page for part in said.split(" to ")), name
+            span = f"{lowest:.3f} to {highest:.3f}".replace("-", "−")
+            assert span == printed[name] and span in SIXTH and all(part in page for part in span.split(" to ")), name
     spreads = [float(line.split(b"reward=")[1].split(b"  ")[0].split(b"\xb1")[-1]) for line in lines]
     parts = [spread / reward for spread, (_, reward) in zip(spreads, series["reward"], strict=True)]
     assert f"{min(parts):.0%} to {max(parts):.0%}" == "57% to 109%" and "57% to 109%" in SIXTH
