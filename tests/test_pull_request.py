@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from stages.contracts.code import OTHER_VERSIONS
 from tests.e2e.project import ROOT, Project, make
 
 PROGRAM = ROOT / "tests/e2e/program"
@@ -114,7 +115,7 @@ class GitHub:
             path = os.pathsep.join([str(self.folder / "tools"), str(Path(sys.executable).parent), os.environ["PATH"]])
             github = {"EVENT_NAME": event, "REPOSITORY": REPOSITORY, "WORKSPACE": str(work), "ACTIONS": "true", **files}
             environment = {
-                **{key: os.environ[key] for key in ("LANG", "LC_ALL", "OMP_NUM_THREADS", "TMPDIR") if key in os.environ},
+                **{key: os.environ[key] for key in ("LANG", "LC_ALL", "OMP_NUM_THREADS", "TMPDIR", OTHER_VERSIONS) if key in os.environ},
                 **{f"GITHUB_{key}": str(value) for key, value in github.items()},
                 "PATH": path,
                 "HOME": str(self.folder / "home"),
