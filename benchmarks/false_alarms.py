@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "stages" / "analyse")]
 
 from healthy import STEPS, alarms, memory  # noqa: E402
 
-from stages.analyse.statistics import Interval, difference, mean, proportion, trend  # noqa: E402
+from stages.analyse.statistics import Interval, estimate, proportion, trend  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
 
 
@@ -44,11 +44,11 @@ def coverage(rounds: int) -> dict[str, Held]:
 
     for _ in range(rounds):
         for n in (2, 3, 5, 10):
-            see(f"t, {n} seeds", mean(list(rng.normal(0.6, 0.1, n)), 0.95), 0.6)
-            see(f"Welch, {n} seeds, spreads 1 and 3", difference(list(rng.normal(0, 1, n)), list(rng.normal(0, 3, n)), 0.95), 0.0)
-            see(f"Welch, {n} and 3 seeds, spreads 1 and 3", difference(list(rng.normal(0, 1, n)), list(rng.normal(0, 3, 3)), 0.95), 0.0)
+            see(f"t, {n} seeds", estimate([list(rng.normal(0.6, 0.1, n))], 0.95), 0.6)
+            see(f"Welch, {n} seeds, spreads 1 and 3", estimate([list(rng.normal(0, 1, n)), list(rng.normal(0, 3, n))], 0.95), 0.0)
+            see(f"Welch, {n} and 3 seeds, spreads 1 and 3", estimate([list(rng.normal(0, 1, n)), list(rng.normal(0, 3, 3))], 0.95), 0.0)
         pairs = rng.normal(0, 1, 5)[:, None] + rng.normal(0, 0.3, (5, 2))
-        see("paired differences, 5 seeds", mean(list(pairs[:, 0] - pairs[:, 1]), 0.95), 0.0)
+        see("paired differences, 5 seeds", estimate([list(pairs[:, 0] - pairs[:, 1])], 0.95), 0.0)
         for n, p in ((18, 0.1), (128, 0.3), (512, 0.02)):
             see(f"Wilson, n {n}, share {p}", proportion(int(rng.binomial(n, p)), n, 0.95), p)
     for n in (6, 30, 100, 1000):

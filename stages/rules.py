@@ -124,6 +124,7 @@ class Watch:
     """Evaluates the rules on a run's steps in rising order. After a firing that stops the run it looks at no further step."""
 
     def __init__(self, stop: StopRules) -> None:
+        self.stop = stop
         self.firings: list[Firing] = []
         self.stopped: Firing | None = None
         self.known: set[str] = set()

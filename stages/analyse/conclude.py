@@ -30,7 +30,7 @@ A claim that counts excluded runs too adds `-with-excluded` to its statistic. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,17 +38,17 @@ import numpy as np
 from stages.analyse import outcomes
 from stages.analyse.counts import count_findings, question_findings
 from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
-from stages.analyse.findings import condition_finding, contrast_finding, run_finding, untrained_finding
-from stages.analyse.verdicts import decide, finding_id, refusal
+from stages.analyse.findings import run_finding, seeds_finding, untrained_finding
+from stages.analyse.verdicts import decide, finding_id, refusal, sides
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
-from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, Findings
 from stages.contracts.history import of_completions
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card
 
 MODULES = ("stages.analyse.conclude",)
+_TRAINING = ("initial", "final", "change")
 
 
 def conclude(folder: Path) -> None:
@@ -61,20 +61,19 @@ def conclude(folder: Path) -> None:
         for finding in _findings(evidence):
             findings.setdefault(finding.id, finding)
         expectations, rules = list(outcomes.expected(evidence)), list(outcomes.ruled(evidence))
-        ruled = [rule for rule, _ in rules]
-        counts = list(outcomes.stopped_counts(evidence, ruled))
+        ruled = tuple(rule for rule, _ in rules)
         numbers = [finding for _, own in (*expectations, *rules) for finding in own]
-        findings |= {finding.id: finding for finding in (*numbers, *counts)}
+        findings |= {finding.id: finding for finding in (*numbers, *outcomes.stopped_counts(evidence, ruled))}
         verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim))) for claim in card.claims)
-    scores = [score for score, _ in expectations]
+    scores = tuple(score for score, _ in expectations)
     conclusions = Findings(
         card_id=card_id(card),
         experiment=card.experiment,
         claims_tested=len(card.claims),
         findings=tuple(findings.values()),
         verdicts=verdicts,
-        expectations=tuple(scores),
-        rules=tuple(ruled),
+        expectations=scores,
+        rules=ruled,
     )
     write(experiment.findings, conclusions)
     for verdict in verdicts:
@@ -85,49 +84,36 @@ def conclude(folder: Path) -> None:
 
 
 def _findings(evidence: Evidence) -> Iterator[Finding]:
-    card, metrics = evidence.card, history_metrics(evidence.card)
-    scores = [f"evaluation.{score}.{measure}" for score in card.evaluation for measure in MEASURES]
+    scores = [f"evaluation.{score}.{measure}" for score in evidence.card.evaluation for measure in MEASURES]
+    evaluated = [(name, statistic) for name in scores for statistic in ("final", "change")]
     yield from (untrained_finding(evidence, name) for name in scores)
-    for condition in card.conditions:
+    for condition in evidence.card.conditions:
         gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
-        for name in dict.fromkeys([*_possible(condition, metrics), *gates]):
-            yield from (condition_finding(evidence, condition.name, name, statistic) for statistic in ("initial", "final", "change"))
-        for name in scores:
-            yield from (condition_finding(evidence, condition.name, name, statistic) for statistic in ("final", "change"))
+        for name, statistic in (*_trained(evidence, condition, *gates), *evaluated):
+            yield seeds_finding(evidence, [condition.name], name, statistic)
     for run in evidence.runs:
-        for name in _possible(run.condition, metrics):
-            yield from (run_finding(evidence, run, name, statistic) for statistic in ("initial", "final", "change"))
-        for name in scores:
-            yield from (run_finding(evidence, run, name, statistic) for statistic in ("final", "change"))
+        yield from (run_finding(evidence, run, name, statistic) for name, statistic in (*_trained(evidence, run.condition), *evaluated))
     yield from _contrasts(evidence)
     yield from count_findings(evidence)
     yield from question_findings(evidence)
 
 
-def _possible(condition: ConditionCard, metrics: Sequence[str]) -> list[str]:
-    """Metrics that a condition can have: gold answers have no completions, and so no rewards."""
-    return [name for name in metrics if not (condition.supervised and of_completions(name))]
+def _trained(evidence: Evidence, condition: ConditionCard, *more: str) -> list[tuple[str, str]]:
+    """Metrics that a condition can have, with their statistics: gold answers have no completions, and so no rewards."""
+    names = [name for name in history_metrics(evidence.card) if not (condition.supervised and of_completions(name))]
+    return [(name, statistic) for name in dict.fromkeys([*names, *more]) for statistic in _TRAINING]
 
 
 def _contrasts(evidence: Evidence) -> Iterator[Finding]:
     """Every condition against each null control on the shared evaluation, then what the claims name."""
-    controls = [condition.name for condition in evidence.card.conditions if condition.role == "null_control"]
-    for condition in evidence.card.conditions:
-        for control in controls:
-            if control != condition.name:
-                for score in evidence.card.evaluation:
-                    yield contrast_finding(evidence, condition.name, control, f"evaluation.{score}.pass_share", "final")
+    conditions = evidence.card.conditions
+    controls = [condition.name for condition in conditions if condition.role == "null_control"]
+    pairs = [[condition.name, control] for condition in conditions for control in controls if control != condition.name]
+    for pair in pairs:
+        yield from (seeds_finding(evidence, pair, f"evaluation.{score}.pass_share", "final") for score in evidence.card.evaluation)
     for claim in evidence.card.claims:
-        yield from _claimed(claim, evidence)
-
-
-def _claimed(claim: ClaimRule, evidence: Evidence) -> Iterator[Finding]:
-    everyone = not claim.included_only
-    if claim.contrast is None:
-        yield condition_finding(evidence, claim.condition or "", claim.metric, claim.statistic, everyone=everyone)
-    elif not refusal(claim, evidence.card.conditions, evidence.imported):
-        left, right = claim.contrast.condition, claim.contrast.against
-        yield contrast_finding(evidence, left, right, claim.metric, claim.statistic, everyone=everyone)
+        if claim.contrast is None or not refusal(claim, conditions, evidence.imported):
+            yield seeds_finding(evidence, sides(claim), claim.metric, claim.statistic, everyone=not claim.included_only)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.analyse.evidence import Evidence, RunEvidence
@@ -27,7 +27,7 @@ def count_findings(evidence: Evidence) -> Iterator[Finding]:
     """All counting findings, condition by condition."""
     results = {result.condition: result for result in (evidence.preflight.results if evidence.preflight else ())}
     for condition in evidence.card.conditions:
-        runs = evidence.of(condition.name)
+        runs = evidence.runs_of(condition.name)
         if condition.name in results:
             yield from _preflight(evidence, results[condition.name])
         for gate in condition.gates:
@@ -47,21 +47,20 @@ def _share(id_: str, says: str, k: int, n: int, level: float | None, **fields: A
 def _preflight(evidence: Evidence, result: PreflightResult) -> Iterator[Finding]:
     """Shares on completions of the untrained model. Completions of one prompt are not quite independent; the method says so."""
     fields: dict[str, Any] = {"window": "preflight, untrained model", "sources": (evidence.source(evidence.folder.preflight),)}
-
-    def share(metric: str, says: str, k: int, n: int, counted: str) -> Finding:
-        method, id_ = f"Wilson interval over {counted}, which share prompts", f"{result.condition}/{metric}/preflight"
-        says = f"{says}; preflight of {result.condition}"
-        return _share(id_, says, k, n, evidence.card.level, method=method, reason=f"no {counted}", **fields)
-
+    shares: list[tuple[str, str, int, int]] = []
     for gate in result.funnel:
         for outcome, k in zip(SAYS, (gate.reached, gate.passed, gate.failed, gate.unknown), strict=True):
             n = result.completions if outcome == "reach" else gate.reached
-            yield share(f"gate.{gate.gate}.{outcome}", SAYS[outcome].format(gate=gate.gate), k, n, "completions")
+            shares.append((f"gate.{gate.gate}.{outcome}", SAYS[outcome].format(gate=gate.gate), k, n))
     silent = "Share of groups whose known rewards are all equal"
-    yield share("zero_signal_share", silent, result.zero_signal_groups, result.groups, "groups")
-    cut = "Share of completions cut at max_completion_length"
-    yield share("truncated", cut, result.truncated, result.completions, "completions")
-    yield share("unknown_share", "Share of completions whose reward is unknown", result.unknown, result.completions, "completions")
+    shares.append(("zero_signal_share", silent, result.zero_signal_groups, result.groups))
+    shares.append(("truncated", "Share of completions cut at max_completion_length", result.truncated, result.completions))
+    shares.append(("unknown_share", "Share of completions whose reward is unknown", result.unknown, result.completions))
+    for metric, says, k, n in shares:
+        counted = "groups" if metric == "zero_signal_share" else "completions"
+        id_, says = f"{result.condition}/{metric}/preflight", f"{says}; preflight of {result.condition}"
+        method = f"Wilson interval over {counted}, which share prompts"
+        yield _share(id_, says, k, n, evidence.card.level, method=method, reason=f"no {counted}", **fields)
     yield finding(
         f"{result.condition}/reward/preflight",
         f"Mean reward of completions of the untrained model; preflight of {result.condition}",
@@ -74,16 +73,15 @@ def _preflight(evidence: Evidence, result: PreflightResult) -> Iterator[Finding]
     )
 
 
-def _training(evidence: Evidence, condition: str, runs: list[RunEvidence], gate: str, statistic: str) -> Iterator[Finding]:
+def _training(evidence: Evidence, condition: str, runs: Sequence[RunEvidence], gate: str, statistic: str) -> Iterator[Finding]:
     """A gate in the first or last window of training, pooled over the included runs."""
-    counts = {run.ref.name: run.gates[gate, statistic] for run in runs}
-    known = [run for run in runs if counts[run.ref.name]["completions"]]
-    used = [run for run in known if run.included]
+    sampled = [run for run in runs if run.gates[gate, statistic]["completions"]]
+    used = [run for run in sampled if run.included]
     windows = sorted({str(evidence.window(run.ref, statistic)) for run in runs})
     for outcome in SAYS:
-        parts = {name: _parts(row, outcome) for name, row in counts.items()}
+        parts = {run.ref.name: _parts(run.gates[gate, statistic], outcome) for run in runs}
         k, n = (sum(parts[run.ref.name][place] for run in used) for place in (0, 1))
-        every_k, every_n = (sum(parts[run.ref.name][place] for run in known) for place in (0, 1))
+        every_k, every_n = (sum(parts[run.ref.name][place] for run in sampled) for place in (0, 1))
         yield _share(
             f"{condition}/gate.{gate}.{outcome}/{statistic}",
             f"{SAYS[outcome].format(gate=gate)}; {statistic} window of training; {condition}",
@@ -95,14 +93,14 @@ def _training(evidence: Evidence, condition: str, runs: list[RunEvidence], gate:
             method=f"completions of {len(used)} included runs pooled; no interval: completions of one run are not independent",
             reason="no included run has completions that reached the gate in the window",
             seeds=tuple(_seed(run, *parts[run.ref.name]) for run in runs),
-            with_all=every_k / every_n if len(known) > len(used) and every_n else None,
+            with_all=every_k / every_n if len(sampled) > len(used) and every_n else None,
         )
 
 
-def _parts(row: Mapping[str, int], outcome: str) -> tuple[int, int]:
+def _parts(counts: Mapping[str, int], outcome: str) -> tuple[int, int]:
     """k of n: `reach` of all completions, the others of those that reached the gate."""
-    reached = row["pass"] + row["fail"] + row["unknown"]
-    return (reached, row["completions"]) if outcome == "reach" else (row[outcome], reached)
+    reached = counts["pass"] + counts["fail"] + counts["unknown"]
+    return (reached, counts["completions"]) if outcome == "reach" else (counts[outcome], reached)
 
 
 def _seed(run: RunEvidence, k: int, n: int) -> SeedValue:
@@ -135,7 +133,7 @@ def _included(evidence: Evidence, subject: str, runs: Sequence[RunEvidence]) -> 
     counts = [(run, run.included, run.why_not) for run in runs]
     count = count_of_runs(f"{subject}/runs/included", says, "counted", counts, evidence.healths(runs))
     seeds = tuple(seed.model_copy(update={"included": run.included}) for seed, run in zip(count.seeds, runs, strict=True))
-    with_all = float(len(runs)) if sum(run.included for run in runs) < len(runs) else None
+    with_all = None if all(run.included for run in runs) else float(len(runs))
     return count.model_copy(update={"seeds": seeds, "with_all": with_all, "value": count.value or 0.0, "reason": ""})
 
 
@@ -156,41 +154,46 @@ def _steps(evidence: Evidence, run: RunEvidence) -> Finding:
 
 def question_findings(evidence: Evidence) -> Iterator[Finding]:
     """Findings of the sections that questions ask for."""
-    asked = set(evidence.card.asked)
-    subjects = [*((condition.name, evidence.of(condition.name)) for condition in evidence.card.conditions), ("experiment", evidence.runs)]
+    asked, conditions = set(evidence.card.asked), {card.name: evidence.runs_of(card.name) for card in evidence.card.conditions}
+    subjects = {**conditions, "experiment": evidence.runs}
     if {"anomalies", "signal"} & asked:
-        every = dict.fromkeys(detection.detector for run in evidence.runs for detection in _detections(run).values())
-        for kind in every:
+        for kind in dict.fromkeys(kind for run in evidence.runs for kind in _detections(run)):
             if "anomalies" in asked or kind in SIGNAL:
-                yield from _detector(evidence, kind)
+                yield from (_onset(evidence, run, kind) for run in evidence.runs)
+                says = f"Runs in which the detector {kind} found something, of those that it looked at; "
+                for condition, runs in conditions.items():
+                    looked = [run for run in runs if kind in _looked(run)]
+                    id_, nothing = f"{condition}/detector.{kind}/runs", f"the detector {kind} looked at no run"
+                    yield _runs(evidence, id_, says + condition, looked, lambda run, kind=kind: _warnings(_looked(run)[kind]), nothing)
     if "anomalies" in asked:
-        for subject, runs in subjects:
-            looked = [run for run in runs if any(detection.state == "looked" for detection in _detections(run).values())]
-            warned = {
-                run.ref.name: any(signal.severity != "info" for detection in _detections(run).values() for signal in detection.signals)
-                for run in looked
-            }
-            says = f"Runs about which any detector warns; {subject}"
-            yield _runs(evidence, f"{subject}/detectors/runs", says, looked, warned, "no run was screened")
+        for subject, runs in subjects.items():
+            looked, says = [run for run in runs if _looked(run)], f"Runs about which any detector warns; {subject}"
+            yield _runs(evidence, f"{subject}/detectors/runs", says, looked, _warned, "no run was screened")
     if "completion" in asked:
-        for subject, runs in subjects:
-            done = {
-                run.ref.name: bool(run.health and run.health.steps_done and run.health.steps_done >= run.ref.target_steps) for run in runs
-            }
-            yield _runs(evidence, f"{subject}/runs/complete", f"Runs that did all their steps, of {len(runs)}; {subject}", runs, done)
+        for subject, runs in subjects.items():
+            says = f"Runs that did all their steps, of {len(runs)}; {subject}"
+            yield _runs(evidence, f"{subject}/runs/complete", says, runs, _did_all_steps)
 
 
-def _detector(evidence: Evidence, kind: str) -> Iterator[Finding]:
-    yield from (_onset(evidence, run, kind) for run in evidence.runs)
-    for condition in evidence.card.conditions:
-        looked = [run for run in evidence.of(condition.name) if kind in _detections(run) and _detections(run)[kind].state == "looked"]
-        warned = {run.ref.name: bool(_warnings(_detections(run)[kind])) for run in looked}
-        says = f"Runs in which the detector {kind} found something, of those that it looked at; {condition.name}"
-        yield _runs(evidence, f"{condition.name}/detector.{kind}/runs", says, looked, warned, f"the detector {kind} looked at no run")
+def _runs(evidence: Evidence, id_: str, says: str, runs: Sequence[RunEvidence], holds: Callable[..., Any], reason: str = "") -> Finding:
+    counts = [(run, bool(holds(run)), "") for run in runs]
+    return count_of_runs(id_, says, "counted; excluded runs too", counts, evidence.healths(runs), reason)
+
+
+def _did_all_steps(run: RunEvidence) -> bool:
+    return bool(run.health and run.health.steps_done and run.health.steps_done >= run.ref.target_steps)
 
 
 def _detections(run: RunEvidence) -> dict[str, Detection]:
     return {detection.detector: detection for detection in run.health.detections} if run.health else {}
+
+
+def _looked(run: RunEvidence) -> dict[str, Detection]:
+    return {kind: detection for kind, detection in _detections(run).items() if detection.state == "looked"}
+
+
+def _warned(run: RunEvidence) -> bool:
+    return any(signal.severity != "info" for detection in _detections(run).values() for signal in detection.signals)
 
 
 def _warnings(detection: Detection) -> list[Signal]:
@@ -217,9 +220,3 @@ def _onset(evidence: Evidence, run: RunEvidence, kind: str) -> Finding:
         method="the earliest onset among its signals, mere information left out",
         sources=evidence.healths([run]),
     )
-
-
-def _runs(evidence: Evidence, id_: str, says: str, runs: Sequence[RunEvidence], counts: Mapping[str, bool], reason: str = "") -> Finding:
-    """How many of the runs count."""
-    held = [(run, counts[run.ref.name], "") for run in runs]
-    return count_of_runs(id_, says, "counted; excluded runs too", held, evidence.healths(runs), reason)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from stages.analyse import picture, plots
 from stages.analyse.frames import NOT_FINITE, NULL, Run
-from stages.analyse.tables import read_run
+from stages.analyse.tables import read_if_there, read_run
 from stages.contracts.analysis_card import DrawCard
 from stages.contracts.artifact import dump, file_digest, read, write_text
 from stages.contracts.figure import Figure, Mark
@@ -66,7 +66,7 @@ class Experiment:
         for ref in card.runs:
             place = folder.run(ref.name)
             run = read_run(place, ref, conditions[ref.condition])
-            self._add(run, ref.seed, read(Health, place.health) if place.health.exists() else None)
+            self._add(run, ref.seed, read_if_there(Health, place.health))
 
     def _add(self, run: Run, seed: int, health: Health | None) -> None:
         self.last_step = max(self.last_step, run.last_step)

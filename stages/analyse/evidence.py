@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from stages.analyse.frames import Run, Window, window_of
-from stages.analyse.replay import Replayed, replay
+from stages.analyse.replay import answers_of, watch_of
 from stages.analyse.statistics import Interval, trend
-from stages.analyse.tables import read_evaluation, read_run
+from stages.analyse.tables import read_evaluation, read_if_there, read_run
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.attempt import Attempt, read_attempts, tries
@@ -24,6 +24,7 @@ from stages.contracts.history import STATUSES, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
+from stages.rules import Answer, Watch
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
@@ -32,14 +33,12 @@ SCORES = (*MEASURES, "unknown_share")
 COMPLETION_SHARES = ("truncated", "unknown_share", "zero_signal_share")
 GATE_SHARES = ("pass_share", "reach_share", "unknown_share")
 TOO_LARGE = "larger than any number that a computer holds"
+NOT_EVALUATED = "it was not evaluated"
 
 
 class Measure(NamedTuple):
     """A run's value of an estimand; `why` when there is none."""
 
-    run: str
-    metric: str
-    statistic: str
     value: float | None
     why: str = ""
     k: int | None = None
@@ -71,12 +70,14 @@ class RunEvidence:
     attempt: str | None
     exists: bool
     """Whether there is a history."""
-    logged: bool
-    """Whether it has any row."""
     last_step: int
-    gates: dict[tuple[str, str], dict[str, int]]
+    """0 when nothing was logged."""
+    gates: Mapping[tuple[str, str], Mapping[str, int]]
     """By gate and statistic: completions of the window by status, and all of them as `completions`."""
-    rules: Replayed
+    watch: Watch | None
+    """The stop rules, evaluated on the history once more."""
+    answers: Mapping[str, Answer]
+    """By expectation."""
     evaluated_attempt: str | None
     evaluated: bool
 
@@ -101,14 +102,14 @@ class Evidence:
 
     folder: ExperimentFolder
     card: ConcludeCard
-    runs: tuple[RunEvidence, ...]
-    measures: dict[tuple[str, str, str], Measure]
-    """By run (`untrained` too), metric and statistic."""
     preflight: Preflight | None
-    attempts: dict[str, tuple[Attempt, ...]]
+    runs: list[RunEvidence] = field(default_factory=list)
+    measures: dict[tuple[str, str, str], Measure] = field(default_factory=dict)
+    """By run (`untrained` too), metric and statistic."""
+    attempts: dict[str, tuple[Attempt, ...]] = field(default_factory=dict)
     _sources: dict[tuple[Path, str | None], Source] = field(default_factory=dict)
 
-    def of(self, condition: str) -> list[RunEvidence]:
+    def runs_of(self, condition: str) -> list[RunEvidence]:
         """Runs of a condition, in the card's order."""
         return [run for run in self.runs if run.ref.condition == condition]
 
@@ -148,76 +149,62 @@ def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
 
 def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
     """Read all files of an experiment, one run at a time. Missing files are holes, broken ones raise ArtifactError."""
+    evidence = Evidence(folder, card, read_if_there(Preflight, folder.preflight))
     conditions = {condition.name: condition for condition in card.conditions}
     statuses, _ = read_evaluation(folder.untrained.evaluation, card.evaluation)
-    untrained = [_evaluated("untrained", statuses, score, measure) for score in card.evaluation for measure in SCORES]
-    runs, measures = [], list(untrained)
+    untrained = dict(_evaluated(statuses, card.evaluation))
+    evidence.measures |= {("untrained", name, "final"): measure for name, measure in untrained.items()}
     for ref in card.runs:
-        run, values = _load_run(folder.run(ref.name), ref, conditions[ref.condition], card, untrained)
-        runs.append(run)
-        measures += values
-    return Evidence(
-        folder=folder,
-        card=card,
-        runs=tuple(runs),
-        measures={(measure.run, measure.metric, measure.statistic): measure for measure in measures},
-        preflight=read(Preflight, folder.preflight) if folder.preflight.exists() else None,
-        attempts={run.ref.name: tries(read_attempts(run.place.attempts), only_read=run.only_read) for run in runs},
-    )
+        run, measures = _load_run(folder.run(ref.name), ref, conditions[ref.condition], card, untrained)
+        evidence.runs.append(run)
+        evidence.measures |= {(ref.name, *estimand): measure for estimand, measure in measures.items()}
+        evidence.attempts[ref.name] = tries(read_attempts(run.place.attempts), only_read=run.only_read)
+    return evidence
 
 
 def _load_run(
-    place: RunFolder, ref: RunRef, condition: ConditionCard, card: ConcludeCard, untrained: Sequence[Measure]
-) -> tuple[RunEvidence, list[Measure]]:
+    place: RunFolder, ref: RunRef, condition: ConditionCard, card: ConcludeCard, untrained: Mapping[str, Measure]
+) -> tuple[RunEvidence, dict[tuple[str, str], Measure]]:
     run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in condition.gates)))
-    health = read(Health, place.health) if place.health.exists() else None
+    health = read_if_there(Health, place.health)
     statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
     windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
-    inside = {statistic: _inside(run, window) for statistic, window in windows.items()}
+    completions = {statistic: _completions(run, window) for statistic, window in windows.items()}
+    watch = watch_of(run, card)
     evidence = RunEvidence(
         ref=ref,
         condition=condition,
         place=place,
         health=health,
-        imported=read(Imported, place.imported) if place.imported.exists() else None,
+        imported=read_if_there(Imported, place.imported),
         only_read=place.import_card.exists() and read(ImportCard, place.import_card).only_read,
         attempt=run.attempt,
         exists=run.card_id is not None,
-        logged=len(run.steps) > 0,
         last_step=run.last_step,
-        gates={(gate, statistic): _gate_counts(made, gate) for gate in condition.gates for statistic, made in inside.items()},
-        rules=replay(run, card, health),
+        gates={(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()},
+        watch=watch,
+        answers=answers_of(run, card, health),
         evaluated_attempt=attempt,
         evaluated=len(statuses) > 0,
     )
-    metrics = (*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))
-    measures = []
-    for name in dict.fromkeys(metrics):
-        if evidence.only_summary:
-            initial, final = (_of_summary(evidence, name, statistic) for statistic in windows)
-            measures += [initial, final, _change(initial, final)]
-            continue
-        rows = {statistic: run.values(name).loc[window.first : window.last] for statistic, window in windows.items()}
-        initial, final = (
-            _mean(evidence, run, name, statistic, rows[statistic], window, made=len(inside[statistic]) > 0)
-            for statistic, window in windows.items()
-        )
-        change = _change(initial, final)
-        if change.value is not None:
-            change = change._replace(interval=trend(rows["initial"], rows["final"], card.level))
-        measures += [initial, final, change]
-    for start in untrained:
-        final = _evaluated(run.name, statuses, *start.metric.split(".")[1:])
-        measures += [final, _change(start, final)]
+    measures: dict[tuple[str, str], Measure] = {}
+    for name in dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))):
+        for statistic, window in windows.items():
+            sampled = len(completions[statistic]) > 0
+            measures[name, statistic] = (
+                _summary(evidence, name, statistic) if evidence.only_summary else _mean(evidence, run, name, window, sampled=sampled)
+            )
+        change = _change(measures[name, "initial"], measures[name, "final"])
+        if change.value is not None and not evidence.only_summary:
+            first, last = (run.values(name).loc[window.first : window.last] for window in windows.values())
+            change = change._replace(interval=trend(first, last, card.level))
+        measures[name, "change"] = change
+    for name, final in _evaluated(statuses, card.evaluation):
+        measures |= {(name, "final"): final, (name, "change"): _change(untrained[name], final)}
     return evidence, measures
 
 
-def _gate_counts(made: pd.DataFrame, gate: str) -> dict[str, int]:
-    statuses = made[gate_columns(gate)[0]].value_counts() if len(made) else {}
-    return {"completions": len(made)} | {status: int(statuses.get(status, 0)) for status in STATUSES}
-
-
-def _inside(run: Run, window: Window) -> pd.DataFrame:
+def _completions(run: Run, window: Window) -> pd.DataFrame:
     """Completions of a window that may enter statistics."""
     if run.completions.empty:
         return run.completions
@@ -225,13 +212,18 @@ def _inside(run: Run, window: Window) -> pd.DataFrame:
     return run.counting(by_step[(by_step.index >= window.first) & (by_step.index <= window.last)])
 
 
-def _mean(evidence: RunEvidence, run: Run, name: str, statistic: str, rows: Any, window: Window, *, made: bool) -> Measure:
-    """A history metric in a window. `made`: the window has completions."""
-    missing = Measure(run.name, name, statistic, None)
+def _gate_counts(completions: pd.DataFrame, gate: str) -> dict[str, int]:
+    statuses = completions[gate_columns(gate)[0]].value_counts() if len(completions) else {}
+    return {"completions": len(completions)} | {status: int(statuses.get(status, 0)) for status in STATUSES}
+
+
+def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled: bool) -> Measure:
+    """A history metric in a window. `sampled`: the window has completions."""
+    rows = run.values(name).loc[window.first : window.last]
     if len(rows):
         mean = float(rows.mean())
         if not math.isfinite(mean):
-            return missing._replace(why=f"the mean is {TOO_LARGE}")
+            return Measure(None, f"the mean is {TOO_LARGE}")
         end = run.last_step + run.stride - 1  # a stride's last row stands for its stride
         if run.since is not None:
             end = min(end, run.since - 1)
@@ -239,53 +231,52 @@ def _mean(evidence: RunEvidence, run: Run, name: str, statistic: str, rows: Any,
         if end < window.last:
             part = f"a mean over {Window(window.first, end)} only, because the run ends inside {window}"
         kind, _, rest = name.partition(".")
-        of_completions = name in COMPLETION_SHARES or (kind == "gate" and rest.rpartition(".")[2] in GATE_SHARES)
-        worth = float(len(rows)) if of_completions and made else None
-        return missing._replace(value=mean, part=part, worth=worth)
+        share = name in COMPLETION_SHARES or (kind == "gate" and rest.rpartition(".")[2] in GATE_SHARES)
+        return Measure(mean, part=part, worth=float(len(rows)) if share and sampled else None)
     stopped = evidence.health.stopped if evidence.health else None
     if run.since is not None and run.since <= window.last:
-        return missing._replace(why=f"the valid range ends at step {run.since - 1}")
+        return Measure(None, f"the valid range ends at step {run.since - 1}")
     if run.steps.empty:
-        return missing._replace(why="nothing was logged")
+        return Measure(None, "nothing was logged")
     if stopped is not None and stopped.step < window.last:
-        return missing._replace(why=f"stopped by {stopped.rule} at step {stopped.step}")
+        return Measure(None, f"stopped by {stopped.rule} at step {stopped.step}")
     if run.last_step < window.last:
-        return missing._replace(why=f"the log ends at step {run.last_step}")
-    return missing._replace(why=f"{name} has no value in {window}")
+        return Measure(None, f"the log ends at step {run.last_step}")
+    return Measure(None, f"{name} has no value in {window}")
 
 
-def _of_summary(evidence: RunEvidence, name: str, statistic: str) -> Measure:
+def _summary(evidence: RunEvidence, name: str, statistic: str) -> Measure:
     """A value of the source's own summary. It is never a mean over a window of ours, and its method says what it is."""
     values = evidence.imported.summary if evidence.imported else ()
     summary = next((value for value in values if (value.metric, value.statistic) == (name, statistic)), None)
     if summary is None:
-        return Measure(evidence.ref.name, name, statistic, None, f"the source's summary has no {statistic} value of {name}")
+        return Measure(None, f"the source's summary has no {statistic} value of {name}")
     if summary.value is None:
-        state = "NaN or Inf" if summary.state == "nonfinite" else "null"
-        return Measure(evidence.ref.name, name, statistic, None, f"the source's summary says {state}")
-    return Measure(evidence.ref.name, name, statistic, summary.value, method=summary.method)
+        return Measure(None, f"the source's summary says {'NaN or Inf' if summary.state == 'nonfinite' else 'null'}")
+    return Measure(summary.value, method=summary.method)
 
 
-def _evaluated(run: str, statuses: pd.DataFrame, score: str, measure: str) -> Measure:
-    """pass_share (of the known), unknown_share or mean score of a model on the shared evaluation."""
-    missing = Measure(run, f"evaluation.{score}.{measure}", "final", None)
-    if statuses.empty:
-        return missing._replace(why="it was not evaluated")
-    status, value, _ = gate_columns(score)
-    unknown = f"{score} knew of no completion"
-    if measure == "score":
-        mean = float(statuses[value].astype(float).mean())
-        return missing._replace(why=unknown) if math.isnan(mean) else missing._replace(value=mean)
-    passed, failed, lost = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
-    k, n = (passed, passed + failed) if measure == "pass_share" else (lost, passed + failed + lost)
-    return missing._replace(value=k / n, k=k, n=n, worth=float(n)) if n else missing._replace(why=unknown, k=0, n=0)
+def _evaluated(statuses: pd.DataFrame, scores: Sequence[str]) -> Iterator[tuple[str, Measure]]:
+    """By metric: pass_share (of the known), mean score and unknown_share of a model on the shared evaluation."""
+    for score in scores:
+        status, value, _ = gate_columns(score)
+        names = [f"evaluation.{score}.{measure}" for measure in SCORES]
+        if statuses.empty:
+            yield from ((name, Measure(None, NOT_EVALUATED)) for name in names)
+            continue
+        unknown = f"{score} knew of no completion"
+        passed, failed, lost = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
+        mean, known = float(statuses[value].astype(float).mean()), passed + failed
+        yield names[0], Measure(passed / known, k=passed, n=known, worth=float(known)) if known else Measure(None, unknown, 0, 0)
+        yield names[1], Measure(None, unknown) if math.isnan(mean) else Measure(mean)
+        n = known + lost
+        yield names[2], Measure(lost / n, k=lost, n=n, worth=float(n)) if n else Measure(None, unknown, 0, 0)
 
 
 def _change(start: Measure, final: Measure) -> Measure:
-    change = Measure(final.run, final.metric, "change", None)
     if final.value is None or start.value is None:
-        return change._replace(why=final.why or start.why)
+        return Measure(None, final.why or start.why)
     if not math.isfinite(final.value - start.value):
-        return change._replace(why=f"the change is {TOO_LARGE}")
+        return Measure(None, f"the change is {TOO_LARGE}")
     part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
-    return change._replace(value=final.value - start.value, part=part, scale=max(abs(final.value), abs(start.value)))
+    return Measure(final.value - start.value, part=part, scale=max(abs(final.value), abs(start.value)))

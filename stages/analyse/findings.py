@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stages.analyse.evidence import TOO_LARGE, Evidence, RunEvidence, meaning
-from stages.analyse.statistics import Interval, Share, detectable, difference, mean, of_completions, proportion
+from stages.analyse.evidence import NOT_EVALUATED, TOO_LARGE, Evidence, RunEvidence, meaning
+from stages.analyse.statistics import Interval, Share, detectable, estimate, of_completions, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -18,13 +18,12 @@ class Group:
     """A condition's runs with their values of one estimand. `everyone`: excluded runs count too."""
 
     def __init__(self, evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> None:
-        self.condition, self.runs = condition, evidence.of(condition)
+        self.condition, self.runs = condition, evidence.runs_of(condition)
         pairs = [(run, evidence.measures[run.ref.name, name, statistic]) for run in self.runs]
-        known = [(run, measure.value) for run, measure in pairs if measure.value is not None]
-        self.counting = [run.ref.name for run, _ in known if run.included or everyone]
-        self.values = [value for run, value in known if run.included or everyone]
-        self.all_values = [value for _, value in known]
-        self.any_excluded = any(not run.included for run, _ in known)
+        values = [(run, measure.value) for run, measure in pairs if measure.value is not None]
+        self.counting = {run.ref.name: value for run, value in values if run.included or everyone}
+        """Value of each run that counts."""
+        self.values, self.all_values = list(self.counting.values()), [value for _, value in values]
         self.scale = max((measure.scale for _, measure in pairs), default=0.0)
         self.seeds = tuple(
             SeedValue(
@@ -32,10 +31,11 @@ class Group:
                 seed=run.ref.seed,
                 value=measure.value,
                 included=run.ref.name in self.counting,
-                why=measure.part or measure.why if run.included else "; ".join(part for part in (run.why_not, measure.part) if part),
+                why=measure.part or measure.why if run.included else "; ".join(filter(None, (run.why_not, measure.part))),
             )
             for run, measure in pairs
         )
+        self.any_excluded = any(not run.included for run, _ in values)
 
     @property
     def nothing(self) -> str:
@@ -47,12 +47,9 @@ class Group:
 def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str) -> Finding:
     """One run's value. Shares of its evaluation carry k/n. A window's mean has no interval, because a run is one trajectory; its change
     has one from its steps, which is about this run and says nothing of other seeds."""
-    measure = evidence.measures[run.ref.name, name, statistic]
-    interval, level = measure.interval, evidence.card.level
-    if measure.k is not None and measure.n:
-        interval = proportion(measure.k, measure.n, level)
+    measure, level = evidence.measures[run.ref.name, name, statistic], evidence.card.level
+    interval = proportion(measure.k, measure.n, level) if measure.k is not None and measure.n else measure.interval
     method = "completions of the shared evaluation" if name.startswith("evaluation.") else "mean over the logged steps of one run"
-    method = measure.method or (interval.method if interval else method)
     return finding(
         f"{run.ref.name}/{name}/{statistic}",
         _says(evidence, [run], name, statistic, f"run {run.ref.name}"),
@@ -61,7 +58,7 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str)
         unit=meaning(name).unit,
         value=measure.value,
         reason=measure.why,
-        method="; ".join(part for part in (method, measure.part) if part),
+        method="; ".join(filter(None, (measure.method or (interval.method if interval else method), measure.part))),
         k=measure.k,
         n=measure.interval.n if measure.interval else measure.n,
         window=_window(evidence, [run], name, statistic),
@@ -72,14 +69,13 @@ def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str)
 
 def untrained_finding(evidence: Evidence, name: str) -> Finding:
     """The base model on the shared evaluation."""
-    measure = evidence.measures["untrained", name, "final"]
-    interval = proportion(measure.k, measure.n, evidence.card.level) if measure.k is not None and measure.n else None
-    path = evidence.folder.untrained.evaluation
+    measure, level = evidence.measures["untrained", name, "final"], evidence.card.level
+    interval = proportion(measure.k, measure.n, level) if measure.k is not None and measure.n else None
     return finding(
         f"untrained/{name}/final",
         f"{meaning(name).says}; the untrained model",
         interval,
-        evidence.card.level,
+        level,
         unit=meaning(name).unit,
         value=measure.value,
         reason=measure.why,
@@ -87,71 +83,51 @@ def untrained_finding(evidence: Evidence, name: str) -> Finding:
         k=measure.k,
         n=measure.n,
         window="shared evaluation",
-        sources=(evidence.source(path),) if measure.why != "it was not evaluated" else (),
+        sources=(evidence.source(evidence.folder.untrained.evaluation),) if measure.why != NOT_EVALUATED else (),
     )
 
 
-def condition_finding(evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> Finding:
-    """Mean over a condition's runs with a t interval over seeds; of equal shares of completions, with the completions' own error."""
-    seeds, level = Group(evidence, condition, name, statistic, everyone=everyone), evidence.card.level
-    values = seeds.values
-    interval = mean(values, level, seeds.scale) if values else None
-    interval = _or_of_completions(evidence, interval, name, statistic, seeds)
-    if interval and interval.low is not None and interval.high is not None and meaning(name).share and statistic != "change":
+def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, statistic: str, *, everyone: bool = False) -> Finding:
+    """Mean over a condition's runs with a t interval over seeds, or the first of two conditions minus the second with Welch's. Of equal
+    shares of completions the interval is the completions' own. The id ends with the statistic that is averaged or compared."""
+    groups = [Group(evidence, condition, name, statistic, everyone=everyone) for condition in conditions]
+    level, contrast, unit = evidence.card.level, len(groups) > 1, meaning(name)
+    interval, reason = None, next((group.nothing for group in groups if not group.values), "")
+    if not reason:
+        interval = estimate([group.values for group in groups], level, max(group.scale for group in groups))
+        if not math.isfinite(interval.value):
+            interval, reason = None, f"the {'difference' if contrast else 'mean'} is {TOO_LARGE}"
+    if interval and interval.equal:
+        interval = _or_of_completions(evidence, interval, name, statistic, groups)
+    if interval and interval.low is not None and interval.high is not None and unit.share and statistic != "change" and not contrast:
         low, high = max(0.0, interval.low), min(1.0, interval.high)
         if (low, high) != (interval.low, interval.high):
             interval = interval._replace(low=low, high=high, method=f"{interval.method}, limited to 0..1")
-    caveat = "; the untrained model's own sampling error is not in it"
-    caveat = caveat if name.startswith("evaluation.") and statistic == "change" and not (interval and interval.equal) else ""
+    method = interval.method if interval else "difference of means over seeds" if contrast else "mean over seeds"
+    if name.startswith("evaluation.") and statistic == "change" and not contrast and not (interval and interval.equal):
+        method += "; the untrained model's own sampling error is not in it"
+    with_all = None
+    if not everyone and any(group.any_excluded for group in groups) and all(group.all_values for group in groups):
+        value = estimate([group.all_values for group in groups], level).value
+        with_all = value if math.isfinite(value) else None
+    runs = [run for group in groups for run in group.runs]
+    powered = interval and not interval.equal and (contrast or statistic == "change")
     return finding(
-        f"{condition}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
-        _says(evidence, seeds.runs, name, statistic, f"mean over the seeds of {condition}"),
+        f"{'-vs-'.join(conditions)}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
+        _says(evidence, runs, name, statistic, " minus ".join(conditions) if contrast else f"mean over the seeds of {conditions[0]}"),
         interval,
         level,
-        statistic=statistic,
-        unit=meaning(name).unit,
-        value=interval.value if interval else None,
-        reason=seeds.nothing,
-        method=(interval.method if interval else "mean over seeds") + caveat,
-        n=len(values),
-        window=_window(evidence, seeds.runs, name, statistic),
-        seeds=seeds.seeds,
-        sources=_sources(evidence, seeds.runs, name, statistic, interval),
-        with_all=mean(seeds.all_values, level).value if seeds.any_excluded and not everyone else None,
-        detectable=detectable([values], level) if statistic == "change" and interval and not interval.equal else None,
-    )
-
-
-def contrast_finding(evidence: Evidence, treated: str, against: str, name: str, statistic: str, *, everyone: bool = False) -> Finding:
-    """Difference between two conditions with Welch's t interval. Its id ends with the statistic that is compared."""
-    left, right = (Group(evidence, condition, name, statistic, everyone=everyone) for condition in (treated, against))
-    level, interval, reason = evidence.card.level, None, (right if left.values else left).nothing
-    if left.values and right.values:
-        scale = max(left.scale, right.scale)
-        interval = difference(left.values, right.values, level, scale)
-        if not math.isfinite(interval.value):
-            interval, reason = None, f"the difference is {TOO_LARGE}"
-    interval = _or_of_completions(evidence, interval, name, statistic, left, right)
-    runs, with_all = (*left.runs, *right.runs), None
-    if not everyone and (left.any_excluded or right.any_excluded) and left.all_values and right.all_values:
-        gap = difference(left.all_values, right.all_values, level).value
-        with_all = gap if math.isfinite(gap) else None
-    return finding(
-        f"{treated}-vs-{against}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
-        _says(evidence, runs, name, statistic, f"{treated} minus {against}"),
-        interval,
-        level,
-        statistic="difference",
-        unit=meaning(name).unit,
+        statistic="difference" if contrast else statistic,
+        unit=unit.unit,
         value=interval.value if interval else None,
         reason=reason,
-        method=interval.method if interval else "difference of means over seeds",
+        method=method,
         n=interval.n if interval else 0,
         window=_window(evidence, runs, name, statistic),
-        seeds=(*left.seeds, *right.seeds),
-        sources=_sources(evidence, runs, name, statistic, interval),
+        seeds=tuple(seed for group in groups for seed in group.seeds),
+        sources=_sources(evidence, runs, name, statistic),
         with_all=with_all,
-        detectable=detectable([left.values, right.values], level) if interval and not interval.equal else None,
+        detectable=detectable([group.values for group in groups], level) if powered else None,
     )
 
 
@@ -159,58 +135,45 @@ def finding(id_: str, says: str, interval: Interval | None = None, level: float 
     """A finding whose id is `<subject>/<metric>/<statistic>`. The reason is kept only where there is no value, the level only where the
     interval has ends."""
     subject, metric, statistic = id_.split("/")
-    made = {"subject": subject, "metric": metric, "statistic": statistic, **fields}
+    fields = {"subject": subject, "metric": metric, "statistic": statistic, **fields}
     if fields["value"] is not None:
-        made["reason"] = ""
+        fields["reason"] = ""
     if interval is not None:
         bounded = interval.low is not None
-        made |= {"low": interval.low, "high": interval.high, "level": level if bounded else None, "equal_seeds": interval.equal}
-    return Finding(id=id_, says=says, **made)
+        fields |= {"low": interval.low, "high": interval.high, "level": level if bounded else None, "equal_seeds": interval.equal}
+    return Finding(id=id_, says=says, **fields)
 
 
 def count_of_runs(
-    id_: str, says: str, method: str, counts: Sequence[tuple[RunEvidence, bool, str]], sources: Sequence[Source], reason: str = ""
+    id_: str, says: str, method: str, counts: Iterable[tuple[RunEvidence, bool, str]], sources: Sequence[Source], reason: str = ""
 ) -> Finding:
     """How many runs count; `counts`: each run, whether it does, and why."""
-    k = sum(holds for _, holds, _ in counts)
-    return finding(
-        id_,
-        says,
-        unit="runs",
-        value=float(k) if counts else None,
-        reason=reason or "there is no run",
-        method=method,
-        k=k,
-        n=len(counts),
-        seeds=tuple(SeedValue(run=r.ref.name, seed=r.ref.seed, value=float(holds), included=True, why=why) for r, holds, why in counts),
-        sources=tuple(sources),
+    seeds = tuple(SeedValue(run=run.ref.name, seed=run.ref.seed, value=float(holds), included=True, why=why) for run, holds, why in counts)
+    k = sum(seed.value == 1.0 for seed in seeds)
+    fields: dict[str, Any] = {"value": float(k) if seeds else None, "reason": reason or "there is no run", "k": k, "n": len(seeds)}
+    return finding(id_, says, unit="runs", method=method, seeds=seeds, sources=tuple(sources), **fields)
+
+
+def _or_of_completions(evidence: Evidence, interval: Interval, name: str, statistic: str, groups: Sequence[Group]) -> Interval:
+    """Of seeds that do not differ: the interval of their completions, where the values are shares of them."""
+    plus, minus = (
+        [_share(evidence, group, name, "final" if statistic == "change" else statistic) for group in side]
+        for side in (groups[:1], groups[1:])
     )
-
-
-def _or_of_completions(
-    evidence: Evidence, interval: Interval | None, name: str, statistic: str, seeds: Group, against: Group | None = None
-) -> Interval | None:
-    """The interval over seeds; where these do not differ and are shares of completions, that of the completions."""
-    if interval is None or not interval.equal:
-        return interval
-    evaluated = name.startswith("evaluation.")
-    plus, minus = [_share(evidence, seeds, name, statistic)], [_share(evidence, against, name, statistic)] if against else []
-    if statistic == "change" and not (against and evaluated):  # of two changes from the untrained model its own share cancels
-        minus.append(_share(evidence, seeds, name, "initial"))
-        plus += [_share(evidence, against, name, "initial")] if against else []
+    if statistic == "change" and not (minus and name.startswith("evaluation.")):  # the untrained model's own share cancels
+        starts = [_share(evidence, group, name, "initial") for group in groups]
+        plus, minus = [*plus, *starts[1:]], [*minus, *starts[:1]]
     added, taken = [share for share in plus if share], [share for share in minus if share]
-    return of_completions(interval, added, taken, evidence.card.level) if len(added + taken) == len(plus + minus) else interval
+    complete = len(added + taken) == len(plus + minus)
+    return of_completions(interval, added, taken, evidence.card.level) if complete else interval
 
 
-def _share(evidence: Evidence, seeds: Group, name: str, statistic: str) -> Share | None:
-    """What the seeds that count are a share of; of a change its later part. None where that is not known of all of them. Seeds of the
-    shared evaluation that show no difference count once, because the same prompts made them."""
+def _share(evidence: Evidence, group: Group, name: str, statistic: str) -> Share | None:
+    """What the seeds that count are a share of; None where that is not known of all of them. Seeds of the shared evaluation that show no
+    difference count once, because the same prompts made them."""
     evaluated = name.startswith("evaluation.")
-    if evaluated and statistic == "initial":
-        measures = [evidence.measures["untrained", name, "final"]]
-    else:
-        part = "final" if statistic == "change" else statistic
-        measures = [evidence.measures[run, name, part] for run in seeds.counting]
+    runs = ["untrained"] if evaluated and statistic == "initial" else list(group.counting)
+    measures = [evidence.measures[run, name, "final" if evaluated else statistic] for run in runs]
     worth = [measure.worth for measure in measures if measure.worth]
     if len(worth) < len(measures):
         return None
@@ -231,8 +194,7 @@ def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic:
         when = "last window minus first window"
     else:
         targets, end = {run.ref.target_steps for run in runs}, "first" if statistic == "initial" else "last"
-        share = evidence.card.windows.initial if statistic == "initial" else evidence.card.windows.final
-        when = f"mean over the {end} {share:.0%} of each run's steps"
+        when = f"mean over the {end} {getattr(evidence.card.windows, statistic):.0%} of each run's steps"
         if len(targets) == 1:
             when = f"mean over the {end} {evidence.window(runs[0].ref, statistic).length} of {targets.pop()} steps"
     return f"{meaning(name).says}; {when}; {subject}"
@@ -245,18 +207,15 @@ def _window(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statisti
         return "no window: a value of the source's summary"
     if len({run.ref.target_steps for run in runs}) != 1:
         return "windows differ between runs"
-    if statistic == "change":
-        return f"{evidence.window(runs[0].ref, 'final')} minus {evidence.window(runs[0].ref, 'initial')}"
-    return str(evidence.window(runs[0].ref, statistic))
+    ends = ("final", "initial") if statistic == "change" else (statistic,)
+    return " minus ".join(str(evidence.window(runs[0].ref, end)) for end in ends)
 
 
-def _sources(
-    evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, interval: Interval | None = None
-) -> tuple[Source, ...]:
+def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> tuple[Source, ...]:
     """Files that hold the values, the untrained model's first when a change rests on it."""
     if name.startswith("evaluation."):
         files = [(run.place.evaluation, run.evaluated_attempt) for run in runs if run.evaluated]
-        if statistic == "change" and evidence.measures["untrained", name, "final"].why != "it was not evaluated":
+        if statistic == "change" and evidence.measures["untrained", name, "final"].why != NOT_EVALUATED:
             files.insert(0, (evidence.folder.untrained.evaluation, None))
     else:
         files = [(run.place.imported if run.only_summary else run.place.history, run.attempt) for run in runs if run.exists]

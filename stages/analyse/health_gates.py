@@ -72,17 +72,13 @@ def _plain(gate: str, text: str) -> str:
 
 def _not_persistent(run: Run, detections: Sequence[Detection]) -> Answer:
     rule = "non-finite values must not persist"
-    nonfinite = next((detection for detection in detections if detection.detector == "nonfinite"), None)
-    if nonfinite is not None and nonfinite.state == "looked":
-        lasting = [signal for signal in nonfinite.signals if signal.evidence.get("class") == "persistent"]
-        if lasting:
-            return rule, False, "; ".join(f"{signal.metric} is persistently non-finite from step {signal.onset}" for signal in lasting)
-        return rule, True, "no metric is persistently non-finite"
-    if run.since is not None:
-        return rule, False, f"gradient is persistently non-finite from step {run.since}"
     if run.steps.empty:
         return rule, None, "nothing was logged"
-    return rule, True, "the gradient is not persistently non-finite"
+    signals = [signal for detection in detections if detection.detector == "nonfinite" for signal in detection.signals]
+    lasting = [signal for signal in signals if signal.evidence["class"] == "persistent"]
+    if lasting:
+        return rule, False, "; ".join(f"{signal.metric} is persistently non-finite from step {signal.onset}" for signal in lasting)
+    return rule, True, "no metric is persistently non-finite"
 
 
 def _complete(run: Run, outcome: Outcome | None) -> Answer:

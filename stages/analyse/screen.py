@@ -19,9 +19,9 @@ from stages.analyse import health_gates, summaries
 from stages.analyse.detectors import duplicates
 from stages.analyse.frames import Run, window_of
 from stages.analyse.signals import not_applicable, not_observable
-from stages.analyse.tables import read_run
+from stages.analyse.tables import read_if_there, read_run
 from stages.contracts.analysis_card import RunRef, ScreenCard
-from stages.contracts.artifact import ArtifactError, dump, read, write
+from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, Health
 from stages.contracts.import_card import Imported
@@ -50,11 +50,10 @@ def screen(folder: Path) -> None:
     experiment = ExperimentFolder(folder)
     card = open_card(ScreenCard, experiment.screen_card, MODULES, plugins)
     runs = _Runs(card)
-    healths: dict[str, Health] = {}
-    for run in sorted(card.runs, key=lambda run: runs.conditions[run.condition].role != "null_control"):  # others are held against them
-        healths[run.name] = _measure(runs, run, experiment.run(run.name))
-    for run in card.runs:
-        health, place = healths[run.name], experiment.run(run.name)
+    null_first = sorted(card.runs, key=lambda ref: runs.conditions[ref.condition].role != "null_control")  # others are compared with them
+    healths = {ref.name: _measure(runs, ref, experiment.run(ref.name)) for ref in null_first}
+    for ref in card.runs:
+        health, place = healths[ref.name], experiment.run(ref.name)
         write(place.health, health)
         _retry(place)
         if not health.included:
@@ -68,30 +67,27 @@ class _Runs:
     def __init__(self, card: ScreenCard) -> None:
         self.card = card
         self.conditions = {condition.name: condition for condition in card.conditions}
-        self._sizes = Counter(run.condition for run in card.runs)
-        self._counting: dict[tuple[str | None, str], str] = {}
-        """Fingerprint of series and condition -> the first included run that has them."""
-        self._left_out: dict[tuple[str | None, str], str] = {}
-        """The same of runs that do not count."""
+        self._sizes = Counter(ref.condition for ref in card.runs)
+        self._same: dict[tuple[bool, str, str], str] = {}
+        """Whether it counts, fingerprint of series and condition -> the first run that has them."""
         self._null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
     def read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
         """A run's tables, with what lies around them."""
         run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS)
         run.adapter, run.imported, run.siblings = adapter_state(place.adapter), imported, self._sizes[ref.condition] - 1
-        if not run.null_control:
-            run.null_finals = self._null_finals
-        print_ = run.fingerprint
-        if print_ is not None:
-            run.twin = self._counting.get((print_, ref.condition)) or self._left_out.get((print_, ref.condition))
-            run.twin_counts = (print_, ref.condition) in self._counting
-            others = (name for (same, condition), name in self._counting.items() if same == print_ and condition != ref.condition)
+        run.null_finals = {} if run.null_control else self._null_finals
+        series = run.fingerprint
+        if series is not None:
+            first = self._same.get((True, series, ref.condition))
+            run.twin, run.twin_counts = first or self._same.get((False, series, ref.condition)), first is not None
+            others = (name for (counts, *same), name in self._same.items() if counts and same[0] == series and same[1] != ref.condition)
             run.elsewhere = next(others, None)
         return run
 
     def remember(self, run: Run, included: bool) -> None:
         if run.fingerprint is not None:
-            (self._counting if included else self._left_out).setdefault((run.fingerprint, run.condition), run.name)
+            self._same.setdefault((included, run.fingerprint, run.condition), run.name)
         if included and run.null_control:
             window = window_of("final", run.target_steps, self.card.windows)
             for name, finals in self._null_finals.items():
@@ -101,27 +97,28 @@ class _Runs:
 
 def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
     card, condition = runs.card, runs.conditions[ref.condition]
-    outcome = read(Outcome, place.outcome) if place.outcome.exists() else None
-    imported = read(Imported, place.imported) if place.imported.exists() else None
+    outcome, imported = read_if_there(Outcome, place.outcome), read_if_there(Imported, place.imported)
     run = runs.read(ref, place, imported is not None)
-    only_summary = imported is not None and bool(imported.summary)
     detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
-    if imported is not None and only_summary:
-        detections = [not_observable(card.kind, summaries.NO_SERIES) for card in detectors]
+    if imported is not None and imported.summary:
+        detections = [not_observable(detector.kind, summaries.NO_SERIES) for detector in detectors]
         detections.append(summaries.look(imported, card.detectors, run.null_control))
     else:
         detections = [_detect(detector.kind, detector.settings, run, supervised=condition.supervised) for detector in detectors]
-        if not any(detector.kind == duplicates.NAME for detector in card.detectors):  # whatever the profile: a run never counts twice
-            detections.append(duplicates.detect(duplicates.Settings(), run))
     judged = [
         (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
         for name, rule in card.gates.items()
     ]
-    exclusions = [*_always_out(run, outcome, only_summary), *health_gates.failed(outcome, judged, lost=run.since is not None)]
+    exclusions = [
+        *_always_out(run, outcome, only_summary=imported is not None and bool(imported.summary)),
+        *health_gates.failed(outcome, judged, lost=run.since is not None),
+    ]
     if not exclusions:
         same = [signal for detection in detections if detection.detector == duplicates.NAME for signal in detection.signals]
         exclusions = [health_gates.exclusion(signal.says) for signal in same if signal.severity == "severe"]
     runs.remember(run, included=not exclusions)
+    ended = {name: getattr(outcome, name) for name in ("steps_done", "failure", "error", "stopped")} if outcome else {"steps_done": None}
+    again = "steps {0.first}-{0.last} of attempt {0.attempt} were made again by attempt {0.by}; the later rows count"
     return Health(
         run=run.name,
         condition=run.condition,
@@ -129,19 +126,16 @@ def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
         card_id=run.card_id or (outcome.card_id if outcome else None),
         attempt=run.attempt or (outcome.attempt if outcome else None),
         state=_state(outcome),
-        steps_done=outcome.steps_done if outcome else None,
         target_steps=run.target_steps,
-        failure=outcome.failure if outcome else None,
-        error=outcome.error if outcome else None,
-        stopped=outcome.stopped if outcome else None,
         detections=tuple(detections),
         gates=tuple(result for _, result in judged),
         included=not exclusions,
-        reasons=tuple(one.reason for one in exclusions),
+        reasons=tuple(exclusion.reason for exclusion in exclusions),
         exclusions=tuple(exclusions),
         stride=run.stride,
         valid_until=run.since - 1 if run.since is not None else None,
-        notes=(*_notes(run), *(imported.notes if imported else ())),
+        notes=(*(again.format(overlap) for overlap in run.overlaps), *(imported.notes if imported else ())),
+        **ended,
     )
 
 
@@ -184,13 +178,6 @@ def _always_out(run: Run, outcome: Outcome | None, only_summary: bool) -> list[E
     return [health_gates.exclusion(reason) for reason in reasons]
 
 
-def _notes(run: Run) -> tuple[str, ...]:
-    return tuple(
-        f"steps {lap.first}-{lap.last} of attempt {lap.attempt} were made again by attempt {lap.by}; the later rows count"
-        for lap in run.overlaps
-    )
-
-
 def adapter_state(folder: Path) -> Literal["unknown", "changed", "zero"]:
     """`zero`: every lora_B is 0, so nothing was learnt. `unknown`: there is no adapter, it has no lora_B, or it cannot be read."""
     from safetensors import SafetensorError, safe_open
@@ -206,7 +193,7 @@ def adapter_state(folder: Path) -> Literal["unknown", "changed", "zero"]:
 
 def _retry(place: RunFolder) -> None:
     """Make a failed run due again. A finished run's file is left alone: DVC would train it again."""
-    outcome = read(Outcome, place.outcome) if place.outcome.exists() else None
+    outcome = read_if_there(Outcome, place.outcome)
     if place.imported.exists() and not place.retry.exists():  # a new attempt would read the same source again
         return
     if outcome is None or outcome.finished or outcome.failure in NOT_DUE:

@@ -1,12 +1,12 @@
-"""Intervals and power. The seed is the unit: `values` are one number a seed.
+"""Intervals and power. The seed is the unit: values are one number a seed.
 
-Quantiles come from scipy.special; tests hold the formulas against scipy.stats. Seeds that do not differ give no t interval: where they are
-shares of completions, Wilson's interval with one completion a step is left.
+Seeds that do not differ give no t interval: where they are shares of completions, Wilson's interval with one completion a step is left.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -48,31 +48,16 @@ class Share(NamedTuple):
     """What was counted, such as `12 of 60 completions`."""
 
 
-class Level(NamedTuple):
-    """A mean over correlated rows with its standard error, from batch means."""
-
-    mean: float
-    error: float
-    freedom: int
-
-
-def mean(values: Sequence[float], level: float, scale: float = 0.0) -> Interval:
-    """Mean over seeds with a t interval, none where the seeds do not differ but for rounding. `scale`: size of the largest number that
-    the values were computed from, where that is not they (a change of 0 is 0.7 - 0.7)."""
-    centre, n = float(np.mean(values)), len(values)
+def estimate(groups: Sequence[Sequence[float]], level: float, scale: float = 0.0) -> Interval:
+    """The mean of one group with a t interval, or the mean of the first minus that of the second with Welch's; none where seeds do not
+    differ but for rounding. n is the smaller group. `scale`: size of the largest number that the values were computed from, where that is
+    not they (a change of 0 is 0.7 - 0.7)."""
+    means, n = [float(np.mean(group)) for group in groups], min(map(len, groups))
+    centre = means[0] - sum(means[1:])
     if n == 1:
-        return Interval(centre, None, None, n, "one seed: a value without an interval")
-    return _around(centre, *_welch([values]), n, level, "t interval over seeds", max(abs(centre), scale))
-
-
-def difference(treated: Sequence[float], against: Sequence[float], level: float, scale: float = 0.0) -> Interval:
-    """Mean of `treated` minus mean of `against` with Welch's t interval; n is the smaller group. `scale` as for `mean`."""
-    means, n = (float(np.mean(treated)), float(np.mean(against))), min(len(treated), len(against))
-    gap = means[0] - means[1]
-    if n == 1:
-        return Interval(gap, None, None, n, "one seed in a group: a value without an interval")
-    largest = max(scale, *map(abs, means))
-    return _around(gap, *_welch([treated, against]), n, level, "Welch t interval over seeds", largest)
+        return Interval(centre, None, None, n, f"one seed{' in a group' if len(groups) > 1 else ''}: a value without an interval")
+    method = "Welch t interval over seeds" if len(groups) > 1 else "t interval over seeds"
+    return _around(centre, *_welch(groups), n, level, method, max(scale, *map(abs, means)))
 
 
 def batches(values: Any, most: int | None = None) -> list[float]:
@@ -84,13 +69,11 @@ def batches(values: Any, most: int | None = None) -> list[float]:
     return [float(rows[start:end].mean()) for start, end in pairwise(n * part // parts for part in range(parts + 1))]
 
 
-def batch_means(values: Any) -> Level | None:
+def batch_means(values: Any) -> tuple[float, float] | None:
     """Mean and standard error of correlated rows; None of fewer than four. The error is too small for series that remember longer than a
     stretch; thresholds on it are set at four errors."""
     means = batches(values)
-    if not means:
-        return None
-    return Level(float(np.mean(np.asarray(values))), _deviation(means) / math.sqrt(len(means)), len(means) - 1)
+    return (float(np.mean(np.asarray(values))), _deviation(means) / math.sqrt(len(means))) if means else None
 
 
 def trend(before: Any, after: Any, level: float) -> Interval:
@@ -100,7 +83,8 @@ def trend(before: Any, after: Any, level: float) -> Interval:
     if not all(groups):
         return Interval(change, None, None, n, "one run; a window of fewer than four logged steps has no error of its own")
     error, freedom = _welch(groups)
-    interval = _around(change, error, freedom, n, level, "t interval over batch means of one run's steps", float(np.abs(groups).max()))
+    largest = float(np.abs([*groups[0], *groups[1]]).max())
+    interval = _around(change, error, freedom, n, level, "t interval over batch means of one run's steps", largest)
     if interval.equal:
         return interval._replace(method="one run; no spread between steps: the interval would have no width", equal=False)
     return interval._replace(detectable=_detectable(error, freedom, level))
@@ -135,14 +119,11 @@ def seeds_needed(groups: Sequence[Sequence[float]], distance: float, level: floa
     """Seeds a group that show a true `distance` with 80% power at the observed spread; None: more than 10,000, or a single seed now."""
     if min(map(len, groups)) < 2 or distance == 0:
         return None
-    low, high = 1, _MOST_SEEDS
-    if (_detectable(*_welch(groups, high), level) or 0.0) > abs(distance):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = (_detectable(*_welch(groups, middle), level) or 0.0) <= abs(distance)
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+
+    def enough(seeds: int) -> bool:
+        return (_detectable(*_welch(groups, seeds), level) or 0.0) <= abs(distance)
+
+    return bisect_left(range(_MOST_SEEDS + 1), True, lo=2, key=enough) if enough(_MOST_SEEDS) else None
 
 
 def _around(centre: float, error: float, freedom: float, n: int, level: float, method: str, scale: float) -> Interval:
@@ -182,5 +163,5 @@ def _detectable(error: float, freedom: float, level: float) -> float | None:
     """The noncentrality, in standard errors, at which a two-sided t test at 1 - level finds the distance with 80% power."""
     from scipy import special
 
-    found = error * float(special.nctdtrinc(freedom, 1 - POWER, _quantile(freedom, level))) if error else 0.0
-    return found if found and math.isfinite(found) else None
+    distance = error * float(special.nctdtrinc(freedom, 1 - POWER, _quantile(freedom, level))) if error else 0.0
+    return distance if distance and math.isfinite(distance) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 
 from stages.analyse.frames import NOT_FINITE, NULL, Overlap, Resume, Run
 from stages.contracts.analysis_card import ConditionCard, RunRef
-from stages.contracts.artifact import ArtifactError
+from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_COLUMNS, HISTORY_SCHEMA, gate_columns
 from stages.contracts.layout import RunFolder
+
+A = TypeVar("A", bound=Artifact)
 
 
 def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = ()) -> Run:
@@ -49,6 +52,11 @@ def _resume(steps: pd.DataFrame, boundary: int, overlaps: Sequence[Overlap]) -> 
     earlier = steps.index[steps.index < boundary]
     again = max((lap.last - lap.first + 1 for lap in overlaps if lap.first == boundary), default=0)
     return Resume(boundary, int(earlier[-1]) if len(earlier) else 0, again)
+
+
+def read_if_there(kind: type[A], path: Path) -> A | None:
+    """A JSON artifact; None without the file."""
+    return read(kind, path) if path.exists() else None
 
 
 def read_evaluation(path: Path, scores: Sequence[str]) -> tuple[pd.DataFrame, str | None]:

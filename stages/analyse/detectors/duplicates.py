@@ -30,14 +30,10 @@ def detect(settings: Settings, run: Run) -> Detection:
         if not run.twin_counts:
             says = same + "which is left out: at most one of them is a run of its own"
         severity = "severe" if run.twin_counts else "warning"
-        evidence = {"of": run.twin}
-        dates = (1, None, None)
-        return looked(NAME, signal(NAME, run, "reward", severity, says, dates=dates, evidence=evidence))
+        return looked(NAME, signal(NAME, run, "reward", severity, says, dates=(1, None, None), evidence={"of": run.twin}))
     if run.elsewhere is not None and run.imported:
         says = f"its series are identical to those of {run.elsewhere}, a run of another condition: one of the two logs is not its own"
-        evidence = {"elsewhere": run.elsewhere}
-        dates = (1, None, None)
-        return looked(NAME, signal(NAME, run, "series", "warning", says, dates=dates, evidence=evidence))
+        return looked(NAME, signal(NAME, run, "series", "warning", says, dates=(1, None, None), evidence={"elsewhere": run.elsewhere}))
     if not run.siblings:
         return not_applicable(NAME, "the condition has one seed: there is nothing to be identical to")
     if run.fingerprint is None:

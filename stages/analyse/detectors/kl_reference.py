@@ -35,8 +35,8 @@ def detect(settings: Settings, run: Run) -> Detection:
         return lacks(NAME, run, METRIC, "there is no reference model in the loss")
     negative = values.index[values < 0]
     whole = batch_means(values) if len(negative) / len(values) > settings.share else None
-    if whole and whole.mean < -settings.errors * whole.error:
-        return _negative(run, whole.mean, whole.error)
+    if whole and whole[0] < -settings.errors * whole[1]:
+        return _negative(run, *whole)
     _, last = run.ends(METRIC)
     if last.empty:
         return not_observable(NAME, "kl has no value in the last window")

@@ -45,4 +45,4 @@ def _change(run: Run, metric: str) -> tuple[float, float] | None:
     from stages.analyse.statistics import batch_means
 
     before, after = (batch_means(values) for values in run.ends(metric))
-    return (after.mean - before.mean, math.hypot(before.error, after.error)) if before and after else None
+    return (after[0] - before[0], math.hypot(before[1], after[1])) if before and after else None

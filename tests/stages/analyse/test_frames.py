@@ -188,4 +188,4 @@ def test_where_no_completion_was_scored_no_group_has_a_signal_also_when_nothing_
     write_history(tmp_path / "history.parquet", shares + rewards)
     found = read_history(tmp_path / "history.parquet")
     assert found.values("zero_signal_share").to_dict() == {1: 0.5, 2: 0.0, 3: 1.0, 4: 1.0}
-    assert [row["zero_signal_share"] for _, row in rows(found)] == [0.5, 0.0, 1.0, 1.0]
+    assert [row["zero_signal_share"] for _, row in rows(found, list(found.steps))] == [0.5, 0.0, 1.0, 1.0]

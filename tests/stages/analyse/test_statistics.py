@@ -13,8 +13,7 @@ from stages.analyse.statistics import (
     batch_means,
     batches,
     detectable,
-    difference,
-    mean,
+    estimate,
     of_completions,
     proportion,
     seeds_needed,
@@ -48,34 +47,34 @@ def test_window_words() -> None:
 
 def test_t_interval_over_seeds_by_hand() -> None:
     """t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)."""
-    found = mean([1.0, 2.0, 3.0], 0.95)
+    found = estimate([[1.0, 2.0, 3.0]], 0.95)
     assert (found.value, found.n) == (2.0, 3)
     assert (found.low, found.high) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
 
 
 def test_case_43_one_seed_has_a_value_and_no_interval() -> None:
-    found = mean([0.7], 0.95)
+    found = estimate([[0.7]], 0.95)
     assert (found.value, found.low, found.high, found.n) == (0.7, None, None, 1)
-    apart = difference([0.7], [0.2, 0.3], 0.95)
+    apart = estimate([[0.7], [0.2, 0.3]], 0.95)
     assert (apart.value, apart.low, apart.high, apart.n) == (pytest.approx(0.45), None, None, 1)
 
 
 @pytest.mark.parametrize("values", [[0.5] * 3, [0.0] * 3, [0.1 + 0.2, 0.3, 0.3]])
 def test_equal_seeds_have_no_interval(values: list[float]) -> None:
     """A t interval of no width would claim certainty; seeds that differ by a rounding are equal."""
-    found = mean(values, 0.95)
+    found = estimate([values], 0.95)
     assert (found.value, found.low, found.high, found.n) == (pytest.approx(values[1]), None, None, 3)
     assert found.method == "no spread between seeds: the interval would have no width"
-    apart = difference(values, [v - 0.4 for v in values], 0.95)
+    apart = estimate([values, [v - 0.4 for v in values]], 0.95)
     assert (apart.value, apart.low, apart.high) == (pytest.approx(0.4), None, None) and apart.method == found.method
     assert detectable([[0.5] * 3, [0.1] * 3], 0.95) is None
 
 
 def test_spread_of_one_group_and_small_spread_are_spread() -> None:
     """(0, 0, 3) against three zeros: standard error sqrt(3 / 3), two degrees of freedom, t = 4.302653."""
-    one = difference([0.0, 0.0, 3.0], [0.0] * 3, 0.95)
+    one = estimate([[0.0, 0.0, 3.0], [0.0] * 3], 0.95)
     assert (one.low, one.high) == (pytest.approx(1 - 4.302653), pytest.approx(1 + 4.302653))
-    small = mean([1.0, 1.0, 1.0 + 1e-12], 0.95)
+    small = estimate([[1.0, 1.0, 1.0 + 1e-12]], 0.95)
     assert small.low is not None and small.high is not None and 0 < small.high - small.low < 1e-11
 
 
@@ -109,9 +108,9 @@ def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> N
 
 def test_welch_by_hand_where_its_degrees_of_freedom_are_whole() -> None:
     """Equal spreads: df 4, t 2.776445, standard error sqrt(2/3). One group without spread: df 2, t 4.302653, standard error 1/sqrt(3)."""
-    equal = difference([1.0, 2.0, 3.0], [-1.0, 0.0, 1.0], 0.95)
+    equal = estimate([[1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]], 0.95)
     assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2 - 2.266952, 2 + 2.266952), abs=1e-5)
-    single = difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], 0.95)
+    single = estimate([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]], 0.95)
     assert (single.value, single.low, single.high) == pytest.approx((2.0, 2 - 2.484138, 2 + 2.484138), abs=1e-5)
 
 
@@ -172,9 +171,9 @@ def test_intervals_equal_those_of_scipy_stats(seed: int) -> None:
     rng = np.random.default_rng(seed)
     left, right = (list(rng.normal(rng.normal(), rng.exponential(), rng.integers(2, 9))) for _ in range(2))
     level = [0.8, 0.9, 0.95, 0.99][seed % 4]
-    found, wanted = mean(left, level), stats.t.interval(level, len(left) - 1, loc=np.mean(left), scale=stats.sem(left))
+    found, wanted = estimate([left], level), stats.t.interval(level, len(left) - 1, loc=np.mean(left), scale=stats.sem(left))
     assert (found.low, found.high) == pytest.approx(wanted, rel=1e-9)
-    apart, welch = difference(left, right, level), stats.ttest_ind(left, right, equal_var=False).confidence_interval(level)
+    apart, welch = estimate([left, right], level), stats.ttest_ind(left, right, equal_var=False).confidence_interval(level)
     assert (apart.low, apart.high) == pytest.approx((welch.low, welch.high), rel=1e-9)
     n = int(rng.integers(1, 600))
     k = [0, n, int(rng.integers(0, n + 1))][seed % 3]
@@ -203,13 +202,13 @@ def test_detectable_is_found_four_times_of_five() -> None:
 
 def test_t_interval_covers_the_truth() -> None:
     rng = np.random.default_rng(1)
-    held = [_holds(mean(list(rng.normal(0.6, 0.1, 3)), 0.95), 0.6) for _ in range(1000)]
+    held = [_holds(estimate([list(rng.normal(0.6, 0.1, 3))], 0.95), 0.6) for _ in range(1000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.021)
 
 
 def test_welch_interval_covers_the_truth_with_unequal_spreads() -> None:
     rng = np.random.default_rng(2)
-    held = [_holds(difference(list(rng.normal(1.0, 0.3, 4)), list(rng.normal(0.2, 0.1, 4)), 0.95), 0.8) for _ in range(1000)]
+    held = [_holds(estimate([list(rng.normal(1.0, 0.3, 4)), list(rng.normal(0.2, 0.1, 4))], 0.95), 0.8) for _ in range(1000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.021)
 
 
@@ -235,7 +234,7 @@ def test_batch_means_cut_into_about_sqrt_n_stretches() -> None:
 
 def test_the_error_of_batch_means_by_hand() -> None:
     """Four rows: batches 2 and 6, sample deviation sqrt(8), error 2 with one degree of freedom."""
-    assert batch_means([1.0, 3.0, 5.0, 7.0]) == (4.0, pytest.approx(2.0), 1)
+    assert batch_means([1.0, 3.0, 5.0, 7.0]) == (4.0, pytest.approx(2.0))
     assert batch_means([1.0, 2.0, 3.0]) is None
 
 
@@ -257,7 +256,7 @@ def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
     assert flat.method == "one run; no spread between steps: the interval would have no width"
     dust = trend([0.3, 0.1 + 0.2] * 3, [0.7] * 6, 0.95)  # rounding is no spread
     assert (dust.low, dust.method) == (None, flat.method)
-    assert mean([0.0, -5.6e-17, 0.0], 0.95).low is not None and mean([0.0, -5.6e-17, 0.0], 0.95, 0.2).equal
+    assert estimate([[0.0, -5.6e-17, 0.0]], 0.95).low is not None and estimate([[0.0, -5.6e-17, 0.0]], 0.95, 0.2).equal
 
 
 def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
@@ -288,12 +287,12 @@ def test_welch_is_cautious_where_seeds_of_two_conditions_move_together(shared: f
     rng = np.random.default_rng(6)
     cov = [[1.0, shared], [shared, 1.0]]
     rounds = [rng.multivariate_normal([0.3, 0.0], cov, 3) for _ in range(1000)]
-    held = [_holds(difference(list(pairs[:, 0]), list(pairs[:, 1]), 0.95), 0.3) for pairs in rounds]
+    held = [_holds(estimate([list(pairs[:, 0]), list(pairs[:, 1])], 0.95), 0.3) for pairs in rounds]
     assert least < np.mean(held) < most
 
 
 def test_paired_intervals_are_those_of_the_differences() -> None:
     """Pairs by seed are differences first: a t interval over them."""
     rng = np.random.default_rng(5)
-    held = [_holds(mean(list(rng.normal(0.3, 0.2, 5)), 0.95), 0.3) for _ in range(1000)]
+    held = [_holds(estimate([list(rng.normal(0.3, 0.2, 5))], 0.95), 0.3) for _ in range(1000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.021)

@@ -176,7 +176,8 @@ def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, la
         live.see(step, log("a2", step))
     write_history(tmp_path / "history.parquet", journal.history_rows(), card_id="c", attempt="a2")
     again = Watch(stop)
-    for step, row in rows(read_history(tmp_path / "history.parquet")):
+    run = read_history(tmp_path / "history.parquet")
+    for step, row in rows(run, list(run.steps)):
         again.see(step, row)
     assert again.firings == live.firings
     assert live.firings
@@ -212,7 +213,8 @@ def test_recorded_logs_of_the_trainer(tmp_path: Path, name: str, high: int | Non
                 live.see(logged["step"], cells)
         write_history(journal.history.with_suffix(".parquet"), journal.history_rows(), card_id="c", attempt="a")
         again = Watch(stop)
-        for step, row in rows(read_history(journal.history.with_suffix(".parquet"))):
+        run = read_history(journal.history.with_suffix(".parquet"))
+        for step, row in rows(run, list(run.steps)):
             again.see(step, row)
         assert (again.stopped, again.firings) == (live.stopped, live.firings)
         assert (live.stopped.step if live.stopped else None) == expected
