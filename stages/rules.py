@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stages.contracts.expressions import Comparison, Leaf, comparisons, text, truth
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
@@ -105,8 +104,7 @@ class Trailing:
         return (n * self._xy - self._x * self._y) / (_SCALE * (n * self._xx - self._x * self._x))
 
 
-@dataclass(frozen=True)
-class Firing:
+class Firing(NamedTuple):
     """A rule whose condition held at a step. `held_back`: the green light that kept the run going; None: the run stops."""
 
     rule: str
@@ -138,16 +136,14 @@ class Watch:
             return None
         values = numbers(row)
         self.known |= values.keys()
-        fired = [(rule.card.id, held) for rule in self._rules if (held := rule.see(step, row, values)) is not None]
-        lights = [light.card.id for light in self._lights if light.see(step, row, values) is not None]
-        for name, (quantity, value, metric, first) in fired:
-            held_back = lights[0] if lights and name != "early_stop" else None
-            firing = Firing(name, step, quantity, value, metric, first, held_back)
-            self.firings.append(firing)
-            if held_back is None:
-                self.stopped = firing
-                return firing
-        return None
+        firings, lights = ([rule.see(step, row, values) for rule in rules] for rules in (self._rules, self._lights))
+        light = next((light.rule for light in lights if light), None)
+        for firing in filter(None, firings):
+            self.firings.append(firing._replace(held_back=None if firing.rule == "early_stop" else light))
+            if self.firings[-1].held_back is None:
+                self.stopped = self.firings[-1]
+                break
+        return self.stopped
 
 
 def numbers(row: Row) -> dict[str, float]:
@@ -171,7 +167,7 @@ class _Rule:
         self._begins = max([card.after, *(trail.width for trail in self._trails.values() if waits)])
         self._held: list[int] = []
 
-    def see(self, step: int, row: Row, values: Mapping[str, float]) -> tuple[str, float, str, int] | None:
+    def see(self, step: int, row: Row, values: Mapping[str, float]) -> Firing | None:
         for leaf, trail in self._trails.items():
             trail.move(step, values.get(leaf.metric))
         if step < self._begins:
@@ -191,16 +187,14 @@ class _Rule:
             return self._trails[leaf].slope
         return values.get(leaf.metric) if self.card.lasting is not None else self._trails[leaf].mean
 
-    def _firing(self, step: int, quantities: Mapping[Comparison, float | None]) -> tuple[str, float, str, int]:
-        """(quantity in words, value, metric, first step)."""
+    def _firing(self, step: int, quantities: Mapping[Comparison, float | None]) -> Firing:
         leaf, value = next((leaf, value) for leaf, value in quantities.items() if value is not None and leaf.holds_at(value))
         first = max(1, step - (leaf.slope or self.card.window) + 1)
-        if leaf.slope is not None:
-            return f"slope of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
-        if self.card.lasting is not None:
+        quantity = f"{'mean' if leaf.slope is None else 'slope'} of {leaf.metric} over {stretch(first, step)}"
+        if leaf.slope is None and self.card.lasting is not None:
             first = self._held[0]
-            return f"{leaf.metric} at step {step} (the condition held over {stretch(first, step)})", value, leaf.metric, first
-        return f"mean of {leaf.metric} over {stretch(first, step)}", value, leaf.metric, first
+            quantity = f"{leaf.metric} at step {step} (the condition held over {stretch(first, step)})"
+        return Firing(self.card.id, step, quantity, value, leaf.metric, first)
 
 
 def compared(leaf: Leaf, quantities: Mapping[Comparison, float | None]) -> bool | None:
@@ -218,8 +212,7 @@ def rule_text(rule: StopRule) -> str:
     return f"{text(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What a run says of an expectation. `value`: mean over the window; None, with `why`, when the run did not get there."""
 
     state: Literal["met", "missed", "not_reached"]

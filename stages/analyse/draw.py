@@ -96,22 +96,22 @@ class Experiment:
 
 
 def _marks(run: Run, health: Health | None) -> list[tuple[str, Mark]]:
-    """What is marked along the steps, each with its metric; "": on every curve."""
-
-    def mark(kind: Any, first: int, says: str, last: int | None = None, of: str = "") -> tuple[str, Mark]:
-        return of, Mark(run=run.name, kind=kind, first=first, last=first if last is None else last, says=f"{run.name}: {says}")
-
-    marks = []
+    """What is marked along the steps, each with its metric; "" on every curve."""
+    spans: list[tuple[str, Any, int, int, str]] = []
     for _, part in run.bad_steps.to_series().groupby(run.bad_steps - np.arange(len(run.bad_steps))):
         first, last = int(part.iloc[0]), int(part.iloc[-1])
-        marks.append(mark("not_finite", first, f"gradient not finite, {stretch(first, last)}", last))
-    marks += [mark("attempt", resume.first, f"another attempt from step {resume.first}") for resume in run.resumes]
+        spans.append(("", "not_finite", first, last, f"gradient not finite, {stretch(first, last)}"))
+    spans += [("", "attempt", resume.first, resume.first, f"another attempt from step {resume.first}") for resume in run.resumes]
     if health is not None and health.stopped is not None:
-        marks.append(mark("stopped", health.stopped.step, f"stopped by {health.stopped.rule} at step {health.stopped.step}"))
+        step = health.stopped.step
+        spans.append(("", "stopped", step, step, f"stopped by {health.stopped.rule} at step {step}"))
     for signal in (signal for detection in (health.detections if health else ()) for signal in detection.signals):
         if signal.detector == "collapse" and signal.severity != "info" and signal.onset:
-            marks.append(mark("collapse", signal.onset, f"collapse from step {signal.onset}", of=signal.metric))
-    return marks
+            spans.append((signal.metric, "collapse", signal.onset, signal.onset, f"collapse from step {signal.onset}"))
+    return [
+        (metric, Mark(run=run.name, kind=kind, first=first, last=last, says=f"{run.name}: {says}"))
+        for metric, kind, first, last, says in spans
+    ]
 
 
 def draw(folder: Path) -> None:
@@ -183,13 +183,12 @@ def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
         ids = [f"{subject}/evaluation.{score}.pass_share/final" for subject in ("untrained", *experiment.colours)]
         findings = [experiment.findings[id_] for id_ in ids if id_ in experiment.findings]
         findings = [finding for finding in findings if finding.subject != "untrained" or finding.value is not None]
-        known = (finding for finding in findings if finding.value is not None)
-        values = [f"{finding.subject} {picture.share(finding.value or 0.0)}{_interval(finding)}" for finding in known]
+        values = ", ".join(f"{finding.subject} {_words(finding)}" for finding in findings if finding.value is not None)
         figure = Figure(
             name=f"evaluation-{score}",
             title=f"Shared evaluation: {score}",
             caption=_EVALUATION,
-            alternative=f"Share of held-out completions that pass {score}, by condition: {', '.join(values) or 'no values'}.",
+            alternative=f"Share of held-out completions that pass {score}, by condition: {values or 'no values'}.",
             findings=tuple(finding.id for finding in findings),
             sources=(experiment.source,),
         )
@@ -199,18 +198,19 @@ def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
         yield figure, plots.evaluation(score, findings, experiment.colours), table
 
 
-def _interval(finding: Finding) -> str:
-    if finding.low is None or finding.high is None:
-        return ""
-    return f" (interval {picture.share(finding.low)} to {picture.share(finding.high)})"
+def _words(finding: Finding) -> str:
+    """`0.85 (interval 0.73 to 0.97)`."""
+    value, low, high = (None if end is None else picture.share(end) for end in (finding.value, finding.low, finding.high))
+    return f"{value}" if low is None or high is None else f"{value} (interval {low} to {high})"
 
 
 def _scores(finding: Finding) -> Iterator[tuple[Any, ...]]:
-    ends = (finding.value, finding.low, finding.high)
-    if finding.subject == "untrained":
-        yield (None, "untrained", None, *ends, None, finding.method)
-        return
-    yield (finding.subject, "mean", None, *ends, "true", finding.method)
+    untrained, ends = finding.subject == "untrained", (finding.value, finding.low, finding.high)
+    yield (
+        (None, "untrained", None, *ends, None, finding.method)
+        if untrained
+        else (finding.subject, "mean", None, *ends, "true", finding.method)
+    )
     for seed in finding.seeds:
         yield (finding.subject, seed.run, seed.seed, seed.value, None, None, str(seed.included).lower(), seed.why or None)
 

@@ -127,6 +127,7 @@ class Run:
     """A run of another condition with the same sampled series."""
     siblings: int = 0
     """Other runs of the same condition."""
+    _values: dict[str, pd.Series] = field(default_factory=dict, repr=False)
 
     @property
     def null_control(self) -> bool:
@@ -190,18 +191,14 @@ class Run:
         logged = self.logged("reward" if self.logs("reward") else "reward_std")
         return self.counting(logged[logged == NULL]).index
 
-    @cached_property
-    def _values(self) -> dict[str, pd.Series]:
-        return {}
-
     def values(self, metric: str) -> pd.Series:
         """Finite values by step that may enter statistics."""
         if metric not in self._values:
             logged = self.logged(metric)
-            found = self.counting(logged[np.isfinite(logged)]).astype(float)
+            values = self.counting(logged[np.isfinite(logged)]).astype(float)
             if metric == SILENT:  # where no completion was scored no group has a signal, whatever was logged (TRL logs 0.0)
-                found = found.mask(found.index.isin(self.unscored), found.clip(lower=1.0))
-            self._values[metric] = found
+                values = values.mask(values.index.isin(self.unscored), values.clip(lower=1.0))
+            self._values[metric] = values
         return self._values[metric]
 
     def ends(self, metric: str, share: float = 0.1) -> tuple[pd.Series, pd.Series]:
@@ -242,12 +239,18 @@ class Run:
     @cached_property
     def silent(self) -> pd.DataFrame:
         """Groups of two completions or more without two different known rewards (k) of all such groups (n)."""
-        return silent_groups(self.completions)
+        if "group" not in self.completions or self.completions.empty:
+            return _NO_COUNTS
+        groups = self.completions.groupby(["step", "group"])["reward"].agg(["min", "max", "size"])
+        several = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
+        return (~(several["max"] > several["min"])).groupby("step").agg(k="sum", n="size")
 
     @cached_property
     def cut(self) -> pd.DataFrame:
         """Completions that were cut at the length limit (k) of all (n)."""
-        return _counts(self.completions, "truncated", lambda table: table)
+        if "truncated" not in self.completions:
+            return _NO_COUNTS
+        return self.completions.groupby("step")["truncated"].agg(k="sum", n="size").astype(int)
 
     @cached_property
     def same_text(self) -> pd.DataFrame:
@@ -261,11 +264,15 @@ class Run:
 
     @cached_property
     def rewards(self) -> pd.DataFrame:
-        """One row a step, one column an exact reward value (to nine decimals), rising: how many completions have it."""
+        """One row a step, one column an exact reward value, rising: how many completions have it."""
         if "reward" not in self.completions or self.completions["reward"].isna().all():
             return pd.DataFrame()
-        rounded = self.completions["reward"].round(9) + 0.0  # equal rewards written by different arithmetic are one value; no minus zero
-        return rounded.groupby([self.completions["step"], rounded]).size().unstack(fill_value=0)
+        return self._exact.groupby([self.completions["step"], self._exact]).size().unstack(fill_value=0)
+
+    @cached_property
+    def _exact(self) -> pd.Series:
+        """Rewards to nine decimals, so that equal rewards written by different arithmetic are one value; no minus zero."""
+        return self.completions["reward"].round(9) + 0.0
 
     @cached_property
     def examples(self) -> dict[float, list[str]]:
@@ -273,34 +280,12 @@ class Run:
         if "text" not in self.completions:
             return {}
         totals = self.rewards.sum()
-        rounded = self.completions["reward"].round(9) + 0.0
-        return {
-            float(value): [text[:EXAMPLE_CHARS] for text in self._texts(rounded == value)]
-            for value in totals.index[totals >= NOTABLE * len(self.completions)]
-        }
-
-    def _texts(self, rows: pd.Series) -> list[str]:
-        texts = self.completions.loc[rows, "text"].drop_duplicates(keep="last").tail(EXAMPLES)
-        return ["" if pd.isna(text) else str(text) for text in texts]
+        common = totals.index[totals >= NOTABLE * len(self.completions)]
+        texts = {value: self.completions.loc[self._exact == value, "text"].drop_duplicates(keep="last") for value in common}
+        return {float(value): [str(text)[:EXAMPLE_CHARS] for text in own.tail(EXAMPLES)] for value, own in texts.items()}
 
 
 _NO_COUNTS = pd.DataFrame({"k": [], "n": []}, index=pd.Index([], name="step", dtype=int), dtype=int)
-
-
-def _counts(completions: pd.DataFrame, column: str, condition: Any) -> pd.DataFrame:
-    """By step: rows of a column that meet the condition (k), of all (n)."""
-    if column not in completions:
-        return _NO_COUNTS
-    return condition(completions[column]).astype(int).groupby(completions["step"]).agg(k="sum", n="size")
-
-
-def silent_groups(completions: pd.DataFrame) -> pd.DataFrame:
-    """See Run.silent."""
-    if "group" not in completions or completions.empty:
-        return _NO_COUNTS
-    groups = completions.groupby(["step", "group"])["reward"].agg(["min", "max", "size"])
-    several = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
-    return (~(several["max"] > several["min"])).groupby("step").agg(k="sum", n="size")
 
 
 def usual_distance(steps: Any) -> int:

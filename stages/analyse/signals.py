@@ -58,8 +58,8 @@ def not_applicable(detector: str, reason: str) -> Detection:
 def lacks(detector: str, run: Run, metric: str, meaning: str) -> Detection:
     """The answer for a run without a metric. octavo logs a metric wherever it exists, so its absence has a meaning; an import leaves out
     what the source did not log or the spec does not map."""
-    if run.logs(metric):
-        return not_observable(detector, run.why_none(metric))
+    if run.logs(metric) or run.steps.empty:
+        return not_observable(detector, run.why_none(metric) if len(run.steps) else "nothing was logged")
     if run.imported:
         return not_observable(detector, f"{metric} was not imported: the source did not log it, or the spec maps no name to it")
     return not_applicable(detector, f"{metric} was not logged: {meaning}")

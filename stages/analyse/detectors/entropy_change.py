@@ -47,10 +47,8 @@ def detect(settings: Settings, run: Run) -> Detection:
         -infinite if settings.lowest is None else settings.lowest, infinite if settings.highest is None else settings.highest
     )
     over = "the first step, then over the last" if window == 1 else f"the first {window} steps, then over the last {window}"
-    says = f"entropy went from {first:.3g} to {last:.3g} nats per token (mean over {over}" + (
-        f", ratio {ratio:.2g})" if ratio is not None else ")"
-    )
-    says = says + band
+    says = f"entropy went from {first:.3g} to {last:.3g} nats per token (mean over {over}"
+    says += (f", ratio {ratio:.2g})" if ratio is not None else ")") + band
     evidence = {"first": first, "last": last} | ({"outside": band.removeprefix(", ")} if band else {})
     dates = (since_outside(run, inside), None, values.index[-1])
     kind = "outside" if band or ratio is None else "fallen" if ratio < 1 else "risen"

@@ -28,8 +28,6 @@ def detect(settings: Settings, run: Run) -> Detection:
     """A warning for a negative estimate; else one signal that says how far the policy is and what the null controls did."""
     from stages.analyse.statistics import batch_means
 
-    if run.steps.empty:
-        return not_observable(NAME, "nothing was logged")
     values = run.values(METRIC)
     if values.empty:
         return lacks(NAME, run, METRIC, "there is no reference model in the loss")
@@ -45,7 +43,7 @@ def detect(settings: Settings, run: Run) -> Detection:
     estimator = "k1, which may be negative" if len(negative) else "no value is negative, so k3 or k1"
     says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(run.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
-    says = says + _against(run, mean)
+    says += _against(run, mean)
     severity = "warning" if far and not run.null_control else "info"
     evidence = {"rows": len(values), "null_controls": sorted(run.null_finals.get(METRIC, ()))}
     dates = (since_outside(run, values <= settings.above) if far else None, None, values.index[-1])

@@ -3,7 +3,7 @@ that is scored (temperature, top_p), and the penalty then rewards what it should
 
 from __future__ import annotations
 
-from stages.analyse.signals import OWN, Run, Thresholds, counted, lacks, looked, not_observable, signal, threshold
+from stages.analyse.signals import OWN, Run, Thresholds, counted, lacks, looked, signal, threshold
 from stages.contracts.health import Detection
 
 NAME = "kl_sign"
@@ -19,8 +19,6 @@ class Settings(Thresholds):
 
 def detect(settings: Settings, run: Run) -> Detection:
     """At most one signal, with the lowest value."""
-    if run.steps.empty:
-        return not_observable(NAME, "nothing was logged")
     values = run.values(METRIC)
     if values.empty:
         return lacks(NAME, run, METRIC, "there is no KL penalty in the reward")

@@ -32,10 +32,10 @@ def detect(settings: Settings, run: Run) -> Detection:
 def _signal(run: Run, metric: str, bad: NonFinite) -> Signal:
     from stages.analyse.frames import PERSISTENT_STEPS
 
-    one, lasts = bad.k == 1, bad.since is not None
-    rows = f"{bad.k} of {counted(bad.n, 'logged step')} {'is' if one else 'are'} NaN or Inf"
+    lasts = bad.since is not None
+    rows = f"{bad.k} of {counted(bad.n, 'logged step')} {'is' if bad.k == 1 else 'are'} NaN or Inf"
     # a step without a gradient counts in nothing; a metric that is not finite lacks its own value only
-    out = "the step is" if one else "these steps are"
+    out = "the step is" if bad.k == 1 else "these steps are"
     out += " left out of every statistic" if metric == "gradient" else f" left out of statistics of {metric}"
     logged = run.steps[[n for n in (*GRADIENT_METRICS, SKIPPED) if n in run.steps] if metric == "gradient" else [metric]]
     steps = logged.dropna(how="all").index
@@ -48,8 +48,7 @@ def _signal(run: Run, metric: str, bad: NonFinite) -> Signal:
         if bad.last == steps[-1]:
             after = f", the last of the log, where fewer than {PERSISTENT_STEPS} such rows in a row are not called persistent"
         says = f"{metric} is not finite {where}{after} ({rows}); {out}"
-    kind = "persistent" if lasts else "transient"
-    severity = "severe" if lasts else "warning"
+    kind, severity = ("persistent", "severe") if lasts else ("transient", "warning")
     evidence = {"class": kind, "count": bad.k, "rows": bad.n, "first": bad.first}
     dates = (bad.since if lasts else bad.first, bad.knowable, bad.last)
     return signal(NAME, run, metric, severity, says, bad.k / bad.n, dates, evidence=evidence)

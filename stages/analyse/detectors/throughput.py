@@ -44,10 +44,11 @@ def detect(settings: Settings, run: Run) -> Detection:
 def _time(settings: Settings, run: Run, times: Series) -> Signal:
     before, after = (end.median() for end in run.ends("step_seconds"))
     ratio = after / before if before > 0 and after == after else None
-    shares = {name: _share(run.values(name), times) for name in PARTS}
+    shares = {name: _per_second(run.values(name), times) for name in PARTS}
     says = f"a step takes {times.median():.3g} s (median of {counted(len(times), 'step')}, {_duration(times.sum())} in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
-    rate = _rate(run, times)
+    tokens = (run.values("completion_tokens") * run.cut["n"]).dropna()  # by step: mean length times completions
+    rate = _per_second(tokens, times)
     says += f"; {rate:.{0 if rate >= 100 else 1}f} generated tokens a second" if rate is not None else ""
     window = run.window()
     if above(shares["reward_seconds"] or 0.0, settings.scoring):
@@ -65,14 +66,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _share(part: Series, times: Series) -> float | None:
-    """Share of the steps' time, over the steps that logged both; None without such steps."""
+def _per_second(part: Series, times: Series) -> float | None:
+    """Sum of a part over the time of the same steps; None without steps that logged both."""
     seconds = times.reindex(part.index).dropna()
     return float(part[seconds.index].sum() / seconds.sum()) if seconds.sum() > 0 else None
-
-
-def _rate(run: Run, times: Series) -> float | None:
-    """Generated tokens a second: mean length times completions of a step, over the time of those steps."""
-    made = (run.values("completion_tokens") * run.cut["n"]).dropna()  # by step
-    seconds = times.reindex(made.index).dropna()
-    return float(made[seconds.index].sum() / seconds.sum()) if seconds.sum() > 0 else None

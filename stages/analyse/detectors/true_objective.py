@@ -22,8 +22,6 @@ class Settings(Thresholds):
 
 def detect(settings: Settings, run: Run) -> Detection:
     """One signal: a warning when the objective falls although the score does not, else both changes as information."""
-    if run.steps.empty:
-        return not_observable(NAME, "nothing was logged")
     if not run.logs(SCORE) and not run.logs(OBJECTIVE):
         return lacks(NAME, run, OBJECTIVE, "there is no KL penalty in the reward (PPO only)")
     score, objective = _change(run, SCORE), _change(run, OBJECTIVE)

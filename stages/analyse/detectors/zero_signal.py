@@ -41,7 +41,7 @@ def detect(settings: Settings, run: Run) -> Detection:
     """A signal for a missing reward, for too many groups without signal, and for a batch spread that hides them."""
     rewards = run.logged("reward")
     if len(rewards) and not rewards.abs().lt(float("inf")).any():
-        return looked(NAME, _no_reward(rewards))
+        return looked(NAME, _no_reward(run, rewards))
     exact = len(run.silent) > 0
     if not exact and (reason := run.no_share("zero_signal_share")):
         return not_applicable(NAME, reason)
@@ -91,24 +91,17 @@ def _scale(run: Run) -> list[Signal]:
     hidden = batch[(batch > 0) & run.values("group_range").reindex(batch.index).eq(0.0)]
     if hidden.empty:
         return []
-    step, severity = int(hidden.index[0]), "info" if run.null_control else "warning"
     says = (
-        f"reward_std is {hidden.iloc[0]:.3g} at step {step} while every group is constant ({counted(len(hidden), 'such step')}): "
-        "the spread lies between prompts, and scaling by the batch hides that no group has a signal"
+        f"reward_std is {hidden.iloc[0]:.3g} at step {hidden.index[0]} while every group is constant "
+        f"({counted(len(hidden), 'such step')}): the spread lies between prompts, and scaling by the batch hides that no group has a signal"
     )
-    last, evidence = int(hidden.index[-1]), {"steps": len(hidden)}
-    return [
-        Signal.model_validate(
-            {"detector": NAME, "metric": "reward_std", "severity": severity, "says": says, "onset": step, "last": last}
-            | {"value": hidden.iloc[0], "evidence": evidence}
-        )
-    ]
+    dates, evidence = (hidden.index[0], None, hidden.index[-1]), {"steps": len(hidden)}
+    return [signal(NAME, run, "reward_std", "warning", says, hidden.iloc[0], dates, evidence, null="info")]
 
 
-def _no_reward(rewards: Series) -> Signal:
+def _no_reward(run: Run, rewards: Series) -> Signal:
     null, n = int((rewards == float("-inf")).sum()), len(rewards)
     states = "null" if null == n else "NaN or Inf" if not null else f"null ({null}) or NaN or Inf ({n - null})"
     rows = f"the only logged reward is {states}" if n == 1 else f"all {n} logged rewards are {states}"
     says = f"no reward: {rows}, so " + ("no completion was ever scored" if null == n else "no step has a reward")
-    first, last = int(rewards.index[0]), int(rewards.index[-1])
-    return Signal(detector=NAME, metric="reward", severity="severe", says=says, onset=first, last=last, evidence={"rows": n})
+    return signal(NAME, run, "reward", "severe", says, dates=(rewards.index[0], None, rewards.index[-1]), evidence={"rows": n})

@@ -89,9 +89,9 @@ def alarms(runs: int) -> dict[str, tuple[int, int]]:
             run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default")
             for card in cards:
                 plugin = load(DETECTORS, card.kind)
-                found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
-                looked[card.kind] += found.state == "looked"
-                warned[card.kind] += any(signal.severity != "info" for signal in found.signals)
+                detection = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+                looked[card.kind] += detection.state == "looked"
+                warned[card.kind] += any(signal.severity != "info" for signal in detection.signals)
     return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}
 
 

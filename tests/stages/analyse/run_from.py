@@ -12,6 +12,7 @@ import pandas as pd
 from stages.analyse.frames import NOT_FINITE, NULL, Run
 from stages.analyse.tables import read_run
 from stages.contracts.analysis_card import ConditionCard, RunRef
+from stages.contracts.health import Detection
 from stages.contracts.layout import RunFolder
 
 Cell = tuple[int, float | None, str]
@@ -70,6 +71,33 @@ def run_from(
             table = pd.DataFrame(completions.rewards).pivot_table(index="step", columns="reward", values="completions", aggfunc="sum")
             made.rewards = table.fillna(0).astype(int)  # type: ignore[misc]
     return made
+
+
+STEPS = range(1, 61)
+
+
+def seen(
+    role: str = "treatment", completions: CompletionsSummary | None = None, around: dict[str, Any] | None = None, **metrics: Any
+) -> Run:
+    """A run of 60 target steps. A metric is {step: value}, or one value for all steps; "nan" is not finite, None null."""
+
+    def cell(step: int, value: Any) -> Cell:
+        return (step, None, "nonfinite") if value == "nan" else (step, None, "null") if value is None else (step, float(value), "value")
+
+    courses = {name: value if isinstance(value, dict) else dict.fromkeys(STEPS, value) for name, value in metrics.items()}
+    cells = {name: tuple(cell(step, value) for step, value in sorted(course.items())) for name, course in courses.items()}
+    return run_from(cells, completions, role=role, **(around or {}))
+
+
+def ramp(first: float, last: float) -> dict[int, float]:
+    """Flat for the first six steps, flat for the last six, a line between."""
+    return {step: first + (last - first) * min(1.0, max(0.0, (step - 6) / 49)) for step in STEPS}
+
+
+def ask(plugin: Any, run: Run, **settings: Any) -> Detection:
+    """What a detector says of a run."""
+    detection: Detection = plugin.detect(plugin.Settings(**settings), run)
+    return detection
 
 
 def remade(run: Run, **changes: Any) -> Run:

@@ -6,7 +6,7 @@ because nine tenths of its completions are truncated at the end. Run the stages 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,34 +120,29 @@ def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -
     """screen, conclude and draw cards for today's code. `changes` replaces fields of every card that has them."""
     refs = tuple(cards.RunRef(name=run.name, condition=run.condition, seed=run.seed, target_steps=run.target) for run in made)
     present = {ref.condition for ref in refs}
-    conditions = tuple(condition for condition in CONDITIONS if condition.name in present)
-    shared: dict[str, Any] = {"experiment": folder.name, "conditions": conditions, "runs": refs}
-    detectors = kinds(DETECTORS)
-    hashes = {
-        stage: code_versions(
-            CodeTree(ROOT), [f"stages.analyse.{stage}", *([f"{DETECTORS}.{kind}" for kind in detectors] if stage == "screen" else [])]
-        )
-        for stage in ("screen", "conclude", "draw")
-    }
-    gates = {"nonfinite": "not persistent", "truncated": cards.Bound(below=0.5), "steps": "complete"}
-    screen = {
+    detectors, tree = kinds(DETECTORS), CodeTree(ROOT)
+    whole = {
+        "experiment": folder.name,
+        "conditions": tuple(condition for condition in CONDITIONS if condition.name in present),
+        "runs": refs,
+        "windows": cards.Windows(),
+        "evaluation": ("tests",),
         "profile": "grpo-default",
         "detectors": tuple(cards.DetectorCard(kind=kind, settings={}) for kind in detectors),
-        "gates": gates,
-        "windows": cards.Windows(),
+        "gates": {"nonfinite": "not persistent", "truncated": cards.Bound(below=0.5), "steps": "complete"},
+        "metrics": ("reward", "completion_tokens"),
+        "claims": claims(),
+        "expectations": (),
+        "stops": {},
+        "curves": ("reward", "zero_signal_share", "truncated", "completion_tokens", "grad_norm"),
+        **changes,
     }
-    conclude = {"evaluation": ("tests",), "metrics": ("reward", "completion_tokens"), "claims": claims(), "windows": cards.Windows()}
-    conclude |= {"expectations": (), "stops": {}}
-    curves = ("reward", "zero_signal_share", "truncated", "completion_tokens", "grad_norm")
-    draw = {"evaluation": ("tests",), "curves": curves}
-
-    def fields(own: Mapping[str, Any], stage: str) -> dict[str, Any]:
-        whole = {**shared, **own, "code": hashes[stage]}
-        return {**whole, **{key: value for key, value in changes.items() if key in whole}}
-
-    write(folder.screen_card, cards.ScreenCard(**fields(screen, "screen")))
-    write(folder.conclude_card, cards.ConcludeCard(**fields(conclude, "conclude")))
-    write(folder.draw_card, cards.DrawCard(**fields(draw, "draw")))
+    stages = {folder.screen_card: cards.ScreenCard, folder.conclude_card: cards.ConcludeCard, folder.draw_card: cards.DrawCard}
+    for path, kind in stages.items():
+        stage = f"stages.analyse.{path.name.split('.')[0]}"
+        plugins = [f"{DETECTORS}.{detector}" for detector in detectors] if kind is cards.ScreenCard else []
+        fields = {"code": code_versions(tree, [stage, *plugins]), **whole}
+        write(path, kind(**{name: value for name, value in fields.items() if name in kind.model_fields}))  # type: ignore[arg-type]
 
 
 def write_run(place: RunFolder, run: Run) -> None:
@@ -158,45 +153,28 @@ def write_run(place: RunFolder, run: Run) -> None:
     write_completions(place.completions, completions, GATES[run.condition], card_id=card, attempt=attempt)
     if run.passed is not None:
         write_evaluation(place.evaluation, run.passed, attempt=attempt)
-    error = None if run.finished else "the verifier crashed: <b>no pool</b>"
-    outcome = Outcome(card_id=card, attempt=attempt, finished=run.finished, steps_done=run.steps, target_steps=run.target)
-    write(place.outcome, outcome.model_copy(update={"failure": run.failure, "error": error}))
+    end: dict[str, Any] = {"failure": run.failure, "error": None if run.finished else "the verifier crashed: <b>no pool</b>"}
+    steps = {"steps_done": run.steps, "target_steps": run.target}
+    write(place.outcome, Outcome(card_id=card, attempt=attempt, finished=run.finished, **steps, **end))
     write(place.retry, Retry())
     place.adapter.mkdir(parents=True, exist_ok=True)
     if run.finished:
         write_text(place.adapter / "adapter_config.json", "{}\n")
-    _ledger(place, run, card, attempt, error)
-
-
-def _ledger(place: RunFolder, run: Run, card: str, attempt: str, error: str | None) -> None:
-    lines = []
+    lines: list[Started | Ended] = []
+    machine = {
+        "commit": "0123abc",
+        "host": "linux-x86_64-2cpu",
+        "devices": ("cpu",),
+        "versions": {"trl": "1.16.0"},
+        "sandbox": "none needed",
+    }
     for number in range(1, run.killed_before + 2):
-        last = number == run.killed_before + 1
-        started = Started(
-            attempt=attempt if last else f"a-{run.name}-{number}",
-            number=number,
-            at=f"2026-01-0{number}T00:00:00Z",
-            card_id=card,
-            commit="0123abc",
-            host="linux-x86_64-2cpu",
-            devices=("cpu",),
-            versions={"trl": "1.16.0"},
-            sandbox="none needed",
-            resumed_from=None,
-        )
-        lines.append(started.model_dump_json())
-        if last:
-            ended = Ended(
-                attempt=attempt,
-                at=f"2026-01-0{number}T00:01:00Z",
-                outcome="finished" if run.finished else "failed",
-                failure=run.failure,  # type: ignore[arg-type]
-                last_step=run.steps,
-                seconds=60.0,
-                error=error,
-            )
-            lines.append(ended.model_dump_json())
-    write_text(place.attempts, "\n".join(lines) + "\n")
+        name = attempt if number == run.killed_before + 1 else f"a-{run.name}-{number}"
+        at = f"2026-01-0{number}T00:00:00Z"
+        lines.append(Started(attempt=name, number=number, at=at, card_id=card, resumed_from=None, **machine))  # type: ignore[arg-type]
+    outcome: Any = "finished" if run.finished else "failed"
+    lines.append(Ended(attempt=attempt, at=at.replace("00:00Z", "01:00Z"), outcome=outcome, last_step=run.steps, seconds=60.0, **end))
+    write_text(place.attempts, "\n".join(line.model_dump_json() for line in lines) + "\n")
 
 
 def passes(run: Run, step: int) -> int:

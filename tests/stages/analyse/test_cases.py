@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_from import CompletionsSummary, RewardCount, read_history, run_from
+from run_from import CompletionsSummary, RewardCount, ask, read_history, run_from
 from synthetic import write_history
 
 from stages.analyse.detectors import atoms, collapse, gradient, nonfinite, spikes, zero_signal
@@ -59,14 +59,13 @@ def as_series(run: Run, role: str = "treatment", **more: Any) -> Run:
 
 
 def _not_persistent(run: Run) -> bool | None:
-    detection = nonfinite.detect(nonfinite.Settings(), run)
-    return judge("nonfinite", "not persistent", run, None, [detection], Windows()).passed
+    return judge("nonfinite", "not persistent", run, None, [ask(nonfinite, run)], Windows()).passed
 
 
 def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
     history = fixture(tmp_path, "nan_persistent_from_3.jsonl")
     found = as_series(history)
-    (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
+    (signal,) = ask(nonfinite, found).signals
     assert (signal.metric, signal.evidence["class"], signal.onset, signal.evidence["count"]) == ("gradient", "persistent", 3, 4)
     assert found.since == 3
     assert found.values("reward").index.tolist() == [1, 2]
@@ -78,7 +77,7 @@ def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
 def test_case_2_transient_nan_leaves_the_run_in(tmp_path: Path) -> None:
     history = fixture(tmp_path, "nan_transient_step2_logging1.jsonl")
     found = as_series(history)
-    (signal,) = nonfinite.detect(nonfinite.Settings(), found).signals
+    (signal,) = ask(nonfinite, found).signals
     assert (signal.evidence["class"], signal.onset, signal.last, signal.evidence["count"]) == ("transient", 2, 2, 1)
     assert found.values("loss").index.tolist() == [1, 3, 4, 5, 6]
     assert _not_persistent(history) is True
@@ -93,7 +92,7 @@ def test_case_4_sparse_rows_are_absent_not_missing(tmp_path: Path) -> None:
 
 
 def test_case_5_no_reward_is_never_healthy_diversity(tmp_path: Path) -> None:
-    found = zero_signal.detect(zero_signal.Settings(), as_series(fixture(tmp_path, "all_none_reward.jsonl")))
+    found = ask(zero_signal, as_series(fixture(tmp_path, "all_none_reward.jsonl")))
     (signal,) = found.signals
     assert signal.severity == "severe"
     assert signal.says.startswith("no reward: all 6 logged rewards are null")
@@ -105,17 +104,17 @@ def test_case_6_batch_spread_does_not_hide_constant_groups(tmp_path: Path) -> No
     ours = {"zero_signal_share": tuple((step, 1.0, "value") for step in range(1, 7))}
     ours["group_range"] = tuple((step, 0.0, "value") for step in range(1, 7))
     found = as_series(history, **ours)
-    silent, scale = zero_signal.detect(zero_signal.Settings(), found).signals
+    silent, scale = ask(zero_signal, found).signals
     assert (silent.onset, silent.value, silent.severity) == (1, 1.0, "severe")
     assert (scale.metric, scale.onset, scale.evidence) == ("reward_std", 3, {"steps": 3})
 
 
 def test_case_8_null_control(tmp_path: Path) -> None:
     found = as_series(fixture(tmp_path, "zero_reward.jsonl"), role="null_control")
-    (signal,) = zero_signal.detect(zero_signal.Settings(), found).signals
+    (signal,) = ask(zero_signal, found).signals
     assert (signal.severity, signal.onset, signal.value) == ("info", 1, 1.0)
     assert "expected for a null control" in signal.says
-    assert nonfinite.detect(nonfinite.Settings(), found).signals == ()
+    assert ask(nonfinite, found).signals == ()
 
 
 def test_case_10_stride_patience_counts_steps() -> None:
@@ -148,7 +147,7 @@ def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
     values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
     values[100] = 0.3
     cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), run_from(cells, target_steps=150))
+    found = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
     (signal,) = found.signals
     assert (signal.onset, signal.value) == (100, 0.3)
 
@@ -158,7 +157,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
     for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
         values[row] = 10.0 ** (spike + 2)
     cells = {"loss": tuple((step, value, "value") for step, value in enumerate(values, start=1))}
-    found = spikes.detect(spikes.Settings(metrics=("loss",)), run_from(cells, target_steps=150))
+    found = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
     assert found.state == "not_applicable"
     assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", found.reason)
     assert found.signals == ()
@@ -167,7 +166,7 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
 def test_case_26_reward_atom_with_examples() -> None:
     rewards = [RewardCount(step, value, n) for step in range(1, 11) for value, n in ((0.0, 20), (0.21, 40), (1.0, 40))]
     summary = CompletionsSummary(1000, 0, rewards=tuple(rewards), examples={0.21: ("let rec f x = ",)})
-    (signal,) = atoms.detect(atoms.Settings(), run_from({}, summary, target_steps=10)).signals
+    (signal,) = ask(atoms, run_from({}, summary, target_steps=10)).signals
     assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
     assert signal.evidence["examples"] == ["let rec f x = "]
     assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says
@@ -187,13 +186,13 @@ def test_a_healthy_log_raises_no_warning(tmp_path: Path) -> None:
     found = as_series(fixture(tmp_path, "healthy.jsonl"))
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
-        warned = [signal for signal in plugin.detect(plugin.Settings(), found).signals if signal.severity != "info"]
+        warned = [signal for signal in ask(plugin, found).signals if signal.severity != "info"]
         # the tiny model rarely ends its answers and a third of its groups are equal: two warnings that are right, and no others
         assert {signal.metric for signal in warned} <= {"truncated", "zero_signal_share"}, warned
 
 
 def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
-    found = gradient.detect(gradient.Settings(), as_series(fixture(tmp_path, "healthy.jsonl")))
+    found = ask(gradient, as_series(fixture(tmp_path, "healthy.jsonl")))
     assert (found.state, found.signals) == ("looked", ())
 
 

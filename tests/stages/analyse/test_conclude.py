@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,37 @@ from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.layout import ExperimentFolder
 
 SHARE = "evaluation.tests.pass_share"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
-    monkeypatch.chdir(tmp_path)
-    return complete(tmp_path)
+Experiment = Callable[..., tuple[dict[str, Finding], dict[str, Verdict]]]
 
 
 def concluded(folder: ExperimentFolder) -> tuple[dict[str, Finding], dict[str, Verdict]]:
     screen(folder.root)
     conclude(folder.root)
-    found = read(Findings, folder.findings)
-    assert len({finding.id for finding in found.findings}) == len(found.findings)
-    return {finding.id: finding for finding in found.findings}, {verdict.claim: verdict for verdict in found.verdicts}
+    return conclusions(folder)
 
 
-def test_every_finding_has_its_passport(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    for finding in found.values():
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """Findings and verdicts of other runs and cards."""
+
+    def written(made: list[Run], **cards: Any) -> tuple[dict[str, Finding], dict[str, Verdict]]:
+        monkeypatch.chdir(tmp_path)
+        folder = complete(tmp_path, made=made)
+        write_cards(folder, made, **cards)
+        return concluded(folder)
+
+    return written
+
+
+def conclusions(folder: ExperimentFolder) -> tuple[dict[str, Finding], dict[str, Verdict]]:
+    findings = read(Findings, folder.findings)
+    assert len({finding.id for finding in findings.findings}) == len(findings.findings)
+    return {finding.id: finding for finding in findings.findings}, {verdict.claim: verdict for verdict in findings.verdicts}
+
+
+def test_every_finding_has_its_passport(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    for finding in findings.values():
         assert finding.id.split("/")[0] == finding.subject
         assert finding.says
         assert finding.method
@@ -47,55 +60,49 @@ def test_every_finding_has_its_passport(folder: ExperimentFolder) -> None:
             assert source.sha256 == file_digest(Path(source.path))
 
 
-def test_run_values_are_window_means(folder: ExperimentFolder) -> None:
+def test_run_values_are_window_means(finished: ExperimentFolder) -> None:
     """shaped-s1: at steps 1 and 2 three of 8 pass, four get 0.1, one 0; at 19 six pass, one gets 0.1; at 20 seven pass."""
-    found, _ = concluded(folder)
-    assert found["shaped-s1/reward/initial"].value == pytest.approx(3.4 / 8)
-    assert found["shaped-s1/reward/final"].value == pytest.approx((6.1 / 8 + 7 / 8) / 2)
-    assert found["shaped-s1/reward/change"].value == pytest.approx(6.55 / 8 - 3.4 / 8)
-    final = found["shaped-s1/reward/final"]
+    findings, _ = conclusions(finished)
+    assert findings["shaped-s1/reward/initial"].value == pytest.approx(3.4 / 8)
+    assert findings["shaped-s1/reward/final"].value == pytest.approx((6.1 / 8 + 7 / 8) / 2)
+    assert findings["shaped-s1/reward/change"].value == pytest.approx(6.55 / 8 - 3.4 / 8)
+    final = findings["shaped-s1/reward/final"]
     assert (final.window, final.low, final.n) == ("steps 19-20", None, None)
     assert [(source.path, source.attempt) for source in final.sources] == [("runs/synthetic/shaped-s1/history.parquet", "a-shaped-s1-2")]
 
 
-def test_a_run_that_stopped_has_no_final_value_but_an_initial_one(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    assert found["random-s3/reward/initial"].value == 0.5
-    assert (found["random-s3/reward/final"].value, found["random-s3/reward/final"].reason) == (None, "the log ends at step 7")
-    assert found["random-s3/steps/done"].value == 7
-    assert found["random/reward/final"].n == 2
+def test_a_run_that_stopped_has_no_final_value_but_an_initial_one(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    assert findings["random-s3/reward/initial"].value == 0.5
+    assert (findings["random-s3/reward/final"].value, findings["random-s3/reward/final"].reason) == (None, "the log ends at step 7")
+    assert findings["random-s3/steps/done"].value == 7
+    assert findings["random/reward/final"].n == 2
 
 
-def test_conditions_average_included_seeds_and_show_the_number_with_all(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    shaped = found[f"shaped/{SHARE}/final"]
+def test_conditions_average_included_seeds_and_show_the_number_with_all(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    shaped = findings[f"shaped/{SHARE}/final"]
     assert (shaped.value, shaped.n, shaped.with_all) == (pytest.approx(0.85), 3, None)
     # sd 0.05, t(0.975, 2) = 4.302653: half width 0.124207
     assert (shaped.low, shaped.high) == (pytest.approx(0.725793, abs=1e-5), pytest.approx(0.974207, abs=1e-5))
-    inverted = found[f"inverted/{SHARE}/final"]
+    inverted = findings[f"inverted/{SHARE}/final"]
     assert (inverted.value, inverted.n, inverted.with_all) == (0.0, 2, pytest.approx(1 / 60))
     assert [(seed.run, seed.included) for seed in inverted.seeds] == [("inverted-s1", True), ("inverted-s2", False), ("inverted-s3", True)]
     assert inverted.seeds[1].why == "gate truncated: truncated is 0.875 in steps 19-20, not below 0.5"
 
 
-def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_shares_of_all_seeds_are_no_certainty(experiment: Experiment) -> None:
     """Three seeds of 20 of 20: the t interval has no width, and says nothing of the completions' own error. Seeds that show no difference
     count once: as 20."""
-    monkeypatch.chdir(tmp_path)
     made = [Run(name, seed, passed=passed) for name, passed in (("shaped", 20), ("zero", 10)) for seed in (1, 2, 3)]
-    folder = complete(tmp_path, made=made)
     pair = Contrast(condition="shaped", against="zero")
     metric = "evaluation.tests.pass_share"
     claims = [
         claim_rule(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
         for number, margin in enumerate((0.2, 0.45))
     ]
-    write_cards(folder, made, claims=tuple(claims))
-    screen(folder.root)
-    conclude(folder.root)
-    written = read(Findings, folder.findings)
-    found = {finding.id: finding for finding in written.findings}
-    share, contrast = found[f"shaped/{metric}/final"], found[f"shaped-vs-zero/{metric}/final"]
+    findings, verdicts = experiment(made, claims=tuple(claims))
+    share, contrast = findings[f"shaped/{metric}/final"], findings[f"shaped-vs-zero/{metric}/final"]
     assert (share.value, share.high, share.n) == (1.0, 1.0, 3)
     assert share.low == pytest.approx(20 / (20 + 1.959964**2))  # Wilson's lower end of n of n
     # Wilson of 10 of 20 is 0.2993 to 0.7007; Newcombe: 0.5 - sqrt(0.1611 ** 2 + 0.2007 ** 2) and 0.5 + 0.2007
@@ -105,169 +112,162 @@ def test_equal_shares_of_all_seeds_are_no_certainty(tmp_path: Path, monkeypatch:
         "Newcombe interval from 60 of 60 completions and 30 of 60 completions, counted as 20 and 20 independent ones"
     )
     assert share.equal_seeds and contrast.equal_seeds
-    sure, unsure = written.verdicts
+    sure, unsure = verdicts.values()
     assert (sure.verdict, unsure.verdict, unsure.detectable, unsure.seeds_needed) == ("supported", "inconclusive", None, None)
     assert unsure.why.endswith("The seeds are equal, so their spread says nothing of how many it takes.")
     assert sure.why.endswith("all of the interval is above 0.2. The seeds are equal: the interval is that of their completions.")
 
 
-def test_equal_values_that_are_no_shares_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) -> None:
     """Three seeds of length 5 exactly, three of 7: no interval holds a margin or leaves it out. A constant reward has none either."""
-    monkeypatch.chdir(tmp_path)
     made = [Run(name, seed, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
     for run in made:
         run.cells = {"completion_tokens": dict.fromkeys(range(1, 21), 5.0 if run.condition == "shaped" else 7.0)}
-    folder = complete(tmp_path, made=made)
     pair, rule = Contrast(condition="shaped", against="zero"), {"statistic": "final", "seeds": 3}
     claims = (
         claim_rule(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0, **rule),
         claim_rule(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
         claim_rule(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
     )
-    write_cards(folder, made, claims=claims)
-    screen(folder.root)
-    conclude(folder.root)
-    written = read(Findings, folder.findings)
-    found = {finding.id: finding for finding in written.findings}
+    findings, verdicts = experiment(made, claims=claims)
     no_width = "no spread between seeds: the interval would have no width"
     for id_, value in (
         ("shaped-vs-zero/completion_tokens/final", -2.0),
         ("shaped/completion_tokens/final", 5.0),
         ("zero/reward/change", 0.0),
     ):
-        one = found[id_]
-        assert (one.value, one.low, one.high, one.level, one.detectable, one.n) == (value, None, None, None, None, 3)
-        assert one.method == no_width
-    assert found["zero-s1/reward/change"].low is None
-    assert [verdict.verdict for verdict in written.verdicts] == ["inconclusive"] * 3
-    assert {(verdict.detectable, verdict.seeds_needed) for verdict in written.verdicts} == {(None, None)}
-    apart, _, nothing = written.verdicts
+        finding = findings[id_]
+        assert (finding.value, finding.low, finding.high, finding.level, finding.detectable, finding.n) == (
+            value,
+            None,
+            None,
+            None,
+            None,
+            3,
+        )
+        assert finding.method == no_width
+    assert findings["zero-s1/reward/change"].low is None
+    assert [verdict.verdict for verdict in verdicts.values()] == ["inconclusive"] * 3
+    assert {(verdict.detectable, verdict.seeds_needed) for verdict in verdicts.values()} == {(None, None)}
+    apart, _, nothing = verdicts.values()
     assert apart.why == f"completion_tokens (final) of shaped minus zero is -2 in 3 and 3 seeds: {no_width}, and decides nothing."
     assert nothing.why == f"reward (final) of zero is 0 in 3 seeds: {no_width}, and decides nothing."
 
 
-def test_a_run_that_ends_inside_its_last_window_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) -> None:
     """Of 40 steps the last window is 37-40. The first run's gradient breaks for good at 38, the second dies after 39."""
-    monkeypatch.chdir(tmp_path)
     made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
     for run in made:
         run.cells = {"completion_tokens": {step: float(step) for step in range(1, 41)}}
     made[0].nonfinite = (38, 39, 40)
     made[1].steps, made[1].finished, made[1].failure = 39, False, "verifier"
-    folder = complete(tmp_path, made=made)
-    write_cards(folder, made, claims=())
-    found, _ = concluded(folder)
-    final = found["shaped/completion_tokens/final"]
+    findings, _ = experiment(made, claims=())
+    final = findings["shaped/completion_tokens/final"]
     assert (final.value, final.n, final.with_all) == (38.5, 1, pytest.approx((37 + 38 + 38.5) / 3))
     broken, died, whole = final.seeds
     assert broken.why.endswith("; a mean over step 37 only, because the run ends inside steps 37-40")
     assert died.why.endswith("; a mean over steps 37-39 only, because the run ends inside steps 37-40")
     assert (whole.why, broken.value, died.value) == ("", 37.0, 38.0)
-    assert [seed.why for seed in found["shaped/completion_tokens/change"].seeds] == [seed.why for seed in final.seeds]
-    assert "only" not in "".join(seed.why for seed in found["shaped/completion_tokens/initial"].seeds)
+    assert [seed.why for seed in findings["shaped/completion_tokens/change"].seeds] == [seed.why for seed in final.seeds]
+    assert "only" not in "".join(seed.why for seed in findings["shaped/completion_tokens/initial"].seeds)
     own = "mean over the logged steps of one run; a mean over steps 37-39 only, because the run ends inside steps 37-40"
-    assert found["shaped-s2/completion_tokens/final"].method == own
+    assert findings["shaped-s2/completion_tokens/final"].method == own
 
 
-def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(experiment: Experiment) -> None:
     """Windows of 40 steps are 1-4 and 37-40."""
-    monkeypatch.chdir(tmp_path)
     made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
     for run in made:
         run.cells = {"completion_tokens": {2: 8.0 + run.seed, 10: 5.0, 38: 3.0, 40: 5.0}}
-    folder = complete(tmp_path, made=made)
-    write_cards(folder, made, claims=())
-    found, _ = concluded(folder)
-    said = "one logged step of steps 1-4"
-    assert [seed.why for seed in found["shaped/completion_tokens/initial"].seeds] == [said] * 3
-    assert [seed.why for seed in found["shaped/completion_tokens/final"].seeds] == [""] * 3
-    assert [(seed.value, seed.why) for seed in found["shaped/completion_tokens/change"].seeds] == [(-5.0, said), (-6.0, said), (-7.0, said)]
-    assert found["shaped-s1/completion_tokens/change"].method.endswith(said)
+    findings, _ = experiment(made, claims=())
+    part = "one logged step of steps 1-4"
+    assert [seed.why for seed in findings["shaped/completion_tokens/initial"].seeds] == [part] * 3
+    assert [seed.why for seed in findings["shaped/completion_tokens/final"].seeds] == [""] * 3
+    changes = findings["shaped/completion_tokens/change"].seeds
+    assert [(seed.value, seed.why) for seed in changes] == [(-5.0, part), (-6.0, part), (-7.0, part)]
+    assert findings["shaped-s1/completion_tokens/change"].method.endswith(part)
 
 
-def test_shares_do_not_leave_their_range(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    random = found[f"random/{SHARE}/final"]  # 0.40 and 0.45: sd 0.035355, t(0.975, 1) = 12.706, half width 0.3177
+def test_shares_do_not_leave_their_range(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    random = findings[f"random/{SHARE}/final"]  # 0.40 and 0.45: sd 0.035355, t(0.975, 1) = 12.706, half width 0.3177
     assert (random.low, random.high) == (pytest.approx(0.107345, abs=1e-5), pytest.approx(0.742655, abs=1e-5))
-    for finding in found.values():
+    for finding in findings.values():
         if finding.unit == "share" and finding.statistic not in ("change", "difference") and finding.low is not None:
             assert 0 <= finding.low <= (finding.high or 0) <= 1, finding.id
 
 
-def test_runs_and_the_untrained_model_carry_k_of_n(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    untrained = found[f"untrained/{SHARE}/final"]
+def test_runs_and_the_untrained_model_carry_k_of_n(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    untrained = findings[f"untrained/{SHARE}/final"]
     assert (untrained.value, untrained.k, untrained.n) == (0.5, 10, 20)
     assert (untrained.low, untrained.high) == (pytest.approx(0.2993, abs=1e-4), pytest.approx(0.7007, abs=1e-4))
-    run = found[f"shaped-s1/{SHARE}/final"]
+    run = findings[f"shaped-s1/{SHARE}/final"]
     assert (run.value, run.k, run.n, run.unit) == (0.9, 18, 20, "share")
-    assert found[f"shaped-s1/{SHARE}/change"].value == pytest.approx(0.4)
-    assert found[f"shaped/{SHARE}/change"].value == pytest.approx(0.35)
-    assert found["shaped/evaluation.tests.score/final"].value == pytest.approx(0.85)
-    assert (found[f"random-s3/{SHARE}/final"].value, found[f"random-s3/{SHARE}/final"].reason) == (None, "it was not evaluated")
+    assert findings[f"shaped-s1/{SHARE}/change"].value == pytest.approx(0.4)
+    assert findings[f"shaped/{SHARE}/change"].value == pytest.approx(0.35)
+    assert findings["shaped/evaluation.tests.score/final"].value == pytest.approx(0.85)
+    assert (findings[f"random-s3/{SHARE}/final"].value, findings[f"random-s3/{SHARE}/final"].reason) == (None, "it was not evaluated")
 
 
-def test_every_condition_is_held_against_the_null_control(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    gap = found[f"shaped-vs-zero/{SHARE}/final"]
+def test_every_condition_is_held_against_the_null_control(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    gap = findings[f"shaped-vs-zero/{SHARE}/final"]
     # both sd 0.05, n 3: standard error 0.0408248, df 4, t 2.776445
     assert (gap.value, gap.low, gap.high) == (pytest.approx(0.35), pytest.approx(0.236652, abs=1e-5), pytest.approx(0.463348, abs=1e-5))
     assert (gap.statistic, gap.n, len(gap.seeds)) == ("difference", 3, 6)
-    assert found[f"random-vs-zero/{SHARE}/final"].value == pytest.approx(-0.075)
-    assert found[f"inverted-vs-zero/{SHARE}/final"].with_all == pytest.approx(1 / 60 - 0.5)
-    assert f"zero-vs-zero/{SHARE}/final" not in found
+    assert findings[f"random-vs-zero/{SHARE}/final"].value == pytest.approx(-0.075)
+    assert findings[f"inverted-vs-zero/{SHARE}/final"].with_all == pytest.approx(1 / 60 - 0.5)
+    assert f"zero-vs-zero/{SHARE}/final" not in findings
 
 
-def test_funnel_before_and_during_training(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    reach, passed = found["shaped/gate.tests.reach/preflight"], found["shaped/gate.tests.pass/preflight"]
+def test_funnel_before_and_during_training(finished: ExperimentFolder) -> None:
+    findings, _ = conclusions(finished)
+    reach, passed = findings["shaped/gate.tests.reach/preflight"], findings["shaped/gate.tests.pass/preflight"]
     assert (reach.k, reach.n, passed.k, passed.n) == (36, 40, 20, 36)
     assert passed.low is not None
-    assert found["shaped/gate.tests.unknown/preflight"].value == pytest.approx(1 / 36)
-    assert found["zero/zero_signal_share/preflight"].value == 1.0
-    assert found["shaped/truncated/preflight"].value == pytest.approx(1 / 40)
+    assert findings["shaped/gate.tests.unknown/preflight"].value == pytest.approx(1 / 36)
+    assert findings["zero/zero_signal_share/preflight"].value == 1.0
+    assert findings["shaped/truncated/preflight"].value == pytest.approx(1 / 40)
     # steps 19 and 20: of 8 completions 7 reach the tests; 6 and 7 of them pass for seed 1, one and two fewer for seeds 2 and 3
-    end = found["shaped/gate.tests.pass/final"]
+    end = findings["shaped/gate.tests.pass/final"]
     assert (end.k, end.n, end.low) == (6 + 7 + 5 + 6 + 4 + 5, 3 * 2 * 7, None)
-    assert found["shaped/gate.tests.reach/final"].value == pytest.approx(42 / 48)
-    assert found["shaped/gate.tests.fail/final"].value == pytest.approx(9 / 42)
-    assert found["shaped/gate.tests.pass/initial"].k == 2 * (3 + 2 + 1)
-    assert found["shaped/gate.tests.pass_share/final"].value == pytest.approx(33 / 42)
+    assert findings["shaped/gate.tests.reach/final"].value == pytest.approx(42 / 48)
+    assert findings["shaped/gate.tests.fail/final"].value == pytest.approx(9 / 42)
+    assert findings["shaped/gate.tests.pass/initial"].k == 2 * (3 + 2 + 1)
+    assert findings["shaped/gate.tests.pass_share/final"].value == pytest.approx(33 / 42)
     # the excluded seed is listed and not pooled
-    assert found["inverted/gate.tests.reach/final"].n == 2 * 2 * 8
-    assert [seed.included for seed in found["inverted/gate.tests.reach/final"].seeds] == [True, False, True]
+    assert findings["inverted/gate.tests.reach/final"].n == 2 * 2 * 8
+    assert [seed.included for seed in findings["inverted/gate.tests.reach/final"].seeds] == [True, False, True]
 
 
 def test_attempts_are_counted_from_the_ledger(folder: ExperimentFolder) -> None:
-    found, _ = concluded(folder)
-    assert [(found[f"{name}/attempts/finished"].k, found[f"{name}/attempts/finished"].n) for name in GATES] == [
+    findings, _ = concluded(folder)
+    assert [(findings[f"{name}/attempts/finished"].k, findings[f"{name}/attempts/finished"].n) for name in GATES] == [
         (3, 4),
         (3, 3),
         (2, 3),
         (3, 3),
     ]
-    assert (found["experiment/attempts/finished"].k, found["experiment/attempts/finished"].n) == (11, 13)
-    assert (found["experiment/runs/included"].value, found["experiment/runs/included"].n) == (10, 12)
+    assert (findings["experiment/attempts/finished"].k, findings["experiment/attempts/finished"].n) == (11, 13)
+    assert (findings["experiment/runs/included"].value, findings["experiment/runs/included"].n) == (10, 12)
     folder.run("zero-s1").attempts.unlink()
     assert concluded(folder)[0]["zero/attempts/finished"].n == 2
 
 
-def test_case_21_attempts_of_each_condition_have_their_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_21_attempts_of_each_condition_have_their_interval(experiment: Experiment) -> None:
     """3 finished of 18 attempts beside 9 of 9: each condition by itself, and never the 12 of 27 alone."""
-    monkeypatch.chdir(tmp_path)
     made = [Run("random", seed, passed=8, killed_before=5, attempt=f"sixth-{seed}") for seed in (1, 2, 3)]
     made += [Run("zero", seed, passed=10) for seed in range(1, 10)]
-    folder = complete(tmp_path, made=made)
-    write_cards(folder, made, claims=())
-    found, _ = concluded(folder)
-    counted = {name: found[f"{name}/attempts/finished"] for name in ("random", "zero", "experiment")}
-    assert {name: (one.k, one.n) for name, one in counted.items()} == {"random": (3, 18), "zero": (9, 9), "experiment": (12, 27)}
-    ends = {name: (round(one.low or 0, 2), round(one.high or 0, 2)) for name, one in counted.items()}
+    findings, _ = experiment(made, claims=())
+    counted = {name: findings[f"{name}/attempts/finished"] for name in ("random", "zero", "experiment")}
+    assert {name: (share.k, share.n) for name, share in counted.items()} == {"random": (3, 18), "zero": (9, 9), "experiment": (12, 27)}
+    ends = {name: (round(share.low or 0, 2), round(share.high or 0, 2)) for name, share in counted.items()}
     assert (ends["random"], ends["zero"]) == ((0.06, 0.39), (0.70, 1.0))
 
 
-def test_verdicts(folder: ExperimentFolder) -> None:
-    _, verdicts = concluded(folder)
+def test_verdicts(finished: ExperimentFolder) -> None:
+    _, verdicts = conclusions(finished)
     assert {claim: verdict.verdict for claim, verdict in verdicts.items()} == {
         "shaped-teaches": "supported",
         "shaped-teaches-a-lot": "inconclusive",
@@ -287,12 +287,12 @@ def test_verdicts(folder: ExperimentFolder) -> None:
     assert void.finding == f"random-vs-zero/{SHARE}/final"
 
 
-def test_case_44_arms_with_different_rewards_are_never_ranked_by_reward(folder: ExperimentFolder) -> None:
-    found, verdicts = concluded(folder)
+def test_case_44_arms_with_different_rewards_are_never_ranked_by_reward(finished: ExperimentFolder) -> None:
+    findings, verdicts = conclusions(finished)
     refused = verdicts["shaped-earns-more"]
     assert (refused.verdict, refused.finding) == ("void", None)
     assert "shaped and zero have different rewards (shaped, zero), so reward cannot rank them" in refused.why
-    assert not [id_ for id_ in found if "-vs-" in id_ and "/reward/" in id_]
+    assert not [id_ for id_ in findings if "-vs-" in id_ and "/reward/" in id_]
 
 
 def _claim(**changes: Any) -> ClaimRule:
@@ -322,19 +322,6 @@ def test_the_whole_interval_decides(folder: ExperimentFolder, direction: str, ma
     assert _verdict(folder, direction=direction, margin=margin).verdict == verdict
 
 
-def test_an_end_that_lies_on_the_margin_is_not_beyond_it(folder: ExperimentFolder) -> None:
-    write_cards(folder, runs(), claims=(_claim(),))
-    found = concluded(folder)[0][f"shaped/{SHARE}/final"]
-    claims = [
-        _claim(id=f"{direction}-{name}", direction=direction, margin=end)
-        for direction in ("above", "below")
-        for name, end in (("low", found.low), ("high", found.high))
-    ]
-    write_cards(folder, runs(), claims=tuple(claims))
-    verdicts = concluded(folder)[1]
-    assert {claim.id: verdicts[claim.id].verdict for claim in claims} == {claim.id: "inconclusive" for claim in claims}
-
-
 def test_claims_on_changes_of_a_condition(folder: ExperimentFolder) -> None:
     assert _verdict(folder, statistic="change", margin=0.2).verdict == "supported"  # 0.35 +- 0.124 against the untrained model
     reward = _verdict(folder, statistic="change", metric="reward", margin=0.39)  # every seed moves by exactly 3.15 / 8
@@ -342,8 +329,8 @@ def test_claims_on_changes_of_a_condition(folder: ExperimentFolder) -> None:
 
 
 def test_case_43_a_single_seed_is_void(folder: ExperimentFolder) -> None:
-    one = [run for run in runs() if run.seed == 1]
-    alone = _verdict(folder, one, seeds=1)
+    first = [run for run in runs() if run.seed == 1]
+    alone = _verdict(folder, first, seeds=1)
     assert alone.verdict == "void"
     assert "no interval" in alone.why
     assert concluded(folder)[0][f"shaped/{SHARE}/final"].value == 0.9
@@ -372,8 +359,8 @@ def test_a_contrast_of_equal_rewards_may_use_reward(folder: ExperimentFolder) ->
     card = read(ConcludeCard, folder.conclude_card)
     same = tuple(condition.model_copy(update={"reward": "one"}) for condition in card.conditions)
     write(folder.conclude_card, card.model_copy(update={"conditions": same}))
-    found, verdicts = concluded(folder)
-    assert found["shaped-vs-random/reward/final"].value == pytest.approx(found["shaped/reward/final"].value - 0.5)  # type: ignore[operator]
+    findings, verdicts = concluded(folder)
+    assert findings["shaped-vs-random/reward/final"].value == pytest.approx(findings["shaped/reward/final"].value - 0.5)  # type: ignore[operator]
     assert verdicts["c"].verdict == "void"  # random has two healthy seeds of three
 
 
@@ -381,9 +368,9 @@ def test_non_finite_steps_enter_no_finding(folder: ExperimentFolder) -> None:
     """Step 20 of shaped-s1 is skipped: its final value is that of step 19 alone."""
     bad = replace(runs()[0], nonfinite=(20,))
     write_run(folder.run(bad.name), bad)
-    found, _ = concluded(folder)
-    assert found["shaped-s1/reward/final"].value == pytest.approx(6.1 / 8)
-    assert found["shaped/gate.tests.pass/final"].k == 33 - 7
+    findings, _ = concluded(folder)
+    assert findings["shaped-s1/reward/final"].value == pytest.approx(6.1 / 8)
+    assert findings["shaped/gate.tests.pass/final"].k == 33 - 7
 
 
 def test_case_15_and_16_changes_are_absolute(folder: ExperimentFolder) -> None:
@@ -392,10 +379,10 @@ def test_case_15_and_16_changes_are_absolute(folder: ExperimentFolder) -> None:
     for run in (first, second):
         write_run(folder.run(run.name), run)
     write_cards(folder, runs(), metrics=("loss",))
-    found, _ = concluded(folder)
-    assert found["shaped-s1/loss/change"].value == pytest.approx(0.0334)
-    assert found["shaped-s2/loss/change"].value == pytest.approx(-0.0016)
-    assert found["shaped-s2/loss/change"].unit == "loss"
+    findings, _ = concluded(folder)
+    assert findings["shaped-s1/loss/change"].value == pytest.approx(0.0334)
+    assert findings["shaped-s2/loss/change"].value == pytest.approx(-0.0016)
+    assert findings["shaped-s2/loss/change"].unit == "loss"
 
 
 def test_an_experiment_without_any_data_still_concludes(folder: ExperimentFolder) -> None:
@@ -406,15 +393,15 @@ def test_an_experiment_without_any_data_still_concludes(folder: ExperimentFolder
         folder.preflight,
     ]:
         path.unlink()
-    found, verdicts = concluded(folder)
+    findings, verdicts = concluded(folder)
     assert {verdict.verdict for verdict in verdicts.values()} == {"void"}
     assert verdicts["shaped-teaches"].why == (
         "Void: shaped has 0 of the 3 seeds needed (shaped-s1, shaped-s2 and shaped-s3: not trained: no outcome was recorded); "
         "zero has 0 of the 3 seeds needed (zero-s1, zero-s2 and zero-s3: not trained: no outcome was recorded)."
     )
-    assert found["experiment/runs/included"].value == 0
-    assert found["experiment/attempts/finished"].reason == "no attempt is in the ledger"
-    assert found["shaped/reward/final"].value is None
+    assert findings["experiment/runs/included"].value == 0
+    assert findings["experiment/attempts/finished"].reason == "no attempt is in the ledger"
+    assert findings["shaped/reward/final"].value is None
 
 
 def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
@@ -424,20 +411,17 @@ def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
     assert folder.findings.read_bytes() == first
 
 
-def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(experiment: Experiment) -> None:
     """Six steps a window make two batches of three each: 1 and 1 before, 1.2 and 1.5 after."""
-    monkeypatch.chdir(tmp_path)
     made = [Run(name, seed, target=60, steps=60, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
     for run in made:
         run.cells = {"reward": {step: (step % 3) + (0.1 if step > 54 else 0.0) * (step - 54) for step in range(1, 61)}}
-    folder = complete(tmp_path, made=made)
-    write_cards(folder, made, claims=())
-    found, _ = concluded(folder)
-    change = found["shaped-s1/reward/change"]
+    findings, _ = experiment(made, claims=())
+    change = findings["shaped-s1/reward/change"]
     assert change.value == pytest.approx(0.35)
     half = stats.t.ppf(0.975, 1) * 0.15  # batches of 1.2 and 1.5: the error of their mean is 0.15, the other window has none
     assert (change.low, change.high) == pytest.approx((0.35 - half, 0.35 + half), abs=1e-9)
     assert change.detectable is not None and change.detectable > half
     assert change.method == "t interval over batch means of one run's steps"
-    assert found["shaped-s1/reward/final"].low is None
-    assert found["shaped/reward/change"].detectable is None  # three equal seeds: no spread
+    assert findings["shaped-s1/reward/final"].low is None
+    assert findings["shaped/reward/change"].detectable is None  # three equal seeds: no spread

@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from run_from import CompletionsSummary, RewardCount, Share, remade
-from test_observed_detectors import STEPS, ramp, seen
+from run_from import STEPS, CompletionsSummary, RewardCount, Share, ask, ramp, remade, seen
 
 from stages.analyse.detectors import (
     atoms,
@@ -28,17 +27,11 @@ from stages.analyse.detectors import (
     value_fit,
     zero_signal,
 )
-from stages.analyse.frames import Resume, Run, window_of
+from stages.analyse.frames import Resume, window_of
 from stages.analyse.screen import TOO_LARGE, _detect
 from stages.contracts.analysis_card import Windows
 from stages.contracts.health import Detection
 from stages.contracts.plugin import DETECTORS, kinds, load
-
-
-def ask(plugin: Any, run: Run, **settings: Any) -> Detection:
-    found: Detection = plugin.detect(plugin.Settings(**settings), run)
-    return found
-
 
 # exactly at a threshold, and just beyond ---------------------------------------------------------------------------------------
 
@@ -75,6 +68,9 @@ LIMITS: list[tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = [  # 
     (update_size, {}, {"policy.ratio": 0.8}, {"policy.ratio": 0.7999}),
     (update_size, {}, {"policy.ratio": 1.1, "policy.first_ratio": 1.02}, {"policy.ratio": 1.1, "policy.first_ratio": 1.0201}),
     (update_size, {"clipped": 0.1}, {"policy.clipfrac": 0.1}, {"policy.clipfrac": 0.1001}),
+    (update_size, {}, {"policy.approxkl": 0.05}, {"policy.approxkl": 0.0501}),
+    (update_size, {}, {"clip_ratio/region_mean": 0.3}, {"clip_ratio/region_mean": 0.3001}),
+    (kl_reference, {}, {"kl": ramp(0.0, 0.5)}, {"kl": ramp(0.0, 0.5001)}),
     (value_fit, {}, {"loss.value": 1.0, "value.explained_variance": 0.0}, {"loss.value": 1.0, "value.explained_variance": -0.001}),
     (spikes, {}, {"grad_norm": _alternating(120.0)}, {"grad_norm": _alternating(120.001)}),
     (spikes, {}, {"grad_norm": _alternating(80.0)}, {"grad_norm": _alternating(79.999)}),
@@ -107,7 +103,7 @@ def test_exactly_at_a_threshold_and_just_beyond(limit: tuple[Any, dict[str, Any]
 @pytest.mark.parametrize(("k", "severity"), [(9, "warning"), (10, "severe")])
 def test_zero_signal_is_severe_above_nine_tenths_of_the_last_window(k: int, severity: str) -> None:
     counts = CompletionsSummary(800, 0, zero_signal=tuple(Share(step, k, 10) for step in range(1, 11)))
-    assert [signal.severity for signal in ask(zero_signal, remade(seen(), completions=counts)).signals] == [severity]
+    assert [signal.severity for signal in ask(zero_signal, seen(completions=counts)).signals] == [severity]
 
 
 @pytest.mark.parametrize(("rows", "state"), [(20, "not_applicable"), (21, "looked")])
@@ -117,8 +113,8 @@ def test_spikes_need_a_row_after_the_window(rows: int, state: str) -> None:
 
 @pytest.mark.parametrize(("taught", "state"), [(2, "not_applicable"), (3, "looked")])
 def test_a_gradient_needs_three_steps_with_differing_rewards(taught: int, state: str) -> None:
-    found = ask(gradient, seen(grad_norm=1.0, group_range=_few(taught, 0.5, 0.0)))
-    assert found.state == state and found.reason.startswith("rewards differ within groups in 2 logged steps") is (taught == 2)
+    detection = ask(gradient, seen(grad_norm=1.0, group_range=_few(taught, 0.5, 0.0)))
+    assert detection.state == state and detection.reason.startswith("rewards differ within groups in 2 logged steps") is (taught == 2)
 
 
 @pytest.mark.parametrize(("step", "signals"), [(0.5, 0), (0.625, 1)])
@@ -207,9 +203,9 @@ def test_a_metric_that_was_logged_is_never_said_to_be_missing(metric: str, cell:
     }  # fmt: skip
     run = seen(**{"loss": "nan", metric: "nan" if metric == "grad_norm" else cell})
     for plugin in detectors[metric]:
-        found = ask(plugin, run)
-        assert found.state == "not_observable" and not found.signals, plugin.__name__
-        assert ("is a number" if metric == "grad_norm" else words) in found.reason and "not logged" not in found.reason, found.reason
+        detection = ask(plugin, run)
+        assert detection.state == "not_observable" and not detection.signals, plugin.__name__
+        assert ("is a number" if metric == "grad_norm" else words) in detection.reason and "not logged" not in detection.reason
 
 
 def test_completions_of_steps_that_do_not_count_are_no_evidence_of_health() -> None:
@@ -217,16 +213,16 @@ def test_completions_of_steps_that_do_not_count_are_no_evidence_of_health() -> N
     rewards = tuple(RewardCount(step, 0.5, 8) for step in STEPS)
     counts = CompletionsSummary(480, 0, zero_signal=shares, truncated=shares, rewards=rewards)
     for plugin in (zero_signal, truncation, atoms):
-        found = ask(plugin, remade(seen(grad_norm="nan"), completions=counts))
-        assert (found.state, found.reason) == ("not_observable", "no step counts: the gradient is not finite in any with completions")
+        detection = ask(plugin, seen(completions=counts, grad_norm="nan"))
+        assert (detection.state, detection.reason[:14]) == ("not_observable", "no step counts")
 
 
 def test_rewards_that_are_nan_are_not_called_null() -> None:
     (nan,), (mixed,) = ask(zero_signal, seen(reward="nan")).signals, ask(zero_signal, seen(reward={3: "nan", 4: None})).signals
     assert nan.says == "no reward: all 60 logged rewards are NaN or Inf, so no step has a reward" and nan.onset == 1
     assert mixed.says == "no reward: all 2 logged rewards are null (1) or NaN or Inf (1), so no step has a reward" and mixed.onset == 3
-    (one,) = ask(zero_signal, seen(reward={3: None})).signals
-    assert one.says == "no reward: the only logged reward is null, so no completion was ever scored"
+    (single,) = ask(zero_signal, seen(reward={3: None})).signals
+    assert single.says == "no reward: the only logged reward is null, so no completion was ever scored"
 
 
 def test_a_log_shorter_than_the_patience_and_gaps_are_said() -> None:
@@ -246,17 +242,20 @@ def test_a_clip_share_of_zero_alone_does_not_prove_on_policy_updates() -> None:
 
 
 def test_what_only_the_adapter_shows_is_said_to_be_only_that() -> None:
-    found = ask(gradient, seen(around={"adapter": "changed"}, grad_norm=1.0))
-    assert (found.state, found.reason) == ("looked", "only the adapter was looked at: no spread of rewards within groups was logged")
+    detection = ask(gradient, seen(around={"adapter": "changed"}, grad_norm=1.0))
+    assert (detection.state, detection.reason) == (
+        "looked",
+        "only the adapter was looked at: no spread of rewards within groups was logged",
+    )
 
 
 @pytest.mark.parametrize("metric", ["truncated", "zero_signal_share", "unknown_share", "policy.clipfrac"])
 def test_a_share_above_one_is_no_share(metric: str) -> None:
     plugins = {"truncated": [truncation], "zero_signal_share": [zero_signal, collapse], "unknown_share": [throughput]}
     for plugin in plugins.get(metric, [update_size]):
-        found = ask(plugin, seen(**{metric: _few(59, 0.5, 53.0)}))
-        assert (found.state, found.signals) == ("not_applicable", ())
-        assert found.reason == f"{metric} is 53 at step 60, and a share lies from 0 to 1: look at its unit"
+        detection = ask(plugin, seen(**{metric: _few(59, 0.5, 53.0)}))
+        assert (detection.state, detection.signals) == ("not_applicable", ())
+        assert detection.reason == f"{metric} is 53 at step 60, and a share lies from 0 to 1: look at its unit"
 
 
 def test_a_series_that_moves_only_at_the_resume_is_a_fault() -> None:
@@ -316,14 +315,14 @@ def test_no_series_breaks_a_detector_or_its_words(odd: str, logged: str) -> None
     around |= {"same_text": tuple(Share(step, 7, 8) for step in steps), "null_finals": {"kl": (0.1,)}}
     for target in (1, 60):
         for completions in (None, counts):
-            run = remade(seen(around=around, **courses), target_steps=target, completions=completions)
+            run = seen(completions=completions, around={**around, "target_steps": target}, **courses)
             for kind in kinds(DETECTORS):
-                found = _detect(kind, load(DETECTORS, kind).Settings().model_dump(), run, supervised=False)
-                assert found.state == "looked" or (found.reason and not found.signals), kind
+                detection = _detect(kind, load(DETECTORS, kind).Settings().model_dump(), run, supervised=False)
+                assert detection.state == "looked" or (detection.reason and not detection.signals), kind
                 if odd in ("nan", "null") and completions is None and kind != "nonfinite":  # null is finite, or does not apply
-                    assert found.state != "looked" or found.reason or found.signals, kind
-                assert not _ONE.search(found.reason), found.reason
-                for signal in found.signals:
+                    assert detection.state != "looked" or detection.reason or detection.signals, kind
+                assert not _ONE.search(detection.reason), detection.reason
+                for signal in detection.signals:
                     numbers = [n for n in (signal.value, *signal.evidence.values()) if isinstance(n, float)]
                     assert all(map(math.isfinite, numbers)), (kind, signal.says)
                     assert not _ONE.search(signal.says), signal.says
@@ -332,5 +331,5 @@ def test_no_series_breaks_a_detector_or_its_words(odd: str, logged: str) -> None
 
 
 def test_numbers_too_large_to_add_are_said_to_be_so() -> None:
-    found = _detect("kl_reference", {}, seen(kl=1e308), supervised=False)
-    assert (found.state, found.reason) == ("not_observable", TOO_LARGE)
+    detection = _detect("kl_reference", {}, seen(kl=1e308), supervised=False)
+    assert (detection.state, detection.reason) == ("not_observable", TOO_LARGE)

@@ -46,11 +46,11 @@ def test_settings_are_closed_frozen_and_say_unit_and_source(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_logged_is_not_observable_and_never_healthy(kind: str) -> None:
     plugin = load(DETECTORS, kind)
-    found = plugin.detect(plugin.Settings(), EMPTY)
-    assert isinstance(found, Detection)
-    assert (found.detector, found.state, found.signals) == (kind, "not_observable", ())
-    assert found.reason
-    assert canonical_json(found.model_dump(mode="json"))
+    detection = plugin.detect(plugin.Settings(), EMPTY)
+    assert isinstance(detection, Detection)
+    assert (detection.detector, detection.state, detection.signals) == (kind, "not_observable", ())
+    assert detection.reason
+    assert canonical_json(detection.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,16 +69,16 @@ def test_healthy_runs_raise_no_alarm(profile: str) -> None:
         run = healthy(np.random.default_rng([index, 7]), profile == "ppo-default")
         for card in detectors(profile):
             plugin = load(DETECTORS, card.kind)
-            found = plugin.detect(plugin.Settings.model_validate(card.settings), run)
-            assert [s.says for s in found.signals if s.severity != "info"] == [], (card.kind, index)
-            assert found.state == "looked" or card.kind == "update_size", (card.kind, found.reason)
+            detection = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+            assert [s.says for s in detection.signals if s.severity != "info"] == [], (card.kind, index)
+            assert detection.state == "looked" or card.kind == "update_size", (card.kind, detection.reason)
 
 
 def test_the_stated_false_alarm_rates_hold() -> None:
     """The first 60 of the 1000 runs a profile whose alarms the reference page states: no more, at a rate that allows it."""
-    found = alarms(60)
-    assert set(found) == set(ALARMS) == set(KINDS)
-    for kind, (k, n) in found.items():
+    detection = alarms(60)
+    assert set(detection) == set(ALARMS) == set(KINDS)
+    for kind, (k, n) in detection.items():
         stated, of = ALARMS[kind]
         low, high = wilson(k, n, 0.99)
         assert n and k <= stated and low <= stated / of <= high, (kind, k, n)

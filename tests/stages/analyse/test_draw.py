@@ -4,12 +4,11 @@ import csv
 import re
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-from synthetic import complete, runs, write_cards, write_run
+from synthetic import runs, write_cards, write_run
 
 from stages.analyse import picture
 from stages.analyse.conclude import conclude
@@ -24,12 +23,6 @@ METRICS = ("reward", "zero_signal_share", "truncated", "completion_tokens", "gra
 CONDITIONS = ("shaped", "inverted", "random", "zero")
 NAMES = (*(f"curves-{metric}" for metric in METRICS), "evaluation-tests", *(f"funnel-{condition}" for condition in CONDITIONS))
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
-    monkeypatch.chdir(tmp_path)
-    return complete(tmp_path)
 
 
 def drawn(folder: ExperimentFolder, *changed: object, **cards: object) -> None:
@@ -62,39 +55,36 @@ def texts(element: ElementTree.Element) -> list[str]:
     return [text.text or "" for text in element.iter(f"{SVG}text")]
 
 
-def test_a_figure_for_each_metric_score_and_condition_with_picture_numbers_and_words(folder: ExperimentFolder) -> None:
-    drawn(folder)
-    assert sorted(path.name for path in folder.figures.iterdir()) == sorted(f"{n}.{e}" for n in NAMES for e in ("svg", "csv", "json"))
-    known = {finding.id for finding in read(Findings, folder.findings).findings}
+def test_a_figure_for_each_metric_score_and_condition_with_picture_numbers_and_words(finished: ExperimentFolder) -> None:
+    assert sorted(path.name for path in finished.figures.iterdir()) == sorted(f"{n}.{e}" for n in NAMES for e in ("svg", "csv", "json"))
+    known = {finding.id for finding in read(Findings, finished.findings).findings}
     for name in NAMES:
-        figure = read(Figure, folder.figures / f"{name}.json")
+        figure = read(Figure, finished.figures / f"{name}.json")
         assert figure.name == name and figure.caption and set(figure.findings) <= known
         assert figure.findings or name == "curves-grad_norm"  # of which nothing is concluded
-        assert root(folder, name).get("aria-label") == figure.alternative
+        assert root(finished, name).get("aria-label") == figure.alternative
 
 
-def test_pictures_can_stand_on_one_page(folder: ExperimentFolder) -> None:
+def test_pictures_can_stand_on_one_page(finished: ExperimentFolder) -> None:
     """Ids are unique over all figures, style rules reach figures only and are the same in all, and nothing fixes font or colour of text."""
-    drawn(folder)
-    ids = [element.get("id") for name in NAMES for element in root(folder, name).iter() if element.get("id")]
+    ids = [element.get("id") for name in NAMES for element in root(finished, name).iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     for name in NAMES:
-        text = (folder.figures / f"{name}.svg").read_text()
+        text = (finished.figures / f"{name}.svg").read_text()
         assert text.count("<style>") == 1 and picture._STYLE in text and "font-family: " not in text
-        assert root(folder, name).get("viewBox", "").startswith("0 0 440 ")
+        assert root(finished, name).get("viewBox", "").startswith("0 0 440 ")
         assert not re.search(r"#(?!octavo)(?!999999|767676)[0-9a-f]{6}(?!\))", text.replace("#ffffff", "")), "a colour without a variable"
-        for element in root(folder, name).iter(f"{SVG}text"):
+        for element in root(finished, name).iter(f"{SVG}text"):
             assert -1 <= float(element.get("x", "0")) <= picture.WIDTH
 
 
-def test_curves_draw_each_seed_and_the_mean_of_the_included(folder: ExperimentFolder) -> None:
-    drawn(folder)
+def test_curves_draw_each_seed_and_the_mean_of_the_included(finished: ExperimentFolder) -> None:
     for metric in METRICS:  # 12 runs, 4 conditions
-        lines = named(folder, f"curves-{metric}")
+        lines = named(finished, f"curves-{metric}")
         assert {name for name in lines if "(left out)" in name} == {"inverted-s2 (left out)", "random-s3 (left out)"}
         assert len([name for name in lines if re.fullmatch(r"[a-z]+-s\d.*", name)]) == 12
         assert len([name for name in lines if name.endswith(": mean")]) == 4
-    rows = table(folder, "curves-reward")
+    rows = table(finished, "curves-reward")
     mean = {int(row["step"]): float(row["value"]) for row in rows if (row["run"], row["condition"]) == ("mean", "shaped")}
     # at step 20 seven, six and five of 8 pass; none, one and two get 0.1; one gets 0
     assert mean[20] == pytest.approx((7.0 + 6.1 + 5.2) / 24)
@@ -149,22 +139,20 @@ def test_long_lines_are_thinned_and_keep_their_extremes() -> None:
     assert thinned(values.iloc[:500], 500).equals(values.iloc[:500])
 
 
-def test_evaluation_shows_seeds_means_intervals_and_the_untrained_model(folder: ExperimentFolder) -> None:
-    drawn(folder)
-    dots = named(folder, "evaluation-tests")
+def test_evaluation_shows_seeds_means_intervals_and_the_untrained_model(finished: ExperimentFolder) -> None:
+    dots = named(finished, "evaluation-tests")
     assert len(dots) == 11 and "inverted-s2: 0.05 (left out)" in dots
-    assert {"untrained 0.50", "0.85", "share that passes"} <= set(texts(root(folder, "evaluation-tests")))
-    rows = {(row["condition"], row["run"]): row for row in table(folder, "evaluation-tests")}
+    assert {"untrained 0.50", "0.85", "share that passes"} <= set(texts(root(finished, "evaluation-tests")))
+    rows = {(row["condition"], row["run"]): row for row in table(finished, "evaluation-tests")}
     assert float(rows["shaped", "mean"]["pass_share"]) == pytest.approx(0.85)
     assert (float(rows["", "untrained"]["pass_share"]), rows["random", "random-s3"]["pass_share"]) == (0.5, "")
 
 
-def test_funnel_puts_preflight_beside_the_end_of_training(folder: ExperimentFolder) -> None:
-    drawn(folder)
-    rows = {(row["gate"], row["stage"], row["outcome"]): row for row in table(folder, "funnel-shaped")}
+def test_funnel_puts_preflight_beside_the_end_of_training(finished: ExperimentFolder) -> None:
+    rows = {(row["gate"], row["stage"], row["outcome"]): row for row in table(finished, "funnel-shaped")}
     before, end = rows["tests", "preflight", "pass"], rows["tests", "final", "pass"]
     assert (before["completions"], before["of"], end["completions"], end["of"]) == ("20", "40", "33", "48")
-    assert {"pass: 20 of 40", "pass: 33 of 48", "unknown: 1 of 40"} <= named(folder, "funnel-shaped").keys()
+    assert {"pass: 20 of 40", "pass: 33 of 48", "unknown: 1 of 40"} <= named(finished, "funnel-shaped").keys()
 
 
 def test_an_experiment_without_data_draws_empty_figures(folder: ExperimentFolder) -> None:
@@ -218,7 +206,6 @@ def test_names_stand_at_the_ends_of_their_lines_and_do_not_overlap(folder: Exper
         assert min(places.values()) > 0 and max(places.values()) < float(svg.get("viewBox", "").split()[3])
 
 
-def test_a_title_is_words_with_the_key_beside(folder: ExperimentFolder) -> None:
-    drawn(folder)
-    assert {"Zero-signal share", "zero_signal_share"} <= set(texts(root(folder, "curves-zero_signal_share")))
-    assert read(Figure, folder.figures / "curves-zero_signal_share.json").title == "Zero-signal share"
+def test_a_title_is_words_with_the_key_beside(finished: ExperimentFolder) -> None:
+    assert {"Zero-signal share", "zero_signal_share"} <= set(texts(root(finished, "curves-zero_signal_share")))
+    assert read(Figure, finished.figures / "curves-zero_signal_share.json").title == "Zero-signal share"

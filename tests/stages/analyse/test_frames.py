@@ -1,5 +1,8 @@
+"""The reader of a run's tables, and what a run says of its own cells."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,92 +12,85 @@ import pytest
 from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
-from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, usual_distance
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, usual_distance
 from stages.analyse.replay import rows
 from stages.analyse.signals import first_above
 from stages.analyse.tables import read_evaluation
 from stages.contracts.artifact import ArtifactError
 
-
-def cell(step: int, metric: str, value: float | None, state: str = "value", attempt: str = "a1") -> dict[str, Any]:
-    return {"attempt": attempt, "step": step, "tokens": None, "seconds": 0.0, "metric": metric, "value": value, "state": state}
-
-
-def test_four_states_of_a_cell_stay_apart(tmp_path: Path) -> None:
-    rows = [cell(1, "kl", 0.1), cell(2, "kl", None, "null"), cell(3, "kl", None, "nonfinite"), cell(4, "loss", 0.0), cell(5, "kl", 0.2)]
-    write_history(tmp_path / "history.parquet", rows, card_id="c1", attempt="a9")
-    history = read_history(tmp_path / "history.parquet")
-    # step 4 is absent: no cell at all
-    assert history.logged("kl").to_dict() == {1: 0.1, 2: NULL, 3: NOT_FINITE, 5: 0.2}
-    assert history.values("kl").to_dict() == {1: 0.1, 5: 0.2}
-    assert (history.card_id, history.attempt, history.last_step) == ("c1", "a9", 5)
+Log = Callable[..., Run]
+NAN = float("nan")
 
 
-def test_nan_under_the_state_value_is_non_finite(tmp_path: Path) -> None:
-    write_history(
-        tmp_path / "history.parquet", [cell(1, "grad_norm", float("nan")), cell(2, "grad_norm", float("inf")), cell(3, "grad_norm", 1.0)]
+def course(metric: str, values: dict[int, Any], attempt: str = "a1") -> list[dict[str, Any]]:
+    """Rows of one metric by step; None is null, and "nan" not finite."""
+    shared = {"attempt": attempt, "tokens": None, "seconds": 0.0, "metric": metric}
+    states = {None: (None, "null"), "nan": (None, "nonfinite")}
+    return [
+        {**shared, "step": step, **dict(zip(("value", "state"), states.get(value, (value, "value")), strict=True))}
+        for step, value in values.items()
+    ]
+
+
+def steady(value: Any, *steps: int) -> dict[int, Any]:
+    """The value at the steps from the first to the last."""
+    return dict.fromkeys(range(steps[0], steps[1] + 1), value)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Writes a history and reads it back."""
+
+    def written(*courses: list[dict[str, Any]], **names: str) -> Run:
+        write_history(tmp_path / "history.parquet", [row for part in courses for row in part], **names)
+        return read_history(tmp_path / "history.parquet")
+
+    return written
+
+
+def test_four_states_of_a_cell_stay_apart(log: Log) -> None:
+    run = log(course("kl", {1: 0.1, 2: None, 3: "nan", 5: 0.2}), course("loss", {4: 0.0}), card_id="c1", attempt="a9")
+    assert run.logged("kl").to_dict() == {1: 0.1, 2: NULL, 3: NOT_FINITE, 5: 0.2}  # step 4 is absent: no cell at all
+    assert run.values("kl").to_dict() == {1: 0.1, 5: 0.2}
+    assert (run.card_id, run.attempt, run.last_step) == ("c1", "a9", 5)
+
+
+def test_nan_under_the_state_value_is_non_finite(log: Log) -> None:
+    run = log(course("grad_norm", {1: NAN, 2: float("inf"), 3: 1.0}))
+    assert run.logged("grad_norm").tolist() == [NOT_FINITE, NOT_FINITE, 1.0] and run.bad_steps.tolist() == [1, 2]
+
+
+def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(log: Log) -> None:
+    run = log(course("reward", steady(0.1, 1, 212), "z-first"), course("reward", steady(0.9, 201, 300), "a-second"))
+    assert run.overlaps == (Overlap("z-first", "a-second", 201, 212),) and run.resumes == (Resume(201, 200, 12),)
+    assert run.values("reward").to_dict() == steady(0.1, 1, 200) | steady(0.9, 201, 300)
+
+
+def test_rows_beyond_the_later_attempt_belong_to_a_trajectory_given_up(log: Log) -> None:
+    run = log(course("reward", steady(0.1, 1, 12)), course("kl", {11: 5.0}), course("reward", {11: 0.9}, "a2"))
+    assert (run.last_step, run.logs("kl"), run.overlaps) == (11, False, (Overlap("a1", "a2", 11, 12),))
+
+
+def test_attempts_without_overlap_are_joined_silently(log: Log) -> None:
+    run = log(course("reward", {1: 0.1}), course("reward", {2: 0.2, 3: 0.3}, "a2"))
+    assert (run.overlaps, run.resumes, run.last_step) == ((), (Resume(2, 1),), 3)
+
+
+def test_skipped_and_non_finite_steps_enter_no_statistic(log: Log) -> None:
+    reward = {step: step / 10 for step in range(1, 11)}
+    run = log(
+        course("reward", reward), course("skipped", steady(0.0, 1, 10) | {4: 1.0}), course("grad_norm", steady(1.0, 1, 10) | {6: "nan"})
     )
-    history = read_history(tmp_path / "history.parquet")
-    assert history.logged("grad_norm").tolist() == [NOT_FINITE, NOT_FINITE, 1.0]
-    assert history.bad_steps.tolist() == [1, 2]
+    assert (run.bad_steps.tolist(), run.since) == ([4, 6], None)
+    assert run.values("reward").loc[3:7].tolist() == [0.3, 0.5, 0.7]
 
 
-def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(tmp_path: Path) -> None:
-    first = [cell(step, "reward", 0.1, attempt="z-first") for step in range(1, 213)]
-    second = [cell(step, "reward", 0.9, attempt="a-second") for step in range(201, 301)]
-    write_history(tmp_path / "history.parquet", [*first, *second])
-    history = read_history(tmp_path / "history.parquet")
-    assert history.overlaps == (Overlap("z-first", "a-second", 201, 212),)
-    assert history.resumes == (Resume(201, 200, 12),)
-    assert history.logged("reward").index.tolist() == list(range(1, 301))
-    assert history.values("reward").loc[200:201].tolist() == [0.1, 0.9]
-    assert history.values("reward").loc[212:212].tolist() == [0.9]
-
-
-def test_rows_beyond_the_later_attempt_belong_to_a_trajectory_given_up(tmp_path: Path) -> None:
-    first = [cell(step, "reward", 0.1) for step in range(1, 13)] + [cell(11, "kl", 5.0)]
-    second = [cell(step, "reward", 0.9, attempt="a2") for step in range(11, 12)]
-    write_history(tmp_path / "history.parquet", [*first, *second])
-    history = read_history(tmp_path / "history.parquet")
-    assert history.last_step == 11
-    assert not history.logs("kl")
-    assert history.overlaps == (Overlap("a1", "a2", 11, 12),)
-
-
-def test_attempts_without_overlap_are_joined_silently(tmp_path: Path) -> None:
-    write_history(
-        tmp_path / "history.parquet", [cell(1, "reward", 0.1), cell(2, "reward", 0.2, attempt="a2"), cell(3, "reward", 0.3, attempt="a2")]
-    )
-    history = read_history(tmp_path / "history.parquet")
-    assert (history.overlaps, history.resumes, history.last_step) == ((), (Resume(2, 1),), 3)
-
-
-def test_skipped_and_non_finite_steps_enter_no_statistic(tmp_path: Path) -> None:
-    rows = [cell(step, "reward", step / 10) for step in range(1, 11)]
-    rows += [cell(step, "skipped", float(step == 4)) for step in range(1, 11)]
-    rows += [cell(step, "grad_norm", None if step == 6 else 1.0, "nonfinite" if step == 6 else "value") for step in range(1, 11)]
-    write_history(tmp_path / "history.parquet", rows)
-    history = read_history(tmp_path / "history.parquet")
-    assert history.bad_steps.tolist() == [4, 6]
-    assert history.values("reward").loc[3:7].tolist() == [0.3, 0.5, 0.7]
-    assert history.since is None
-
-
-def test_persistent_from_a_step_ends_the_valid_range_before_it(tmp_path: Path) -> None:
-    rows = [cell(step, "reward", 0.5) for step in range(1, 11)]
-    rows += [cell(step, "grad_norm", None if step >= 8 else 1.0, "nonfinite" if step >= 8 else "value") for step in range(1, 11)]
-    write_history(tmp_path / "history.parquet", rows)
-    history = read_history(tmp_path / "history.parquet")
-    assert history.since == 8
-    assert len(history.values("reward")) == 7
-
-
-def test_the_valid_range_also_ends_for_steps_between_rare_gradient_rows(tmp_path: Path) -> None:
-    """Gradient norms on odd steps only, NaN from step 5: step 6 has a plausible reward and a broken policy."""
-    rows = [cell(step, "reward", step / 10) for step in range(1, 11)]
-    rows += [cell(step, "grad_norm", None if step >= 5 else 1.0, "nonfinite" if step >= 5 else "value") for step in range(1, 11, 2)]
-    write_history(tmp_path / "history.parquet", rows)
-    assert read_history(tmp_path / "history.parquet").values("reward").tolist() == [0.1, 0.2, 0.3, 0.4]
+@pytest.mark.parametrize(("every", "since", "kept"), [(1, 8, 7), (2, 5, 4)])
+def test_persistent_from_a_step_ends_the_valid_range_before_it(log: Log, every: int, since: int, kept: int) -> None:
+    """Where gradient norms stand on odd steps only and are NaN from step 5, step 6 has a plausible reward and a broken policy."""
+    norms = {step: "nan" if step >= since else 1.0 for step in range(1, 11, every)}
+    run = log(course("reward", steady(0.5, 1, 10)), course("grad_norm", norms))
+    assert (run.since, len(run.values("reward"))) == (since, kept)
 
 
 @pytest.mark.parametrize("rows", [[], None])
@@ -123,7 +119,7 @@ def test_a_broken_or_foreign_file_is_refused_with_its_name(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["int64", "large_string"])
 def test_text_where_a_number_belongs_is_refused(tmp_path: Path, kind: str) -> None:
-    write_history(tmp_path / "history.parquet", [cell(1, "reward", 0.5)])
+    write_history(tmp_path / "history.parquet", course("reward", {1: 0.5}))
     table = pq.read_table(tmp_path / "history.parquet")
     pq.write_table(table.set_column(1, "step", table["step"].cast("string").cast(kind)), tmp_path / "history.parquet")
     if kind == "int64":
@@ -178,14 +174,10 @@ def test_first_window_above_a_limit() -> None:
     assert first_above(pd.DataFrame({"k": [1], "n": [1]}, index=[1]), 0.5, 10) is not None  # a log shorter than the window is one window
 
 
-@pytest.mark.parametrize("of", ["reward", "reward_std"])
-def test_where_no_completion_was_scored_no_group_has_a_signal_also_when_nothing_else_is_read(tmp_path: Path, of: str) -> None:
+@pytest.mark.parametrize("metric", ["reward", "reward_std"])
+def test_where_no_completion_was_scored_no_group_has_a_signal_also_when_nothing_else_is_read(log: Log, metric: str) -> None:
     """Steps 3 and 4 have no reward: TRL logs 0.0 of such a step, and octavo's own runs 1.0."""
-    row = {"attempt": "a", "tokens": None, "seconds": 0.0, "state": "value"}
-    shares = [{**row, "step": step, "metric": "zero_signal_share", "value": value} for step, value in enumerate((0.5, 0.0, 0.0, 1.0), 1)]
-    rewards = [{**row, "step": step, "metric": of, "value": 0.3} for step in (1, 2)]
-    rewards += [{**row, "step": step, "metric": of, "value": None, "state": "null"} for step in (3, 4)]
-    write_history(tmp_path / "history.parquet", shares + rewards)
-    found = read_history(tmp_path / "history.parquet")
-    assert found.values("zero_signal_share").to_dict() == {1: 0.5, 2: 0.0, 3: 1.0, 4: 1.0}
-    assert [row["zero_signal_share"] for _, row in rows(found, list(found.steps))] == [0.5, 0.0, 1.0, 1.0]
+    shares = course("zero_signal_share", {1: 0.5, 2: 0.0, 3: 0.0, 4: 1.0})
+    run = log(shares, course(metric, steady(0.3, 1, 2) | steady(None, 3, 4)))
+    assert run.values("zero_signal_share").to_dict() == {1: 0.5, 2: 0.0, 3: 1.0, 4: 1.0}
+    assert [row["zero_signal_share"] for _, row in rows(run, ["zero_signal_share"])] == [0.5, 0.0, 1.0, 1.0]

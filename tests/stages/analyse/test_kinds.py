@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from healthy import healthy
-from run_from import Cell, CompletionsSummary, RewardCount, Share, read_history, remade, run_from
+from run_from import Cell, CompletionsSummary, RewardCount, Share, ask, read_history, remade, run_from
 from synthetic import CONDITIONS, claim_rule, write_history
 
 from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, spikes, zero_signal
@@ -60,7 +60,7 @@ def test_cases_1_and_2_nothing_that_a_broken_step_holds_is_seen_by_any_detector(
     assert clean.since == (min(bad) if len(bad) > 2 and 298 in bad else None)
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
-        assert plugin.detect(plugin.Settings(), garbage) == plugin.detect(plugin.Settings(), clean), kind
+        assert ask(plugin, garbage) == ask(plugin, clean), kind
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -91,7 +91,7 @@ def test_case_8_what_a_null_control_shows_is_expected(seed: int) -> None:
     run = remade(run, adapter="zero", same_text=tuple(Share(step, 8, 8) for step in steps))
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
-        for signal in plugin.detect(plugin.Settings(), run).signals:
+        for signal in ask(plugin, run).signals:
             assert signal.severity == "info", (kind, signal.says)
 
 
@@ -102,7 +102,7 @@ def test_case_10_patience_counts_steps_at_any_distance_of_rows(patience: int, di
     steps = range(first, first + 20 * distance, distance)
     silent = tuple((step, 1.0, "value") for step in steps)
     run = run_from({"zero_signal_share": silent}, target_steps=300)
-    found = collapse.detect(collapse.Settings(patience=patience), run)
+    found = ask(collapse, run, patience=patience)
     if distance > patience / 3:
         assert found.state == "not_observable" and f"every {distance} steps" in found.reason
         return
@@ -122,7 +122,7 @@ def test_case_13_a_spike_is_one_in_any_unit_and_with_any_sign(seed: int) -> None
     values[[40, 90]] += 3.0
 
     def steps(series: np.ndarray[Any, Any]) -> Any:
-        found = spikes.detect(spikes.Settings(metrics=("loss",)), observed(loss=series.tolist()))
+        found = ask(spikes, observed(loss=series.tolist()), metrics=("loss",))
         return [signal.evidence["steps"] for signal in found.signals]
 
     assert steps(values) == [[41, 91]]
@@ -135,7 +135,7 @@ def test_case_14_no_series_has_more_spikes_than_the_share_allowed(k: float) -> N
     rng = np.random.default_rng(5)
     for _ in range(10):
         series = rng.normal(0, 1, 150) * np.where(rng.random(150) < rng.random(), 20, 1)
-        found = spikes.detect(spikes.Settings(metrics=("loss",), k=k), observed(loss=series.tolist()))
+        found = ask(spikes, observed(loss=series.tolist()), metrics=("loss",), k=k)
         counted = [len(signal.evidence["steps"]) for signal in found.signals]
         assert sum(counted) <= 0.1 * 150
         assert counted or found.state == "not_applicable" or found.signals == ()
@@ -181,9 +181,9 @@ def test_case_18_each_step_belongs_to_the_last_attempt_that_began_before_it(tmp_
 @pytest.mark.parametrize("scale", [0.001, 1.0, 1000.0])
 def test_cases_22_and_23_a_negative_kl_is_judged_by_its_error_and_not_by_its_size(scale: float) -> None:
     noise = np.random.default_rng(4).normal(0, scale, 200)
-    quiet = kl_reference.detect(kl_reference.Settings(above=1e9), observed(target=200, kl=noise.tolist()))
+    quiet = ask(kl_reference, observed(target=200, kl=noise.tolist()), above=1e9)
     assert [signal.severity for signal in quiet.signals] == ["info"]
-    (found,) = kl_reference.detect(kl_reference.Settings(), observed(target=200, kl=(noise - scale).tolist())).signals
+    (found,) = ask(kl_reference, observed(target=200, kl=(noise - scale).tolist())).signals
     assert found.severity == "warning" and found.says.startswith("estimate negative: sampling and scoring differ")
 
 
@@ -192,7 +192,7 @@ def test_case_26_any_value_but_none_and_the_highest_is_an_atom(value: float) -> 
     def found(of: float) -> list[float | None]:
         held = [RewardCount(step, reward, n) for step in range(1, 21) for reward, n in ((0.0, 3), (of, 4), (4.0, 3))]
         run = observed(completions=CompletionsSummary(200, 0, rewards=tuple(held)))
-        return [signal.value for signal in atoms.detect(atoms.Settings(share=0.35), run).signals]
+        return [signal.value for signal in ask(atoms, run, share=0.35).signals]
 
     assert found(value) == [value]
     assert found(5.0) == []  # a higher one that was seen is the maximum
@@ -202,10 +202,10 @@ def test_case_26_any_value_but_none_and_the_highest_is_an_atom(value: float) -> 
 @pytest.mark.parametrize(("tokens", "warned"), [(2.0, True), (40.0, False)])
 def test_case_27_full_reward_of_any_height_with_short_answers(maximum: float, tokens: float, warned: bool) -> None:
     run = observed(target=100, reward=[0.97 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
-    found = degenerate.detect(degenerate.Settings(maximum=maximum), run)
+    found = ask(degenerate, run, maximum=maximum)
     assert bool(found.signals) is warned
     low = observed(target=100, reward=[0.94 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
-    assert degenerate.detect(degenerate.Settings(maximum=maximum), low).signals == ()
+    assert ask(degenerate, low, maximum=maximum).signals == ()
 
 
 @pytest.mark.parametrize("shown", [0.0, 0.25, 7.0])
@@ -213,11 +213,11 @@ def test_cases_5_and_6_the_spread_of_the_batch_decides_nothing(shown: float) -> 
     """Whatever reward_std says: groups without a difference have no signal, groups with one have it, and no reward is no signal."""
     same = observed(reward=[0.5] * 150, reward_std=[shown] * 150, group_range=[0.0] * 150, zero_signal_share=[1.0] * 150)
     other = observed(reward=[0.5] * 150, reward_std=[shown] * 150, group_range=[1.0] * 150, zero_signal_share=[0.0] * 150)
-    (first, *_) = zero_signal.detect(zero_signal.Settings(), same).signals
+    (first, *_) = ask(zero_signal, same).signals
     assert (first.value, first.severity) == (1.0, "severe")
-    assert zero_signal.detect(zero_signal.Settings(), other).signals == ()
+    assert ask(zero_signal, other).signals == ()
     null = tuple((step, None, "null") for step in range(1, 151))
-    (none,) = zero_signal.detect(zero_signal.Settings(), remade(other, metrics={**other.given["metrics"], "reward": null})).signals
+    (none,) = ask(zero_signal, remade(other, metrics={**other.given["metrics"], "reward": null})).signals
     assert none.severity == "severe" and none.says.startswith("no reward")
 
 

@@ -27,29 +27,22 @@ from stages.contracts.retries import Retry
 from stages.contracts.stage import ROOT
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
-    monkeypatch.chdir(tmp_path)
-    return complete(tmp_path)
-
-
 def health(folder: ExperimentFolder, run: str) -> Health:
     return read(Health, folder.run(run).health)
 
 
-def test_runs_in_and_out_with_reasons(folder: ExperimentFolder) -> None:
-    screen(folder.root)
-    found = {run.name: health(folder, run.name) for run in runs()}
-    assert sorted(name for name, one in found.items() if not one.included) == ["inverted-s2", "random-s3"]
-    assert found["inverted-s2"].reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
-    [exclusion] = found["inverted-s2"].exclusions
+def test_runs_in_and_out_with_reasons(finished: ExperimentFolder) -> None:
+    answer = {run.name: health(finished, run.name) for run in runs()}
+    assert sorted(name for name, own in answer.items() if not own.included) == ["inverted-s2", "random-s3"]
+    assert answer["inverted-s2"].reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+    [exclusion] = answer["inverted-s2"].exclusions
     assert (exclusion.gate, exclusion.says) == ("truncated", "truncated share is 0.875 in steps 19-20, not below 0.5")
     assert exclusion.rule == "truncated share below 0.5 in steps 19-20"
-    failed = found["random-s3"]
+    failed = answer["random-s3"]
     assert (failed.state, failed.steps_done, failed.failure) == ("failed", 7, "verifier")
     assert failed.reasons == ("the last attempt failed (verifier) after 7 steps",)  # not what follows from it
     assert [(gate.gate, gate.passed) for gate in failed.gates] == [("nonfinite", True), ("steps", False), ("truncated", None)]
-    assert (found["shaped-s1"].card_id, found["shaped-s1"].attempt) == ("card-shaped-s1", "a-shaped-s1-2")
+    assert (answer["shaped-s1"].card_id, answer["shaped-s1"].attempt) == ("card-shaped-s1", "a-shaped-s1-2")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 7, 19])
@@ -60,20 +53,19 @@ def test_case_9_a_failed_run_says_its_class_and_the_steps_done(tmp_path: Path, m
     folder = complete(tmp_path, made=[*made, Run("zero", 1)])
     screen(folder.root)
     conclude(folder.root)
-    counted = {one.id: one for one in read(Findings, folder.findings).findings}
+    counted = {finding.id: finding for finding in read(Findings, folder.findings).findings}
     for run in made:
-        found = health(folder, run.name)
-        assert (found.state, found.included, found.failure, found.steps_done) == ("failed", False, run.failure, steps)
-        assert found.reasons == (f"the last attempt failed ({run.failure}) after {steps} steps",), "what follows from it is not repeated"
+        answer = health(folder, run.name)
+        assert (answer.state, answer.included, answer.failure, answer.steps_done) == ("failed", False, run.failure, steps)
+        assert answer.reasons == (f"the last attempt failed ({run.failure}) after {steps} steps",), "what follows from it is not repeated"
         assert (counted[f"{run.name}/steps/done"].k, counted[f"{run.name}/steps/done"].n) == (steps, 20)
         assert (read(Retry, folder.run(run.name).retry).after is None) == (run.failure == "refused")
     rate = counted["shaped/attempts/finished"]
     assert (rate.k, rate.n) == (0, len(classes)) and counted["experiment/attempts/finished"].k == 1
 
 
-def test_every_detector_answers(folder: ExperimentFolder) -> None:
-    screen(folder.root)
-    answers = {detection.detector: detection.state for detection in health(folder, "zero-s1").detections}
+def test_every_detector_answers(finished: ExperimentFolder) -> None:
+    answers = {detection.detector: detection.state for detection in health(finished, "zero-s1").detections}
     assert answers == {
         "atoms": "looked",
         "collapse": "looked",
@@ -93,7 +85,7 @@ def test_every_detector_answers(folder: ExperimentFolder) -> None:
         "value_fit": "not_applicable",
         "zero_signal": "looked",
     }
-    (signal,) = [s for d in health(folder, "zero-s1").detections if d.detector == "zero_signal" for s in d.signals]
+    (signal,) = [s for d in health(finished, "zero-s1").detections if d.detector == "zero_signal" for s in d.signals]
     assert (signal.severity, signal.value) == ("info", 1.0)
 
 
@@ -133,28 +125,28 @@ def test_a_missing_run_is_a_hole_with_a_reason(folder: ExperimentFolder) -> None
     for name in ("history.parquet", "completions.parquet", "outcome.json"):
         (folder.run("zero-s2").root / name).unlink()
     screen(folder.root)
-    found = health(folder, "zero-s2")
-    assert (found.state, found.included, found.card_id, found.steps_done) == ("missing", False, None, None)
-    assert found.reasons == ("not trained: no outcome was recorded",)
-    assert not found.detections[0].signals
+    answer = health(folder, "zero-s2")
+    assert (answer.state, answer.included, answer.card_id, answer.steps_done) == ("missing", False, None, None)
+    assert answer.reasons == ("not trained: no outcome was recorded",)
+    assert not answer.detections[0].signals
 
 
 def test_persistent_non_finite_gates_a_run_out(folder: ExperimentFolder) -> None:
     bad = replace(runs()[0], nonfinite=tuple(range(5, 21)))
     write_run(folder.run(bad.name), bad)
     screen(folder.root)
-    found = health(folder, bad.name)
-    assert (found.included, found.valid_until) == (False, 4)
-    assert found.reasons[0] == "gate nonfinite: gradient is persistently non-finite from step 5"
+    answer = health(folder, bad.name)
+    assert (answer.included, answer.valid_until) == (False, 4)
+    assert answer.reasons[0] == "gate nonfinite: gradient is persistently non-finite from step 5"
 
 
 def test_case_17_a_duplicate_seed_drops_n_loudly(folder: ExperimentFolder, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(folder.run("shaped-s3"), replace(runs()[2], seed=1, attempt="a-shaped-s3-1"))  # seed 3 repeats what seed 1 does
     screen(folder.root)
-    found = health(folder, "shaped-s3")
+    answer = health(folder, "shaped-s3")
     says = "DUPLICATE: its series are identical to those of shaped-s1, so it is no run of its own and n drops by one"
-    assert (found.included, found.reasons) == (False, (says,))
-    assert [d.detector for d in found.detections if d.signals and d.signals[0].evidence.get("of") == "shaped-s1"] == ["duplicates"]
+    assert (answer.included, answer.reasons) == (False, (says,))
+    assert [d.detector for d in answer.detections if d.signals and d.signals[0].evidence.get("of") == "shaped-s1"] == ["duplicates"]
     assert health(folder, "shaped-s1").included
     assert f"shaped-s3 is left out: {says}" in capsys.readouterr().out
 
@@ -180,9 +172,9 @@ def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: Expe
         write_run(folder.run(f"shaped-s{seed}"), replace(runs()[seed - 1], seed=1, truncated_from=1, attempt=f"a{seed}"))
     screen(folder.root)
     for seed in (1, 3):
-        found = health(folder, f"shaped-s{seed}")
-        assert found.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
-        said = [signal.says for detection in found.detections if detection.detector == "duplicates" for signal in detection.signals]
+        answer = health(folder, f"shaped-s{seed}")
+        assert answer.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
+        said = [signal.says for detection in answer.detections if detection.detector == "duplicates" for signal in detection.signals]
         twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of them is a run of its own"
         assert said == ([] if seed == 1 else [twin])
 
@@ -192,9 +184,9 @@ def test_the_null_controls_are_what_others_are_held_against(folder: ExperimentFo
         if run.name in ("shaped-s1", "zero-s1", "zero-s2", "zero-s3"):
             write_run(folder.run(run.name), replace(run, cells={"kl": dict.fromkeys(range(1, 21), 0.01 * run.seed)}))
     screen(folder.root)
-    found = {d.detector: d for d in health(folder, "shaped-s1").detections}["kl_reference"]
-    assert found.signals[0].evidence["null_controls"] == [0.01, 0.02, 0.03]
-    assert "it has not moved further than without a reward" in found.signals[0].says
+    answer = {d.detector: d for d in health(folder, "shaped-s1").detections}["kl_reference"]
+    assert answer.signals[0].evidence["null_controls"] == [0.01, 0.02, 0.03]
+    assert "it has not moved further than without a reward" in answer.signals[0].says
 
 
 def test_an_adapter_of_zeros_is_seen_on_the_disk(folder: ExperimentFolder) -> None:
@@ -203,8 +195,8 @@ def test_an_adapter_of_zeros_is_seen_on_the_disk(folder: ExperimentFolder) -> No
     def signals(factor: float) -> list[str]:
         save_file({"base.q.lora_A.weight": np.ones((2, 3), np.float32), "base.q.lora_B.weight": np.full((3, 2), factor, np.float32)}, place)
         screen(folder.root)
-        found = {d.detector: d for d in health(folder, "shaped-s1").detections}["gradient"]
-        return [signal.metric for signal in found.signals]
+        answer = {d.detector: d for d in health(folder, "shaped-s1").detections}["gradient"]
+        return [signal.metric for signal in answer.signals]
 
     assert signals(0.0) == ["adapter"]
     assert signals(1e-8) == []
@@ -273,15 +265,15 @@ def test_what_needs_completions_does_not_apply_to_gold_answers(folder: Experimen
     pq.write_table(kept, history)
     folder.run(run).completions.unlink()
     screen(folder.root)
-    found = health(folder, run)
-    answers = {detection.detector: detection for detection in found.detections}
+    answer = health(folder, run)
+    answers = {detection.detector: detection for detection in answer.detections}
     for kind in ("zero_signal", "collapse", "truncation", "atoms"):
         assert answers[kind].state == "not_applicable"
         assert answers[kind].reason == "supervised fine-tuning samples no completions and has no rewards"
     assert answers["nonfinite"].state == "looked"
-    said = {gate.gate: (gate.passed, gate.says) for gate in found.gates}
+    said = {gate.gate: (gate.passed, gate.says) for gate in answer.gates}
     assert said["truncated"][0] is True and said["truncated"][1].startswith("not applied to supervised fine-tuning, which samples nothing")
-    assert said["mean_token_accuracy"][0] is None and not found.included
+    assert said["mean_token_accuracy"][0] is None and not answer.included
 
     own = ConditionProfile(condition="shaped", profile="sft-default", detectors=card.detectors[:1])
     write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": {}, "others": (own,)}))

@@ -41,20 +41,9 @@ def test_windows_are_a_tenth_of_the_target_and_no_single_step_where_there_are_fo
     assert window_of("final", steps, Windows()) == Window(*final)
 
 
-def test_window_words() -> None:
-    assert (str(Window(55, 60)), str(Window(4, 4)), Window(55, 60).length) == ("steps 55-60", "step 4", 6)
-
-
-def test_t_interval_over_seeds_by_hand() -> None:
-    """t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)."""
-    found = estimate([[1.0, 2.0, 3.0]], 0.95)
-    assert (found.value, found.n) == (2.0, 3)
-    assert (found.low, found.high) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
-
-
 def test_case_43_one_seed_has_a_value_and_no_interval() -> None:
-    found = estimate([[0.7]], 0.95)
-    assert (found.value, found.low, found.high, found.n) == (0.7, None, None, 1)
+    interval = estimate([[0.7]], 0.95)
+    assert (interval.value, interval.low, interval.high, interval.n) == (0.7, None, None, 1)
     apart = estimate([[0.7], [0.2, 0.3]], 0.95)
     assert (apart.value, apart.low, apart.high, apart.n) == (pytest.approx(0.45), None, None, 1)
 
@@ -62,18 +51,18 @@ def test_case_43_one_seed_has_a_value_and_no_interval() -> None:
 @pytest.mark.parametrize("values", [[0.5] * 3, [0.0] * 3, [0.1 + 0.2, 0.3, 0.3]])
 def test_equal_seeds_have_no_interval(values: list[float]) -> None:
     """A t interval of no width would claim certainty; seeds that differ by a rounding are equal."""
-    found = estimate([values], 0.95)
-    assert (found.value, found.low, found.high, found.n) == (pytest.approx(values[1]), None, None, 3)
-    assert found.method == "no spread between seeds: the interval would have no width"
+    interval = estimate([values], 0.95)
+    assert (interval.value, interval.low, interval.high, interval.n) == (pytest.approx(values[1]), None, None, 3)
+    assert interval.method == "no spread between seeds: the interval would have no width"
     apart = estimate([values, [v - 0.4 for v in values]], 0.95)
-    assert (apart.value, apart.low, apart.high) == (pytest.approx(0.4), None, None) and apart.method == found.method
+    assert (apart.value, apart.low, apart.high) == (pytest.approx(0.4), None, None) and apart.method == interval.method
     assert detectable([[0.5] * 3, [0.1] * 3], 0.95) is None
 
 
 def test_spread_of_one_group_and_small_spread_are_spread() -> None:
     """(0, 0, 3) against three zeros: standard error sqrt(3 / 3), two degrees of freedom, t = 4.302653."""
-    one = estimate([[0.0, 0.0, 3.0], [0.0] * 3], 0.95)
-    assert (one.low, one.high) == (pytest.approx(1 - 4.302653), pytest.approx(1 + 4.302653))
+    uneven = estimate([[0.0, 0.0, 3.0], [0.0] * 3], 0.95)
+    assert (uneven.low, uneven.high) == (pytest.approx(1 - 4.302653), pytest.approx(1 + 4.302653))
     small = estimate([[1.0, 1.0, 1.0 + 1e-12]], 0.95)
     assert small.low is not None and small.high is not None and 0 < small.high - small.low < 1e-11
 
@@ -89,29 +78,21 @@ def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> N
     def share(k: int, n: int, worth: float | None = None) -> Share:
         return Share(k / n, worth or n, f"{k} of {n} completions")
 
-    found = _equal([share(56, 70)], [share(48, 80)])
-    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+    interval = _equal([share(56, 70)], [share(48, 80)])
+    assert (interval.value, interval.low, interval.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
     both = _equal([share(10, 10)], [share(0, 10)])  # contrast (h): 1.0 [0.6075, 1]
     assert (both.value, both.low, both.high) == pytest.approx((1.0, 0.6075, 1.0), abs=5e-5)
     full = stats.binomtest(60, 60).proportion_ci(0.95, method="wilson")
-    one = _equal([share(60, 60)], [])
-    assert (one.low, one.high, one.equal) == (pytest.approx(full.low), 1.0, True)
+    whole = _equal([share(60, 60)], [])
+    assert (whole.low, whole.high, whole.equal) == (pytest.approx(full.low), 1.0, True)
     # two shares minus two others: distances to the ends add up in squares (Zou and Donner)
     four = [share(56, 70, 17.5), share(48, 80, 20), share(0, 20, 5), share(9, 9)]
     wide = _equal([four[0], four[2]], [four[1], four[3]])
-    ends = [wilson(one.value * one.worth, one.worth, 0.95) for one in four]
+    ends = [wilson(share.value * share.worth, share.worth, 0.95) for share in four]
     below = ((0.8 - ends[0][0]) ** 2 + (ends[1][1] - 0.6) ** 2) ** 0.5
     above = ((ends[0][1] - 0.8) ** 2 + (0.6 - ends[1][0]) ** 2 + ends[2][1] ** 2 + (1 - ends[3][0]) ** 2) ** 0.5
     assert (wide.value, wide.low, wide.high) == pytest.approx((-0.8, -0.8 - below, -0.8 + above))
     assert wide.method.endswith("and 9 of 9 completions, counted as 18 and 5 and 20 and 9 independent ones")
-
-
-def test_welch_by_hand_where_its_degrees_of_freedom_are_whole() -> None:
-    """Equal spreads: df 4, t 2.776445, standard error sqrt(2/3). One group without spread: df 2, t 4.302653, standard error 1/sqrt(3)."""
-    equal = estimate([[1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]], 0.95)
-    assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2 - 2.266952, 2 + 2.266952), abs=1e-5)
-    single = estimate([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]], 0.95)
-    assert (single.value, single.low, single.high) == pytest.approx((2.0, 2 - 2.484138, 2 + 2.484138), abs=1e-5)
 
 
 def test_case_21_wilson_intervals_of_attempts() -> None:
@@ -157,22 +138,22 @@ UNEVEN = ([[0.15, 0.8], [0.1, 0.9]], [[0.1, 0.9], [0.5, 0.5]], [[0.0, 1.0]], [[1
 
 @pytest.mark.parametrize("groups", UNEVEN)
 def test_detectable_stands_on_few_and_uneven_seeds(groups: list[list[float]]) -> None:
-    found = detectable(groups, 0.95)
-    assert found is not None
-    assert 0 < found < 100
-    assert seeds_needed(groups, found * 1000, 0.95) == 2
+    interval = detectable(groups, 0.95)
+    assert interval is not None
+    assert 0 < interval < 100
+    assert seeds_needed(groups, interval * 1000, 0.95) == 2
 
 
 # The formulas against scipy.stats, which is left out of the stage for its import time.
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_intervals_equal_those_of_scipy_stats(seed: int) -> None:
     rng = np.random.default_rng(seed)
     left, right = (list(rng.normal(rng.normal(), rng.exponential(), rng.integers(2, 9))) for _ in range(2))
     level = [0.8, 0.9, 0.95, 0.99][seed % 4]
-    found, wanted = estimate([left], level), stats.t.interval(level, len(left) - 1, loc=np.mean(left), scale=stats.sem(left))
-    assert (found.low, found.high) == pytest.approx(wanted, rel=1e-9)
+    interval, wanted = estimate([left], level), stats.t.interval(level, len(left) - 1, loc=np.mean(left), scale=stats.sem(left))
+    assert (interval.low, interval.high) == pytest.approx(wanted, rel=1e-9)
     apart, welch = estimate([left, right], level), stats.ttest_ind(left, right, equal_var=False).confidence_interval(level)
     assert (apart.low, apart.high) == pytest.approx((welch.low, welch.high), rel=1e-9)
     n = int(rng.integers(1, 600))
@@ -183,9 +164,9 @@ def test_intervals_equal_those_of_scipy_stats(seed: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 5, 9, 40])
 def test_detectable_has_the_power_of_scipys_noncentral_t(n: int) -> None:
-    found = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
+    interval = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
     freedom = 2 * n - 2
-    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, found / (2 / n) ** 0.5) == pytest.approx(0.8, abs=1e-6)
+    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, interval / (2 / n) ** 0.5) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_detectable_is_found_four_times_of_five() -> None:
@@ -193,8 +174,8 @@ def test_detectable_is_found_four_times_of_five() -> None:
     n = 12
     effect = detectable([_spread(1.0, n), _spread(1.0, n)], 0.95) or 0.0
     left, right = rng.normal(effect, 1, (4000, n)), rng.normal(0, 1, (4000, n))
-    found = stats.ttest_ind(left, right, axis=1, equal_var=False).pvalue < 0.05
-    assert found.mean() == pytest.approx(0.8, abs=0.025)
+    interval = stats.ttest_ind(left, right, axis=1, equal_var=False).pvalue < 0.05
+    assert interval.mean() == pytest.approx(0.8, abs=0.025)
 
 
 # Coverage: of 1,000 intervals 950 should hold the truth; three standard errors of that share are 0.021.
@@ -218,8 +199,8 @@ def test_wilson_interval_covers_the_truth() -> None:
     assert np.mean(held) == pytest.approx(0.95, abs=0.021)
 
 
-def _holds(found: object, truth: float) -> bool:
-    return bool(found.low <= truth <= found.high)  # type: ignore[attr-defined]
+def _holds(interval: object, truth: float) -> bool:
+    return bool(interval.low <= truth <= interval.high)  # type: ignore[attr-defined]
 
 
 # Trend within a run: batch means.
@@ -241,11 +222,11 @@ def test_the_error_of_batch_means_by_hand() -> None:
 def test_a_trend_over_batch_means_by_hand() -> None:
     """Sixteen rows of a ramp: the batches 1.5, 5.5, 9.5 and 13.5 have the variance 80 / 3."""
     ramp = [float(n) for n in range(16)]
-    found = trend(ramp, [100 + value for value in ramp], 0.95)
+    interval = trend(ramp, [100 + value for value in ramp], 0.95)
     half = stats.t.ppf(0.975, 6) * (2 * (80 / 3) / 4) ** 0.5
-    assert (found.value, found.low, found.high) == pytest.approx((100, 100 - half, 100 + half))
-    assert found.method == "t interval over batch means of one run's steps"
-    assert found.detectable is not None and found.detectable > half
+    assert (interval.value, interval.low, interval.high) == pytest.approx((100, 100 - half, 100 + half))
+    assert interval.method == "t interval over batch means of one run's steps"
+    assert interval.detectable is not None and interval.detectable > half
 
 
 def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
@@ -289,10 +270,3 @@ def test_welch_is_cautious_where_seeds_of_two_conditions_move_together(shared: f
     rounds = [rng.multivariate_normal([0.3, 0.0], cov, 3) for _ in range(1000)]
     held = [_holds(estimate([list(pairs[:, 0]), list(pairs[:, 1])], 0.95), 0.3) for pairs in rounds]
     assert least < np.mean(held) < most
-
-
-def test_paired_intervals_are_those_of_the_differences() -> None:
-    """Pairs by seed are differences first: a t interval over them."""
-    rng = np.random.default_rng(5)
-    held = [_holds(estimate([list(rng.normal(0.3, 0.2, 5))], 0.95), 0.3) for _ in range(1000)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.021)

@@ -26,12 +26,6 @@ REWARD = Comparison(metric="reward", sign="<", value=0.8)
 RISING = Comparison(metric="reward", slope=6, sign=">", value=0)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
-    monkeypatch.chdir(tmp_path)
-    return complete(tmp_path)
-
-
 def concluded(folder: ExperimentFolder, made: list[Run] | None = None, **rules: object) -> Findings:
     write_cards(folder, made or runs(), **rules)
     screen(folder.root)
@@ -56,9 +50,9 @@ def test_findings_without_rules_have_no_keys_for_them(folder: ExperimentFolder) 
 
 def test_an_expectation_at_the_end_is_the_final_window(folder: ExperimentFolder) -> None:
     """Final rewards of shaped: (6.1 + 7.0) / 16 of seed 1; seeds 2 and 3 pass one and two completions less."""
-    found = concluded(folder, expectations=(expectation(),))
-    numbers = {finding.id: finding for finding in found.findings}
-    [score] = found.expectations
+    conclusions = concluded(folder, expectations=(expectation(),))
+    numbers = {finding.id: finding for finding in conclusions.findings}
+    [score] = conclusions.expectations
     assert [(run.run, run.state) for run in score.runs] == [("shaped-s1", "met"), ("shaped-s2", "met"), ("shaped-s3", "missed")]
     assert (score.state, score.place, score.finding) == ("missed", "100%", "shaped/expect.learns/met")
     for run in score.runs:
@@ -76,9 +70,9 @@ def test_both_sides_of_a_bound(folder: ExperimentFolder, bound: float, state: st
     """Two steps of random-s1 with no reward but one of 8 in two completions: the mean of 0 and 0.125 is 0.0625."""
     made = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
     folder = complete(Path(), "bounds", made)
-    found = concluded(folder, made, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
-    assert [run.state for run in found.expectations[0].runs] == [state]
-    assert found.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
+    conclusions = concluded(folder, made, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
+    assert [run.state for run in conclusions.expectations[0].runs] == [state]
+    assert conclusions.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
 
 
 def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
@@ -92,13 +86,13 @@ def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
 def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -> None:
     """shaped-s1 has 3.4 / 8 at steps 1-4; seed 3 passes 1 of 8 there. A run that went on all the same would have stopped."""
     rule = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.3), lasting=3, window=2)
-    found = concluded(folder, stops=stops(rule))
-    by_run = {result.run: result for result in found.rules}
+    conclusions = concluded(folder, stops=stops(rule))
+    by_run = {result.run: result for result in conclusions.rules}
     assert set(by_run) == {"shaped-s1", "shaped-s2", "shaped-s3"}
     assert by_run["shaped-s1"].state == "quiet"
     third = by_run["shaped-s3"]
     assert (third.state, third.says) == ("would_have_stopped", "reward < 0.3 for 3 logged steps in a row")
-    numbers = {finding.id: finding for finding in found.findings}
+    numbers = {finding.id: finding for finding in conclusions.findings}
     assert numbers["shaped-s3/red_flag-1/stop-step"].value == 3
     assert numbers["shaped-s3/red_flag-1/value"].value == pytest.approx((1 + 0.6) / 8)
     assert numbers["shaped-s3/red_flag-1/first-step"].window == "steps 1-3"
@@ -107,18 +101,18 @@ def test_a_rule_that_nobody_applied_while_it_trained(folder: ExperimentFolder) -
 def test_a_light_that_holds_back_is_named(folder: ExperimentFolder) -> None:
     flag = StopRule(id="red_flag-1", when=REWARD, window=2, after=4)
     light = StopRule(id="green_light-1", when=Comparison(metric="reward", sign=">=", value=0), window=2)
-    found = concluded(folder, stops=stops(flag, lights=(light,)))
-    first = found.rules[0]
+    conclusions = concluded(folder, stops=stops(flag, lights=(light,)))
+    first = conclusions.rules[0]
     assert (first.state, first.lights, first.stop) == ("held_back", ("reward >= 0",), None)
-    numbers = {finding.id: finding for finding in found.findings}
+    numbers = {finding.id: finding for finding in conclusions.findings}
     # steps 4..19: the mean of steps 18-19 is 6.1 / 8, that of 19-20 (6.1 + 7) / 16 > 0.8
     assert (numbers[first.first or ""].value, numbers[first.held or ""].value) == (4, 16)
 
 
 def test_what_was_never_measured_is_unknown_and_not_quiet(folder: ExperimentFolder) -> None:
     both = AllOf(all=(REWARD, Comparison(metric="kl", sign=">", value=1)))
-    found = concluded(folder, stops=stops(StopRule(id="early_stop", when=both, lasting=2, window=2)))
-    assert {(result.state, result.why) for result in found.rules} == {("unknown", "kl: no number was logged")}
+    conclusions = concluded(folder, stops=stops(StopRule(id="early_stop", when=both, lasting=2, window=2)))
+    assert {(result.state, result.why) for result in conclusions.rules} == {("unknown", "kl: no number was logged")}
 
 
 def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) -> None:
@@ -128,12 +122,12 @@ def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) ->
     place = folder.run("shaped-s1")
     by = StoppedBy(rule="red_flag-1", step=4, says="reward at step 4 is 0.425")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
-    found = concluded(folder, made, stops=stops(rule), expectations=(expectation(),), claims=())
+    conclusions = concluded(folder, made, stops=stops(rule), expectations=(expectation(),), claims=())
     health = read(Health, place.health)
     assert (health.state, health.included, health.stopped) == ("finished", False, by)
     assert health.reasons == ("gate steps: 4 of 20 steps done: stopped by red_flag-1 at step 4",)
-    assert [result.state for result in found.rules] == ["stopped", "would_have_stopped", "would_have_stopped"]
-    assert found.expectations[0].runs[0].why == "stopped by red_flag-1 at step 4"
+    assert [result.state for result in conclusions.rules] == ["stopped", "would_have_stopped", "would_have_stopped"]
+    assert conclusions.expectations[0].runs[0].why == "stopped by red_flag-1 at step 4"
     assert '"after": null' in place.retry.read_text()  # not due again
 
 
@@ -143,8 +137,8 @@ def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder)
     place = folder.run("shaped-s1")
     by = StoppedBy(rule="red_flag-1", step=3, says="")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
-    found = concluded(folder, made, stops=stops(StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
-    assert found.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
+    conclusions = concluded(folder, made, stops=stops(StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
+    assert conclusions.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
 
 
 @pytest.mark.parametrize("when", [REWARD, RISING, AllOf(all=(REWARD, RISING))])

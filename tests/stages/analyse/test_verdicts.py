@@ -84,9 +84,9 @@ def test_verdicts_are_those_of_a_plain_computation(left: int, tmp_path: Path, mo
         ]
         contrast = {"condition": None, "contrast": Contrast(condition="shaped", against="zero")}
         claims = [_claim(f"c{i}", d, m, seeds=s, **(contrast if pair else {})) for i, (d, m, s, pair) in enumerate(rules)]
-        found = _concluded(tmp_path, sides, claims)
-        assert found.claims_tested == len(claims)
-        for (direction, margin, seeds, pair), verdict in zip(rules, found.verdicts, strict=True):
+        conclusions = _concluded(tmp_path, sides, claims)
+        assert conclusions.claims_tested == len(claims)
+        for (direction, margin, seeds, pair), verdict in zip(rules, conclusions.verdicts, strict=True):
             wanted = _plain(ODD[left], right if pair else None, margin, direction, seeds)
             assert verdict.verdict == wanted, (sides, direction, margin, seeds, pair, verdict.why)
             assert (verdict.detectable is None) or wanted == "inconclusive"
@@ -99,13 +99,13 @@ def test_a_run_that_is_left_out_of_one_side_leaves_the_other_whole(tmp_path: Pat
     sides = {"shaped": [1.0, 2.0, 3.0], "zero": [0.0, 0.5, 0.25]}
     claims = [_claim("two", "above", -9.0, **pair), _claim("three", "above", -9.0, seeds=3, **pair)]
     claims += [_claim("all", "above", -9.0, seeds=3, included_only=False, **pair)]
-    found = _concluded(tmp_path, sides, claims, frozenset({"shaped-s3"}))
-    contrast = next(one for one in found.findings if one.id == f"shaped-vs-zero/{METRIC}/final")
+    conclusions = _concluded(tmp_path, sides, claims, frozenset({"shaped-s3"}))
+    contrast = next(finding for finding in conclusions.findings if finding.id == f"shaped-vs-zero/{METRIC}/final")
     welch = stats.ttest_ind([1.0, 2.0], sides["zero"], equal_var=False).confidence_interval(0.95)
     assert (contrast.low, contrast.high) == (pytest.approx(welch.low), pytest.approx(welch.high))
     assert (contrast.value, contrast.n, contrast.with_all) == (1.25, 2, 1.75)
-    assert [verdict.verdict for verdict in found.verdicts] == ["supported", "void", "supported"]
-    assert found.verdicts[1].why.startswith("Void: shaped has 2 of the 3 seeds needed (shaped-s3: gate truncated:")
+    assert [verdict.verdict for verdict in conclusions.verdicts] == ["supported", "void", "supported"]
+    assert conclusions.verdicts[1].why.startswith("Void: shaped has 2 of the 3 seeds needed (shaped-s3: gate truncated:")
 
 
 @pytest.mark.parametrize("against", [[0.0, 0.1, 0.3], [0.2, 0.2, 0.2]])
@@ -178,10 +178,10 @@ def test_changes_that_differ_by_rounding_alone_are_equal(tmp_path: Path, monkeyp
     write_cards(folder, made, claims=tuple(claims))
     screen(folder.root)
     conclude(folder.root)
-    found = read(Findings, folder.findings)
-    changes = {finding.id: finding for finding in found.findings}
+    conclusions = read(Findings, folder.findings)
+    changes = {finding.id: finding for finding in conclusions.findings}
     assert len({seed.value for seed in changes[f"shaped/{METRIC}/change"].seeds}) == 2
-    for verdict in found.verdicts:
+    for verdict in conclusions.verdicts:
         assert (verdict.verdict, changes[verdict.finding or ""].equal_seeds) == ("inconclusive", True)
         assert changes[verdict.finding or ""].low is None and changes[verdict.finding or ""].detectable is None
 

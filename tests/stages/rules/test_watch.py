@@ -53,8 +53,8 @@ SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
 )
 def test_a_condition_that_lasts(values, expected):
     rows = [(step, {} if value is ... else {"zero_signal_share": value}) for step, value in enumerate(values, start=1)]
-    found = stop_at(StopRules(rules=(rule(SILENT, id="early_stop", lasting=3),)), rows)
-    assert found == (None if expected is None else ("early_stop", expected))
+    answered = stop_at(StopRules(rules=(rule(SILENT, id="early_stop", lasting=3),)), rows)
+    assert answered == (None if expected is None else ("early_stop", expected))
 
 
 def test_after_counts_no_step_before_it():
@@ -76,8 +76,8 @@ def test_after_counts_no_step_before_it():
     ],
 )
 def test_a_mean_over_the_trailing_window(values, expected):
-    found = stop_at(StopRules(rules=(rule(below(0.25)),)), rewards(*values))
-    assert found == (None if expected is None else ("red_flag-1", expected))
+    answered = stop_at(StopRules(rules=(rule(below(0.25)),)), rewards(*values))
+    assert answered == (None if expected is None else ("red_flag-1", expected))
 
 
 def test_steps_with_a_gradient_that_is_not_finite_do_not_count():
@@ -120,9 +120,9 @@ def test_a_green_light_holds_a_red_flag_back_until_it_goes_out():
     light = rule(Comparison(metric="gate.tests.pass_share", sign=">=", value=0.05), id="green_light-1", window=1)
     watch = Watch(StopRules(rules=(rule(below(0.15), window=1, after=2),), green_lights=(light,)))
     shares = [0.05, 0.05, 0.06, 0.04]
-    found = [watch.see(step, {"reward": 0.1, "gate.tests.pass_share": share}) for step, share in enumerate(shares, start=1)]
+    answered = [watch.see(step, {"reward": 0.1, "gate.tests.pass_share": share}) for step, share in enumerate(shares, start=1)]
     assert [(firing.step, firing.held_back) for firing in watch.firings] == [(2, "green_light-1"), (3, "green_light-1"), (4, None)]
-    assert found == [None, None, None, watch.firings[-1]]
+    assert answered == [None, None, None, watch.firings[-1]]
     assert watch.see(5, {"reward": 0.1}) is None and len(watch.firings) == 3
 
 
@@ -153,16 +153,16 @@ def test_unknown_parts():
     every, either = AllOf(all=(left, right)), AnyOf(any=(left, right))
     table = {(yes, yes): (True, True), (yes, no): (False, True), (no, no): (False, False)}
     table |= {(yes, unknown): (None, True), (no, unknown): (False, None), (unknown, unknown): (None, None)}
-    for (one, other), (both, any_of) in table.items():
-        for values in ({left: one, right: other}, {left: other, right: one}):
+    for (first, other), (both, any_of) in table.items():
+        for values in ({left: first, right: other}, {left: other, right: first}):
             assert truth(every, partial(compared, quantities=values)) is both
             assert truth(either, partial(compared, quantities=values)) is any_of
 
 
 @given(st.sampled_from(sorted(OPPOSITE)), st.floats(allow_nan=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_the_opposite_sign_is_the_negation(sign, value, bound):
-    one, other = (Comparison(metric="reward", sign=s, value=bound) for s in (sign, OPPOSITE[sign]))
-    assert one.holds_at(value) is not other.holds_at(value)
+    comparison, opposite = (Comparison(metric="reward", sign=s, value=bound) for s in (sign, OPPOSITE[sign]))
+    assert comparison.holds_at(value) is not opposite.holds_at(value)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e300, 1e300)), min_size=1, max_size=30), st.integers(1, 12))
@@ -200,18 +200,18 @@ def asked(values: list[float], direction: Literal["above", "below"], bound: floa
 @pytest.mark.parametrize("direction", ["above", "below"])
 def test_a_mean_that_is_its_bound_but_for_rounding_is_not_beyond_it(direction: Literal["above", "below"]) -> None:
     """(1.0 + 0.7 + 0.7) / 3 is 0.7999999999999999 in floats."""
-    found = asked([1.0, 0.7, 0.7], direction, 0.8)
-    assert (found.state, found.why) == ("missed", f"0.8 is not {direction} 0.8")
+    answered = asked([1.0, 0.7, 0.7], direction, 0.8)
+    assert (answered.state, answered.why) == ("missed", f"0.8 is not {direction} 0.8")
 
 
 def test_means_beyond_their_bound() -> None:
-    found = asked([1.0, 0.7, 0.7], "below", 0.81)
-    assert (found.state, found.value, found.window) == ("met", pytest.approx(0.8), "steps 28-30")
+    answered = asked([1.0, 0.7, 0.7], "below", 0.81)
+    assert (answered.state, answered.value, answered.window) == ("met", pytest.approx(0.8), "steps 28-30")
     assert asked([1.0, 0.7, 0.7], "above", 0.81).state == "missed"
 
 
 def test_the_window_of_a_short_run_is_that_of_its_findings() -> None:
     """Two steps of eight: 0.2 at step 7 and 0.6 at step 8."""
     card = Expectation(id="e", metric="kl", above=0.3, at="8 steps", conditions=("a",))
-    found = answer(card, [(7, {"kl": 0.2}), (8, {"kl": 0.6})], target_steps=8, done=8, share=0.1)
-    assert (found.state, found.value, found.window) == ("met", 0.4, "steps 7-8")
+    answered = answer(card, [(7, {"kl": 0.2}), (8, {"kl": 0.6})], target_steps=8, done=8, share=0.1)
+    assert (answered.state, answered.value, answered.window) == ("met", 0.4, "steps 7-8")
