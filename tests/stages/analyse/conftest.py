@@ -47,3 +47,10 @@ def finished(analysed: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolde
     """The analysed experiment, which is the working directory."""
     monkeypatch.chdir(analysed)
     return EXPERIMENT
+
+
+@pytest.fixture
+def again(analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentFolder:
+    """A copy of the analysed experiment, which is the working directory: to be changed and analysed again."""
+    monkeypatch.chdir(shutil.copytree(analysed, tmp_path, dirs_exist_ok=True))
+    return EXPERIMENT

@@ -404,11 +404,10 @@ def test_an_experiment_without_any_data_still_concludes(folder: ExperimentFolder
     assert findings["shaped/reward/final"].value is None
 
 
-def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
-    concluded(folder)
-    first = folder.findings.read_bytes()
-    concluded(folder)
-    assert folder.findings.read_bytes() == first
+def test_the_same_input_gives_the_same_bytes(again: ExperimentFolder) -> None:
+    first = again.findings.read_bytes()
+    concluded(again)
+    assert again.findings.read_bytes() == first
 
 
 def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(experiment: Experiment) -> None:

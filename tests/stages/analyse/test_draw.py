@@ -166,12 +166,11 @@ def test_an_experiment_without_data_draws_empty_figures(folder: ExperimentFolder
     assert counted == [4, 4, 2, 2]
 
 
-def test_the_same_input_gives_the_same_bytes_and_old_files_go(folder: ExperimentFolder) -> None:
-    drawn(folder)
-    first = {path.name: path.read_bytes() for path in folder.figures.iterdir()}
-    (folder.figures / "old.svg").write_text("<svg/>")
-    draw(folder.root)
-    assert first == {path.name: path.read_bytes() for path in folder.figures.iterdir()}
+def test_the_same_input_gives_the_same_bytes_and_old_files_go(again: ExperimentFolder) -> None:
+    first = {path.name: path.read_bytes() for path in again.figures.iterdir()}
+    (again.figures / "old.svg").write_text("<svg/>")
+    draw(again.root)
+    assert first == {path.name: path.read_bytes() for path in again.figures.iterdir()}
 
 
 def test_text_is_escaped_and_never_read_as_mathematics() -> None:

@@ -89,20 +89,14 @@ def test_every_detector_answers(finished: ExperimentFolder) -> None:
     assert (signal.severity, signal.value) == ("info", 1.0)
 
 
-def test_the_same_input_gives_the_same_bytes(folder: ExperimentFolder) -> None:
-    screen(folder.root)
-    first = {run.name: folder.run(run.name).health.read_bytes() for run in runs()}
-    screen(folder.root)
-    assert first == {run.name: folder.run(run.name).health.read_bytes() for run in runs()}
-
-
-def test_only_a_failed_run_becomes_due_again_and_only_once(folder: ExperimentFolder) -> None:
-    screen(folder.root)
-    assert read(Retry, folder.run("random-s3").retry).after == "a-random-s3-1"
-    assert all(read(Retry, folder.run(run.name).retry).after is None for run in runs() if run.name != "random-s3")
-    stamp = folder.run("random-s3").retry.stat().st_mtime_ns
-    screen(folder.root)
-    assert folder.run("random-s3").retry.stat().st_mtime_ns == stamp
+def test_the_same_input_gives_the_same_bytes_and_a_failed_run_becomes_due_only_once(again: ExperimentFolder) -> None:
+    assert read(Retry, again.run("random-s3").retry).after == "a-random-s3-1"
+    assert all(read(Retry, again.run(run.name).retry).after is None for run in runs() if run.name != "random-s3")
+    first = {run.name: again.run(run.name).health.read_bytes() for run in runs()}
+    stamp = again.run("random-s3").retry.stat().st_mtime_ns
+    screen(again.root)
+    assert first == {run.name: again.run(run.name).health.read_bytes() for run in runs()}
+    assert again.run("random-s3").retry.stat().st_mtime_ns == stamp
 
 
 def test_a_run_that_finished_after_a_failure_keeps_its_retry(folder: ExperimentFolder) -> None:
