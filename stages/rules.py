@@ -125,7 +125,7 @@ class Watch:
         self.stop = stop
         self.firings: list[Firing] = []
         self.stopped: Firing | None = None
-        self.known: set[str] = set()
+        self.measured: set[str] = set()
         """Metrics that had a number at any step."""
         self._rules = tuple(_Rule(rule) for rule in stop.rules)
         self._lights = tuple(_Rule(light, waits=False) for light in stop.green_lights)
@@ -135,7 +135,7 @@ class Watch:
         if self.stopped is not None:
             return None
         values = numbers(row)
-        self.known |= values.keys()
+        self.measured |= values.keys()
         firings, lights = ([rule.see(step, row, values) for rule in rules] for rules in (self._rules, self._lights))
         light = next((light.rule for light in lights if light), None)
         for firing in filter(None, firings):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stages.analyse.evidence import NOT_EVALUATED, TOO_LARGE, Evidence, RunEvidence, meaning
-from stages.analyse.statistics import Interval, Share, detectable, estimate, of_completions, proportion
+from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 
 WITH_EXCLUDED = "-with-excluded"
@@ -165,7 +165,7 @@ def _or_of_completions(evidence: Evidence, interval: Interval, name: str, statis
         plus, minus = [*plus, *starts[1:]], [*minus, *starts[:1]]
     added, taken = [share for share in plus if share], [share for share in minus if share]
     complete = len(added + taken) == len(plus + minus)
-    return of_completions(interval, added, taken, evidence.card.level) if complete else interval
+    return completions_interval(interval, added, taken, evidence.card.level) if complete else interval
 
 
 def _share(evidence: Evidence, group: Group, name: str, statistic: str) -> Share | None:

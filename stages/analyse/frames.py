@@ -81,7 +81,7 @@ class NonFinite(NamedTuple):
     """Step at which a live detector could first have known."""
 
     @classmethod
-    def of(cls, bad: pd.Series) -> NonFinite | None:
+    def classify(cls, bad: pd.Series) -> NonFinite | None:
         """`bad`: whether each logged step is not finite. None when all are finite."""
         steps = bad.index[bad]
         if steps.empty:
@@ -167,7 +167,7 @@ class Run:
     @cached_property
     def gradient(self) -> NonFinite | None:
         """How the steps without a finite gradient lie. Persistent from step s ends the valid range at s - 1."""
-        return NonFinite.of(self._bad)
+        return NonFinite.classify(self._bad)
 
     @property
     def since(self) -> int | None:
@@ -176,7 +176,7 @@ class Run:
 
     def nonfinite(self, metric: str) -> NonFinite | None:
         """The same of one metric's own cells."""
-        return NonFinite.of(self.logged(metric) == NOT_FINITE)
+        return NonFinite.classify(self.logged(metric) == NOT_FINITE)
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table (or series) by step that may enter statistics."""

@@ -72,7 +72,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, watch: Watch, rule: StopRule) -
     firings = [firing for firing in watch.firings if firing.rule == rule.id]
     if not firings:
         result |= {"state": "quiet"}
-        if missing := sorted({leaf.metric for leaf in comparisons(rule.when)} - watch.known):
+        if missing := sorted({leaf.metric for leaf in comparisons(rule.when)} - watch.measured):
             why = f"{', '.join(missing)}: no number was logged" if run.last_step else "nothing was logged"
             result |= {"state": "unknown", "why": why}
         elif watch.stopped:

@@ -95,7 +95,7 @@ def proportion(k: int, n: int, level: float) -> Interval:
     return Interval(k / n, *wilson(k, n, level), n, "Wilson interval over completions")
 
 
-def of_completions(interval: Interval, plus: Sequence[Share], minus: Sequence[Share], level: float) -> Interval:
+def completions_interval(interval: Interval, plus: Sequence[Share], minus: Sequence[Share], level: float) -> Interval:
     """The interval of a share, or of a sum of shares minus others, whose seeds are equal: Wilson's over what the completions are worth. Of
     a difference Newcombe's (1998, his method 10), of more than two shares as Zou and Donner (2008) have it."""
     below = above = 0.0

@@ -29,16 +29,16 @@ def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completion
     rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
     rows, overlaps, boundaries = merge_attempts(rows)
     steps, repeated = _wide(rows)
-    made = pd.DataFrame()
+    sampled = pd.DataFrame()
     if completions:
-        made = merge_attempts(read_table(place.completions, COMPLETIONS_SCHEMA, ("attempt", *completions))[0])[0]
+        sampled = merge_attempts(read_table(place.completions, COMPLETIONS_SCHEMA, ("attempt", *completions))[0])[0]
     return Run(
         name=run.name,
         condition=run.condition,
         role=condition.role,
         target_steps=run.target_steps,
         steps=steps,
-        completions=made,
+        completions=sampled,
         path=place.history,
         card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,
         attempt=metadata.get("octavo.attempt"),

@@ -159,7 +159,7 @@ def test_stride_is_the_most_common_distance(steps: list[int], distance: int) -> 
 
 def test_non_finite_classes() -> None:
     def spread(steps: Any, bad: tuple[int, ...]) -> NonFinite | None:
-        return NonFinite.of(pd.Series([step in bad for step in steps], index=list(steps)))
+        return NonFinite.classify(pd.Series([step in bad for step in steps], index=list(steps)))
 
     assert spread(range(1, 11), ()) is None
     assert spread(range(1, 11), (2, 9, 10)) == NonFinite(3, 10, 2, 10, None, 2)

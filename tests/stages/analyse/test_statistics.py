@@ -12,9 +12,9 @@ from stages.analyse.statistics import (
     Share,
     batch_means,
     batches,
+    completions_interval,
     detectable,
     estimate,
-    of_completions,
     proportion,
     seeds_needed,
     trend,
@@ -69,7 +69,7 @@ def test_spread_of_one_group_and_small_spread_are_spread() -> None:
 
 def _equal(plus: list[Share], minus: list[Share]) -> Interval:
     value = sum(share.value for share in plus) - sum(share.value for share in minus)
-    return of_completions(Interval(value, None, None, 3, "", equal=True), plus, minus, 0.95)
+    return completions_interval(Interval(value, None, None, 3, "", equal=True), plus, minus, 0.95)
 
 
 def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> None:
