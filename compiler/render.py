@@ -8,6 +8,7 @@ import traceback
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from compiler.problems import in_order, masked, sentence
 from stages.contracts.artifact import digest
@@ -36,6 +37,15 @@ def render(diagnostics: Sequence[Diagnostic], sources: Mapping[str, Sequence[str
 def colour() -> bool:
     """Whether standard error is a terminal that shows colours and a person who wants them (https://no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def flow(value: Any) -> str:
+    """A value as a spec writes it on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return {True: "true", False: "false", None: "null"}[value] if isinstance(value, bool) or value is None else str(value)
 
 
 REPORTS = Path(".cache/octavo-reports")

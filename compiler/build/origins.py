@@ -39,6 +39,13 @@ def origin(node: Node | None, block: bool = False) -> Origin:
     return Origin(file=place.file, line=place.line, column=place.column, layer=node.layer)
 
 
+def nearest_origin(origins: Mapping[str, Origin], pointer: str) -> Origin:
+    """The origin of a value, or of the block that it lies in."""
+    while pointer and pointer not in origins:
+        pointer = pointer.rpartition("/")[0]
+    return origins.get(pointer, DEFAULT)
+
+
 def escaped(key: str) -> str:
     """A key as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -13,7 +13,7 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.problems import Fault, nearest, problem, unknown
-from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.model import PromptData
 from stages.contracts.plugin import columns
 from stages.contracts.training import SampledSettings
@@ -66,13 +66,18 @@ def _pinned(hub: Node, reference: Reference, inputs: Inputs) -> Iterator[Diagnos
         yield fault.at(hub.place)
 
 
-def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
+def readable(path: str | None, inputs: Inputs) -> DataFile | None:
+    """A data file; None if it cannot be read, which a problem at its path says, or lies on the hub."""
     try:
-        rows = len(inputs.data(setup.data.path).rows)
+        return inputs.data(path)
     except Fault:
-        return
-    rows = min(rows, setup.data.rows or rows)
-    if setup.train.prompts_per_batch > rows:
+        return None
+
+
+def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
+    data = readable(setup.data.path, inputs)
+    rows = min(len(data.rows), setup.data.rows or len(data.rows)) if data else 0
+    if data and setup.train.prompts_per_batch > rows:
         yield problem("E333", place_of(setup.data_node, "rows", "path"), prompts=setup.train.prompts_per_batch, rows=rows)
 
 
@@ -84,19 +89,13 @@ def _example_rows(experiment: Experiment, expansion: Expansion, inputs: Inputs) 
             continue
         checked.add((name, setup.data.path))
         examples = enumerate(experiment.spec.rewards[name].examples)
-        named = [(row, _row_place(experiment, name, index)) for index, example in examples if isinstance(row := example.row, str)]
+        node = experiment.node("rewards", name, "examples")
+        named = [(row, node.value[index].value["row"].place) for index, example in examples if isinstance(row := example.row, str)]
         if setup.data.path is None:
             yield from (problem("E379", place, data=setup.data.hub) for _, place in named)
             continue
-        try:
-            data = inputs.data(setup.data.path)
-        except Fault:
-            continue
-        yield from (unknown("E312", row, data.rows, place, file=data.path) for row, place in named if row not in data.rows)
-
-
-def _row_place(experiment: Experiment, reward: str, index: int) -> Place:
-    return experiment.node("rewards", reward, "examples", index, "row").place
+        if data := readable(setup.data.path, inputs):
+            yield from (unknown("E312", row, data.rows, place, file=data.path) for row, place in named if row not in data.rows)
 
 
 def _columns(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -108,12 +107,9 @@ def _columns(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> It
     for data, gate in uses:
         for key, column in _read(gate):
             asked = (data.path, data.rows, gate.card.name, key, column)
-            if asked not in seen:
-                seen.add(asked)
-                try:
-                    yield from _column(inputs.data(data.path), data.rows, gate, key, column)
-                except Fault:
-                    continue
+            if asked not in seen and (file := readable(data.path, inputs)):
+                yield from _column(file, data.rows, gate, key, column)
+            seen.add(asked)
 
 
 def _read(gate: GateUse) -> Iterator[tuple[str, str]]:
@@ -147,11 +143,9 @@ def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) ->
         yield from _pinned(node, Reference("models", model.path), inputs)
     yield from _quantized(experiment, model)
     for setup in expansion.setups:
-        if model.max_positions is not None and isinstance(setup.train, SampledSettings):
-            try:
-                data = inputs.data(setup.data.path)
-            except Fault:
-                continue
+        if model.max_positions is None or not isinstance(setup.train, SampledSettings):
+            continue
+        if data := readable(setup.data.path, inputs):
             is_made = experiment.spec.model.base.startswith(MADE)
             yield from _context(setup, setup.train.max_completion_length, data, model.max_positions, is_made)
 
@@ -176,13 +170,16 @@ def _context(setup: Setup, length: int, data: DataFile, limit: int, is_made: boo
 
 def _held_out(evaluation: PromptData, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """W310 when evaluation prompts are trained on."""
+    held_out = _prompts(evaluation, inputs)
     for data in {setup.data.path: setup.data for setup in reversed(expansion.setups)}.values():
-        try:
-            held_out = inputs.data(evaluation.path).prompts(evaluation.prompt, evaluation.rows)
-            trained = {*inputs.data(data.path).prompts(data.prompt, data.rows)}
-        except Fault:
-            continue
+        trained = {*_prompts(data, inputs)}
         both = [prompt for prompt in held_out if prompt in trained]
         if both:
             place = experiment.node("data", "evaluation", "path").place
             yield problem("W310", place, both=len(both), all=len(held_out), file=data.path)
+
+
+def _prompts(data: PromptData, inputs: Inputs) -> list[str]:
+    file = readable(data.path, inputs)
+    rows = list(file.rows.values())[: data.rows] if file else []
+    return [text for row in rows if isinstance(text := row.get(data.prompt), str)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
@@ -10,7 +11,7 @@ from compiler.document.node import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.problems import problem
-from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.diagnostic import Diagnostic, Place
 
 
 def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -30,15 +31,20 @@ def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     seeds = [experiment.node("seeds", index) for index in range(len(spec.seeds))]
     claims = [experiment.node("claims", index, "id") for index in range(len(spec.claims))]
     plans = [experiment.node(key, index, "id") for key in ("actions", "contingency") for index in range(len(getattr(spec, key)))]
-    yield from _repeated("the action or plan", plans, "the page names them by their ids")
-    yield from _repeated("the seed", seeds, "two runs would be one")
-    yield from _repeated("the claim", claims, "verdicts are kept by the claim's id")
-    yield from _repeated("the score", list(_scores(experiment)), "evaluations are kept by the score's name")
+    for kind, nodes, why in (
+        ("the action or plan", plans, "the page names them by their ids"),
+        ("the seed", seeds, "two runs would be one"),
+        ("the claim", claims, "verdicts are kept by the claim's id"),
+        ("the score", list(_scores(experiment)), "evaluations are kept by the score's name"),
+    ):
+        for name, place, first in repeated((node.value, node.place) for node in nodes):
+            yield problem("E319", place, first, kind=kind, name=name, why=why)
     runs = {run.name: run.setup.name for run in expansion.runs}
     for name in spec.conditions:
         if name in runs:
-            place = experiment.node("conditions", name).key
-            yield problem("E327", place, condition=name, other=runs[name], name=name.replace("-s", "-seed"))
+            yield problem(
+                "E327", experiment.node("conditions", name).key, condition=name, other=runs[name], name=name.replace("-s", "-seed")
+            )
 
 
 def _scores(experiment: Experiment) -> Iterator[Node]:
@@ -47,9 +53,10 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
         yield from [node] if isinstance(node.value, str) else (Node(key, inner.key or inner.place) for key, inner in node.items())
 
 
-def _repeated(kind: str, nodes: list[Node], why: str) -> Iterator[Diagnostic]:
-    first: dict[object, Node] = {}
-    for node in nodes:
-        if node.value in first:
-            yield problem("E319", node.place, first[node.value].place, kind=kind, name=node.value, why=why)
-        first.setdefault(node.value, node)
+def repeated(names: Iterable[tuple[Any, Place]]) -> Iterator[tuple[Any, Place, Place]]:
+    """(name, its place, the place where it stood first) of each name that was there before."""
+    first: dict[Any, Place] = {}
+    for name, place in names:
+        if name in first:
+            yield name, place, first[name]
+        first.setdefault(name, place)

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from compiler.build.inputs import Inputs
+from compiler.checks.data import readable
+from compiler.checks.family import repeated
 from compiler.document.node import Node
 from compiler.document.validate import place_of
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.gates import GateUse
 from compiler.language.spec_rewards import Reward
-from compiler.problems import Fault, problem, unknown
+from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Mark, Status, leaves
 from stages.contracts.plugin import reads
@@ -29,7 +31,8 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     complete = len(expansion.setups) == len(experiment.spec.conditions)
     for name, reward in experiment.spec.rewards.items():
         node, gates = experiment.node("rewards", name), expansion.rewards[name]
-        yield from _names(name, gates)
+        for gate, place, first in repeated((gate.card.name, gate.node.key or gate.node.place) for gate in gates):
+            yield problem("E311", place, first, reward=name, gate=gate)
         yield from _reached(gates)
         if complete and name not in used:
             yield problem("W307", node.key, reward=name)
@@ -37,7 +40,11 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield from _empty_example(reward, node)
         else:
             yield problem("W301", node.key, reward=name, row=_some_row(experiment, inputs))
-        yield from _penalty_names(reward, node)
+        penalties = (
+            ((penalty, inner) for entry in node.get("penalties").value for penalty, inner in entry.items()) if reward.penalties else ()
+        )
+        for penalty, place, first in repeated((penalty, inner.key or inner.place) for penalty, inner in penalties):
+            yield problem("E319.penalty", place, first, name=penalty)
         if len(gates) == len(reward.gates):  # all of them are known
             yield from _keys(name, reward, gates, node)
             yield from _needed(gates)
@@ -46,16 +53,6 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             if reward.combine == "weighted":
                 yield from _weights(reward, gates, node)
                 yield from _counted(name, reward, gates, expansion)
-
-
-def _names(reward: str, gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:
-    """E311."""
-    first: dict[str, Place] = {}
-    for gate in gates:
-        place = gate.node.key or gate.node.place
-        if gate.card.name in first:
-            yield problem("E311", place, first[gate.card.name], reward=reward, gate=gate.card.name)
-        first.setdefault(gate.card.name, place)
 
 
 def _reached(gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:
@@ -91,10 +88,8 @@ def _empty_example(reward: Reward, node: Node) -> Iterator[Diagnostic]:
 
 
 def _some_row(experiment: Experiment, inputs: Inputs) -> str:
-    try:
-        return next(iter(inputs.data(experiment.spec.data.train.path).rows))
-    except Fault:
-        return "row-1"
+    data = readable(experiment.spec.data.train.path, inputs)
+    return next(iter(data.rows)) if data else "row-1"
 
 
 def _keys(name: str, reward: Reward, gates: tuple[GateUse, ...], node: Node) -> Iterator[Diagnostic]:
@@ -169,17 +164,6 @@ def _phases(reward: Reward, node: Node, steps: int | None) -> Iterator[Diagnosti
         elif steps is not None and phase.begins > (steps - 1) / steps:
             yield problem("E352.late", place, start=start, steps=steps, last=f"{100 * (steps - 1) / steps:.3g}")
         before = max(before, phase.begins)
-
-
-def _penalty_names(reward: Reward, node: Node) -> Iterator[Diagnostic]:
-    """E319."""
-    first: dict[str, Place | None] = {}
-    for index, entry in enumerate(reward.penalties):
-        name = next(iter(entry))
-        place = node.value["penalties"].value[index].value[name].key
-        if name in first:
-            yield problem("E319.penalty", place, first[name], name=name)
-        first.setdefault(name, place)
 
 
 def _counted(name: str, reward: Reward, gates: tuple[GateUse, ...], expansion: Expansion) -> Iterator[Diagnostic]:

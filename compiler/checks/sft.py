@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from compiler.build.data_files import DataFile
 from compiler.build.inputs import MADE, Inputs
 from compiler.build.resolve import ANSWER
+from compiler.checks.data import readable
 from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
@@ -55,9 +56,7 @@ def _answers(supervised: list[tuple[Setup, SftSettings]], experiment: Experiment
         if asked in seen:
             continue
         seen.add(asked)
-        try:
-            data = inputs.data(setup.data.path)
-        except Fault:
+        if (data := readable(setup.data.path, inputs)) is None:
             continue
         rows = list(data.rows.items())[: setup.data.rows]
         lacking = [name for name, row in rows if not (isinstance(text := row.get(key), str) and text.strip())]

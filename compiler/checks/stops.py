@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
 from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
+from compiler.checks.family import repeated
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
@@ -32,14 +33,12 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             if experiment.profile is None:  # a profile may be too short for its rules; it is no evidence
                 yield from _can_fire(setup, rule)
     yield from _null_controls(experiment)
-    first: dict[str, Place] = {}
-    for index, expectation in enumerate(experiment.spec.expect):
-        node, name = experiment.node("expect", index), expectation.name
-        if name in first:
-            why = "findings and pages refer to expectations by their id"
-            written = node.get("id") or node
-            yield problem("E319", written.place, first[name], kind="the expectation", name=name, why=why)
-        first.setdefault(name, node.place)
+    expected = [(expectation, experiment.node("expect", index)) for index, expectation in enumerate(experiment.spec.expect)]
+    names = ((expectation.name, (node.get("id") or node).place) for expectation, node in expected)
+    for name, place, first in repeated(names):
+        why = "findings and pages refer to expectations by their id"
+        yield problem("E319", place, first, kind="the expectation", name=name, why=why)
+    for expectation, node in expected:
         yield from _expectation(expectation, node, experiment, expansion)
 
 

@@ -16,7 +16,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -59,11 +59,11 @@ class Needs:
     hub: tuple[tuple[str, str, str], ...] = ()
     """(models or datasets, name, commit) of hub repositories."""
     problem: str = ""
-    repair: str = ""
+    repair: str = "octavo check"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was found; 1 if something needed is missing."""
+    """Print a line a check; 1 if something needed is missing."""
     needs = live_needs()
     lines = list(examine(needs))
     if options.json:
@@ -76,10 +76,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine(needs: Needs) -> Iterator[Line]:
-    """All checks, in the order in which a person would repair what they find."""
+    """All checks, in the order in which a person would repair what is missing."""
     if needs.problem:
-        yield Line("specs", "missing", needs.problem, needs.repair or "octavo check")
-    for check in CHECKS:
+        yield Line("specs", "missing", needs.problem, needs.repair)
+    for check in (python, libraries, dvc, tracking, devices, quantization, sandbox, gates, git, disk, hub):
         yield from check(needs)
 
 
@@ -101,12 +101,12 @@ def live_needs() -> Needs:
         repair = first.fix if first.place is None or first.fix.startswith("octavo ") else "octavo check"
         return Needs(problem=f"cannot be compiled: {where}{first.code} {first.what}", repair=repair)
     specs = {one.experiment.name: one.experiment.spec for one in compiled}
-    used = {use.card.kind for one in compiled for setup in one.expansion.setups for use in setup.reward.gates}
-    used |= {use.card.kind for one in compiled for use in one.expansion.scores}
+    uses = [use for one in compiled for setup in one.expansion.setups for use in setup.reward.gates]
+    uses += [use for one in compiled for use in one.expansion.scores]
     return Needs(
         tuple(specs),
         tuple((name, spec.resources.gpus, spec.resources.gpu_memory) for name, spec in specs.items() if spec.resources.gpus),
-        tuple(kind for kind in sorted(used) if hasattr(load(GATES, kind), "tier")),
+        tuple(kind for kind in sorted({use.card.kind for use in uses}) if hasattr(load(GATES, kind), "tier")),
         tuple(name for name, spec in specs.items() if spec.model.quantization != "none"),
         tuple(sorted({repository for one in compiled for repository in one.cards.on_hub()})),
     )
@@ -126,24 +126,26 @@ def python(needs: Needs) -> Iterator[Line]:
 
 def libraries(needs: Needs) -> Iterator[Line]:
     """Each library that is absent or has another version than constraints.txt pins; and one line for all others."""
-    pins = dict(re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", _text("constraints.txt"), re.MULTILINE))
-    pins = {name.lower(): version for name, version in pins.items()}
+    path = Path("constraints.txt")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    pins = {name.lower(): version for name, version in re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", text, re.MULTILINE)}
     needed, fine = required(), 0
     if not pins:
-        fix = "cd to the project's root, which holds specs/ and constraints.txt"
-        yield Line("constraints.txt", "missing", "no versions are pinned here", fix)
+        yield Line(
+            "constraints.txt", "missing", "no versions are pinned here", "cd to the project's root, which holds specs/ and constraints.txt"
+        )
     for name in sorted({*needed, *pins}):
-        version, wanted = installed(name), pins.get(name)
-        is_other = bool(version and wanted and version.partition("+")[0] != wanted)  # +cpu is a build of the same version
-        if name not in needed:
-            if is_other:
-                yield Line(name, "optional", f"{version}, pinned is {wanted}", f"pip install {name}=={wanted}")
-        elif version is None:
-            yield Line(name, "missing", f"not installed{f', pinned is {wanted}' if wanted else ''}", _INSTALL)
+        version, pin = installed(name), pins.get(name)
+        pinned = f", pinned is {pin}" if pin else ""
+        is_other = bool(version and pin and version.partition("+")[0] != pin)  # +cpu is a build of the same version
+        if version is None and name in needed:
+            yield Line(name, "missing", f"not installed{pinned}", _INSTALL)
+        elif is_other and name in needed:
+            yield Line(name, "missing", f"{version}{pinned}: cards would name a version that did not train", _INSTALL)
         elif is_other:
-            yield Line(name, "missing", f"{version}, pinned is {wanted}: cards would name a version that did not train", _INSTALL)
+            yield Line(name, "optional", f"{version}{pinned}", f"pip install {name}=={pin}")
         else:
-            fine += 1
+            fine += name in needed
     yield Line("libraries", "ok", f"{fine} as constraints.txt pins them or pyproject.toml asks for them")
 
 
@@ -328,10 +330,6 @@ def hub(needs: Needs) -> Iterator[Line]:
             yield Line("hub cache", "optional", f"{at} is not here: the first stage that needs it fetches it", fetch)
 
 
-_FIRST = (python, libraries, dvc, tracking, devices, quantization)
-CHECKS: tuple[Callable[[Needs], Iterator[Line]], ...] = (*_FIRST, sandbox, gates, git, disk, hub)
-
-
 def _first(name: str, good: str, *problems: tuple[bool, str, str], otherwise: Status = "missing") -> Line:
     """The first problem (whether it is there, its words, what to type), or `good` if there is none."""
     return next((Line(name, otherwise, found, fix) for is_there, found, fix in problems if is_there), Line(name, "ok", good))
@@ -339,14 +337,7 @@ def _first(name: str, good: str, *problems: tuple[bool, str, str], otherwise: St
 
 def _output(*command: str, seconds: float = 30) -> str | None:
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() if asked.returncode == 0 else None
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return process.stdout.strip() if process.returncode == 0 else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compiler.build.difference import differences, lines
 from compiler.build.inputs import Inputs
-from compiler.build.origins import CARD, DEFAULT, IMPORT_CARD, origin, places_of
+from compiler.build.origins import CARD, IMPORT_CARD, nearest_origin, origin, places_of
 from compiler.build.pipeline import live, named
 from compiler.build.stops import expectations, rules_of
 from compiler.compile import Compiled, compile_all
@@ -16,13 +16,14 @@ from compiler.document.layers import replaced
 from compiler.document.node import Node
 from compiler.language.expand import Run
 from compiler.language.experiment import experiment
-from compiler.problems import Rejected, nearest, sentence
-from stages.contracts.diagnostic import Diagnostic
+from compiler.problems import Rejected, listed, nearest, problem, sentence, unknown
+from compiler.render import flow
+from stages.contracts.layout import RUNS
 from stages.contracts.lineage import Origin
 from stages.rules import rule_text
 
 COMPUTED = {"sha256", "code", "revision"}
-"""Last parts of keys that hold hashes and commits, pinned by the compiler. Hiding what looks like a key there would hide the pins."""
+"""Last parts of keys that hold hashes and commits."""
 
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
@@ -38,48 +39,37 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
     """The run of a name such as `shaped-s1` or `quickstart/shaped-s1`. Raises Rejected E330 when there is none, or more than one."""
-    wanted = name.removeprefix("runs/").rstrip("/")
     runs = {f"{one.experiment.name}/{run.name}": (one, run) for one in compiled for run in one.expansion.runs}
-    found = [full for full, (_, run) in runs.items() if wanted in (full, run.name)]
-    if len(found) > 1:  # a profile is named with its experiment; the plain name means the experiment proper
-        found = [full for full in found if runs[full][0].experiment.profile is None] or found
-    if len(found) == 1:
-        return runs[found[0]]
-    known = list(runs) if "/" in wanted else [run.name for _, run in runs.values()]
-    meant = nearest(wanted, known)
-    if found:
-        what, fix = f"`{wanted}` is a run of several experiments", f"octavo explain {found[0]}"
-    else:
-        what, fix = (
-            f"no run `{wanted}`" + (f", did you mean `{meant}`?" if meant else ""),
-            f"octavo explain {meant or next(iter(runs), '...')}",
-        )
-    raise Rejected(
-        [Diagnostic("E330", what, why=f"runs: {', '.join(found or list(runs)[:12])}{' ...' if len(runs) > 12 else ''}", fix=fix)]
-    )
+    return runs[full_name(name, runs, "explain")]
+
+
+def full_name(name: str, runs: Iterable[str], command: str) -> str:
+    """`<experiment>/<run>` for a name such as `shaped-s1` or `runs/quickstart/shaped-s1`. Raises Rejected E330."""
+    wanted, runs = name.removeprefix(f"{RUNS}/").rstrip("/"), list(runs)
+    matches = [run for run in runs if wanted in (run, run.partition("/")[2])]
+    matches = [run for run in matches if "@" not in run] or matches  # a profile is named with its experiment
+    if len(matches) == 1:
+        return matches[0]
+    meant = nearest(wanted, runs if "/" in wanted else [run.partition("/")[2] for run in runs])
+    what = f"no run `{wanted}`" + (f", did you mean `{meant}`?" if meant else "")
+    if matches:
+        what, meant = f"`{wanted}` is a run of several experiments", matches[0]
+    meant = meant or next(iter(runs), "<experiment>/<run>")
+    raise Rejected([problem("E330", what=what, runs=listed(matches or runs, 12), command=command, meant=meant)])
 
 
 def diff(one: Compiled, other: str, inputs: Inputs) -> str:
     """Lines `key  before -> after  place -> place`: what the experiment does differently from its parent, or from any other one.
     Raises Rejected E343 when it has no parent, E321 for an unknown experiment."""
-    of = one.experiment
+    after = one.experiment
     if other != "parent":
         reference = named(other)
         before = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
-    elif of.parent is not None:
-        before, of = of.parent, of.proper or of
+    elif after.parent is not None:
+        before, after = after.parent, after.proper or after
     else:
-        raise Rejected(
-            [
-                Diagnostic(
-                    "E343",
-                    f"`{of.stem}` has no parent",
-                    why="`--diff parent` shows what an experiment changes of the one that it names as its `parent`",
-                    fix=f"octavo explain {of.name} --diff <another experiment>",
-                )
-            ]
-        )
-    return lines(differences(before, of))
+        raise Rejected([problem("E343", stem=after.stem, name=after.name)])
+    return lines(differences(before, after))
 
 
 def explain(one: Compiled, run: Run, key: str | None) -> str:
@@ -90,83 +80,59 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
     else:
         card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json", exclude={"stop"})
     origins = places_of(one.origins, path)
-    leaves = dict(_leaves("", card))
-    rows = {pointer.strip("/").replace("/", "."): (value, _nearest(origins, pointer)) for pointer, value in leaves.items()}
+    rows = {pointer.strip("/").replace("/", "."): (value, nearest_origin(origins, pointer)) for pointer, value in _leaves("", card)}
     rows |= _rules(one, run)
     if key is not None:
         wanted = key.strip("./").replace("/", ".")
+        parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in rows))
         selected = {name: row for name, row in rows.items() if name == wanted or name.startswith(f"{wanted}.")}
         if not selected:
-            meant = nearest(wanted, rows)
-            raise Rejected(
-                [
-                    Diagnostic(
-                        "E331",
-                        f"no key `{wanted}` in the card of `{run.name}`" + (f", did you mean `{meant}`?" if meant else ""),
-                        why=f"its parts: {', '.join(dict.fromkeys(name.partition('.')[0] for name in rows))}",
-                        fix=f"octavo explain {run.name} {meant or ''}".rstrip(),
-                    )
-                ]
-            )
+            raise Rejected([unknown("E331", wanted, rows, None, run=run.name, parts=parts)])
         rows = selected
-    width = min(48, max(len(name) for name in rows))
-    values = {name: str(value) if name.rpartition(".")[2] in COMPUTED else _shown(value) for name, (value, _) in rows.items()}
-    value_width = min(40, max(len(text) for text in values.values()))
-    lines = []
+    values = {name: _shown(name, value) for name, (value, _) in rows.items()}
+    width, value_width = min(48, max(map(len, rows))), min(40, max(map(len, values.values())))
+    table = []
     for name, (_, source) in rows.items():
         place = f"{source.position}  ({source.layer})" if source.file else "default"
-        lines.append(f"{name:<{width}}  {values[name]:<{value_width}}  {place}".rstrip())
-        if key is not None and len(rows) <= 12:
-            lines.extend(
-                f"{'':<{width}}  {_shown(older.plain()):<{value_width}}  {origin(older).position}  ({older.layer}, replaced)"
-                for older in _older(run, name)
-            )
-    return "\n".join(lines) + "\n"
+        table.append(f"{name:<{width}}  {values[name]:<{value_width}}  {place}")
+        for node in _replaced(run, name) if key is not None and len(rows) <= 12 else ():
+            place = f"{origin(node).position}  ({node.layer}, replaced)"
+            table.append(f"{'':<{width}}  {_shown(name, node.plain()):<{value_width}}  {place}")
+    return "\n".join(table) + "\n"
 
 
 def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
     """Stop rules and expectations of the run by their key in the spec, in words."""
-    of, steps, found = one.experiment, run.setup.train.max_steps, {}
-    for rule in rules_of(of, run.setup):
+    spec, rows = one.experiment, dict[str, tuple[Any, Origin]]()
+    for rule in rules_of(spec, run.setup):
         name = "train.early_stop" if rule.id == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
-        found[name] = (rule_text(rule.resolved(steps)), origin(rule.node))
-    for index, card in enumerate(expectations(of)):
+        rows[name] = (rule_text(rule.resolved(run.setup.train.max_steps)), origin(rule.node))
+    for index, card in enumerate(expectations(spec)):
         if run.setup.name in card.conditions:
-            said = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
-            found[f"expect.{card.id}"] = (said, origin(of.node("expect", index)))
-    return found
+            words = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
+            rows[f"expect.{card.id}"] = (words, origin(spec.node("expect", index)))
+    return rows
 
 
-def _older(run: Run, name: str) -> list[Node]:
+def _replaced(run: Run, name: str) -> list[Node]:
     """What a value replaced in lower layers, nearest first."""
+    node = run.seed_node if name == "seed" else None
     sections = {"train": run.setup.train_node, "model.adapter": run.setup.adapter_node, "data": run.setup.data_node}
-    for prefix, node in sections.items():
-        if node is not None and name.startswith(f"{prefix}."):
-            found = node.get(*name.removeprefix(f"{prefix}.").split("."))
-            return replaced(found) if found is not None else []
-    return replaced(run.seed_node) if name == "seed" else []
+    for prefix, section in sections.items():
+        if section is not None and name.startswith(f"{prefix}."):
+            node = section.get(*name.removeprefix(f"{prefix}.").split("."))
+    return replaced(node) if node is not None else []
 
 
 def _leaves(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
+    items = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    if value and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict))):
+        for key, inner in items:
             yield from _leaves(f"{pointer}/{key}", inner)
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for index, inner in enumerate(value):
-            yield from _leaves(f"{pointer}/{index}", inner)
     else:
         yield pointer, value
 
 
-def _nearest(origins: Mapping[str, Origin], pointer: str) -> Origin:
-    while pointer and pointer not in origins:
-        pointer = pointer.rpartition("/")[0]
-    return origins.get(pointer, DEFAULT)
-
-
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
-    return sentence(value)
+def _shown(name: str, value: Any) -> str:
+    """A value on one line. What looks like a secret is hidden, but not in hashes and commits that the compiler pins."""
+    return str(value) if name.rpartition(".")[2] in COMPUTED else sentence(flow(value))

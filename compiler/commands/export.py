@@ -21,7 +21,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     if not (RUNS / name).is_dir():
         name = named(name).name
     folder = ExperimentFolder(RUNS / name)
-    _check_free(name, target)
+    check_free(target, f"octavo export crate {name} -o")
     try:
         files = write_crate(folder, target)
     except ArtifactError as error:
@@ -30,11 +30,12 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     return 0
 
 
-def _check_free(name: str, target: Path) -> None:
+def check_free(target: Path, command: str) -> None:
+    """Raises Rejected E498 unless a new file may be written there. `command`: how octavo is called, up to the target."""
     if RUNS.resolve() in target.resolve().parents:
-        reason, fix = f"lies below {RUNS}/", f"octavo export crate {name} -o {name}.zip"
+        reason, fix = f"lies below {RUNS}/", f"{command} {target.name}"
     elif target.exists():
-        reason, fix = "exists", f"octavo export crate {name} -o {target.with_name(f'{target.stem}-again{target.suffix}')}"
+        reason, fix = "exists", f"{command} {target.with_name(f'{target.stem}-again{target.suffix}')}"
     elif not target.parent.is_dir():
         target, reason, fix = target.parent, "is no folder", f"mkdir -p {target.parent}"
     else:

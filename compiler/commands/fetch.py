@@ -48,6 +48,17 @@ class Fetched:
     unfetched: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class WandbRun:
+    """A run that an experiment imports from W&B: `name` is `entity/project/id`, `path` that of its snapshot."""
+
+    experiment: str
+    run: str
+    name: str
+    path: str
+    node: Node
+
+
 def fetch(names: Sequence[str], inputs: Inputs) -> Fetched:
     """Fetch for the named experiments and hub ids, or for all that is live; say on standard error what changed.
 
@@ -63,59 +74,59 @@ def fetch(names: Sequence[str], inputs: Inputs) -> Fetched:
     return replace(fetched, lock=replace(fetched.lock, commits=commits), specs=specs)
 
 
-def _say(lines: Sequence[str]) -> None:
-    print("".join(f"{line}\n" for line in lines), file=sys.stderr, end="")
+def _report(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _commits(ids: Sequence[str], specs: Sequence[str], old: Lock, inputs: Inputs) -> dict[Repository, str]:
     """Repository -> commit for all that specs name. Those in `ids` or used by `specs` move to their newest commit."""
-    used = _repositories(inputs)
+    named_anywhere = {repository for path in spec_files() for repository in named_in(inputs.document(path).root)}
+    used = sorted(
+        (repository for repository in named_anywhere if repository.kind == "datasets" or not Inputs.is_local(repository.name)),
+        key=lambda repository: (repository.kind, repository.name),
+    )
     moving = {repository for name in ids for repository in _called(name, used)}
     for name in specs:
-        reference = named(name)
-        spec = experiment(inputs.document(reference.path), reference.stem, None, inputs.document)
-        moving |= {repository for repository in named_in(spec.root) if repository in used}
-    new: dict[Repository, str] = {}
+        moving |= {*named_in(_read(named(name), inputs).root)}
+    commits: dict[Repository, str] = {}
     problems: list[Diagnostic] = []
     for repository in used:
-        if repository in moving or repository not in old.commits:
-            try:
-                new[repository] = newest(repository)
-            except Rejected as rejected:
-                problems += rejected.diagnostics
-                if problems[-1].code == "E475":  # a hub that does not answer once would cost the same time again
-                    break
+        before = old.commits.get(repository)
+        if before and repository not in moving:
+            commits[repository] = before
+            continue
+        try:
+            commits[repository] = newest(repository)
+        except Rejected as rejected:
+            problems += rejected.diagnostics
+            if problems[-1].code == "E475":  # a hub that does not answer once would cost the same time again
+                break
     if problems:
         raise Rejected(problems)
-    commits = {repository: new.get(repository) or old.commits[repository] for repository in used}
-    _say([_moved(repository, old.commits.get(repository), commit) for repository, commit in new.items()])
-    _say([f"{repository.name}: dropped, no spec names it" for repository in old.commits if repository not in commits])
+    for repository, commit in commits.items():
+        before, now = old.commits.get(repository), commit[:12]
+        if before is None:
+            _report(f"{repository.name}: pinned to {now}")
+        elif repository in moving:
+            _report(f"{repository.name}: {f'{now} is still the newest' if before == commit else f'moved from {before[:12]} to {now}'}")
+    for repository in [repository for repository in old.commits if repository not in commits]:
+        _report(f"{repository.name}: dropped, no spec names it")
     return commits
 
 
-def _repositories(inputs: Inputs) -> list[Repository]:
-    """Hub repositories that the specs name, each once, sorted; models that lie in the project are none."""
-    repositories = {repository for path in spec_files() for repository in named_in(inputs.document(path).root)}
-    remote = [repository for repository in repositories if repository.kind == "datasets" or not Inputs.is_local(repository.name)]
-    return sorted(remote, key=lambda repository: (repository.kind, repository.name))
+def _read(reference: Reference, inputs: Inputs) -> Experiment:
+    return experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
 
 
 def _called(name: str, used: Sequence[Repository]) -> list[Repository]:
-    matches = [repository for repository in used if repository.name == name]
-    if not matches:
+    repositories = [repository for repository in used if repository.name == name]
+    if not repositories:
         names = [repository.name for repository in used]
         meant = nearest(name, names)
-        said = f", did you mean `{meant}`?" if meant else ""
         fix = f"{UPDATE} {meant}" if meant else f"write it in a spec first, as `base` or `hub`, then {UPDATE}"
-        raise Rejected([problem("E479", name=name, meant=said, lock=LOCK.as_posix(), known=listed(names), fix=fix)])
-    return matches
-
-
-def _moved(repository: Repository, before: str | None, now: str) -> str:
-    if before is None:
-        return f"{repository.name}: pinned to {now[:12]}"
-    stays = f"{now[:12]} is still the newest" if before == now else f"moved from {before[:12]} to {now[:12]}"
-    return f"{repository.name}: {stays}"
+        suggestion = f", did you mean `{meant}`?" if meant else ""
+        raise Rejected([problem("E479", name=name, meant=suggestion, lock=LOCK.as_posix(), known=listed(names), fix=fix)])
+    return repositories
 
 
 def newest(repository: Repository) -> str:
@@ -127,99 +138,82 @@ def newest(repository: Repository) -> str:
     seconds, name, kind = constants.HF_HUB_ETAG_TIMEOUT, repository.name, repository.kind.removesuffix("s")
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="octavo")
     page = f"{api.endpoint}/{'datasets/' if kind == 'dataset' else ''}{name}"
-    status: int | None = None
     try:
-        commit = (api.dataset_info if kind == "dataset" else api.model_info)(name, timeout=seconds).sha
+        commit = api.repo_info(name, repo_type=kind, timeout=seconds).sha
     except errors.OfflineModeIsEnabled:
-        reason = "HF_HUB_OFFLINE is set, and this needs the network"
-        raise Rejected([problem("E475", name=name, reason=reason, fix=f"HF_HUB_OFFLINE=0 {UPDATE}")]) from None
-    except errors.GatedRepoError:
-        status = 403
-    except errors.RepositoryNotFoundError:
-        status = 404
+        reason, fix = "HF_HUB_OFFLINE is set, and this needs the network", f"HF_HUB_OFFLINE=0 {UPDATE}"
     except errors.HfHubHTTPError as error:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status not in (401, 403, 404):
-            reason = f"the hub answered with status {status or 'none'}"
-            raise Rejected([problem("E475", name=name, reason=reason, fix=f"try again: {UPDATE}")]) from None
+        status = error.response.status_code
+        if status == 403 or isinstance(error, errors.GatedRepoError):
+            raise Rejected([problem("E477", name=name, page=page, update=UPDATE)]) from None
+        if status in (401, 404):
+            raise Rejected([problem("E476", name=name, kind=kind, page=page)]) from None
+        reason, fix = f"the hub answered with status {status}", f"try again: {UPDATE}"
     except (KeyError, ValueError, TypeError):
-        commit = None
+        raise Rejected([problem("E478", name=name, update=UPDATE)]) from None
     except Exception as error:  # the kinds of a transport's errors differ between versions of the client
         reason = f"it did not answer in {seconds} s" if "Timeout" in type(error).__name__ else "no connection"
         fix = f"check the network and HF_ENDPOINT, then {UPDATE}"
-        raise Rejected([problem("E475", name=name, reason=reason, fix=fix)]) from None
-    if status == 403:
-        raise Rejected([problem("E477", name=name, page=page, update=UPDATE)])
-    if status is not None:
-        raise Rejected([problem("E476", name=name, kind=kind, page=page)])
-    if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{40}", commit):
-        raise Rejected([problem("E478", name=name, update=UPDATE)])
-    return commit
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A run that an experiment imports from W&B: `name` is `entity/project/id`, `path` that of its snapshot."""
-
-    experiment: str
-    run: str
-    name: str
-    path: str
-    node: Node
+    else:
+        if not re.fullmatch(r"[0-9a-f]{40}", str(commit)):
+            raise Rejected([problem("E478", name=name, update=UPDATE)])
+        return str(commit)
+    raise Rejected([problem("E475", name=name, reason=reason, fix=fix)])
 
 
 def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fetched:
     """Fetch the runs of these experiments, each moved into its place whole. One that cannot be fetched stays as it was."""
-    wanted = [one for reference in references for one in _wanted(reference, inputs)]
-    kept = _kept(old.snapshots, {one.path for one in wanted}, inputs)
-    _say([f"{path}: dropped, no spec names it" for path in old.snapshots if path not in kept])
-    if not wanted:
-        return Fetched(replace(old, snapshots=kept))
-    new: dict[str, str] = {}
+    runs = [run for reference in references for run in _wandb_runs(reference, inputs)]
+    pins = _pins_in_use(old.snapshots, {run.path for run in runs}, inputs)
+    for path in sorted(old.snapshots.keys() - pins.keys()):
+        _report(f"{path}: dropped, no spec names it")
+    done: set[str] = set()
     problems: list[Diagnostic] = []
     try:
-        for one in wanted:  # begin each file: a history that cannot be written need not be asked for
+        for run in runs:  # begin each file: a history that cannot be written need not be asked for
             try:
-                Path(one.path).parent.mkdir(parents=True, exist_ok=True)
-                Path(one.path + SUFFIX).touch()
+                Path(run.path).parent.mkdir(parents=True, exist_ok=True)
+                Path(run.path + SUFFIX).touch()
             except OSError as error:
-                raise Rejected([_unwritten(one, error)]) from None
-        for one, answer in _asked(wanted):
+                raise Rejected([_unwritten(run, error)]) from None
+        for run, answer in _answers(runs) if runs else ():
+            before = snapshot_of(run.path)
             if answer.fault:
-                problems.append(_unfetched(one, answer))
+                problems.append(_unfetched(run, answer, before))
                 continue
-            before = snapshot_of(one.path)
             try:
-                os.replace(one.path + SUFFIX, one.path)
+                os.replace(run.path + SUFFIX, run.path)
             except OSError as error:
-                problems.append(_unwritten(one, error))
+                problems.append(_unwritten(run, error))
                 continue
-            new[one.path] = file_digest(Path(one.path))
-            _say([_change(one, before, snapshot_of(one.path))])
+            done.add(run.path)
+            pins[run.path] = file_digest(Path(run.path))
+            _report(_change(run, before, snapshot_of(run.path)))
     finally:
-        for one in wanted:
+        for run in runs:
             with suppress(OSError):
-                os.unlink(one.path + SUFFIX)
-        lock = replace(old, snapshots=kept | new)
-        if lock.snapshots != old.snapshots:
+                os.unlink(run.path + SUFFIX)
+        lock = replace(old, snapshots=pins)
+        if runs and pins != old.snapshots:
             write(files(lock), {})  # now, so that lock and snapshots agree also if a spec does not compile
-    if left := len(wanted) - len(new) - len(problems):
-        _say([f"{left} more {'run was' if left == 1 else 'runs were'} not asked for"])
-    return Fetched(lock, (), tuple(problems), frozenset(one.path for one in wanted) - new.keys())
+    if left := len(runs) - len(done) - len(problems):
+        _report(f"{left} more {'run was' if left == 1 else 'runs were'} not asked for")
+    return Fetched(lock, (), tuple(problems), frozenset(run.path for run in runs) - done)
 
 
-def _wanted(reference: Reference, inputs: Inputs) -> Iterator[Wanted]:
-    spec = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
-    runs = _fetched(spec)
+def _wandb_runs(reference: Reference, inputs: Inputs) -> Iterator[WandbRun]:
+    """The runs to fetch for an experiment. Raises Rejected E389 if the spec does not name each at W&B."""
+    spec = _read(reference, inputs)
+    runs = _snapshot_paths(spec)
     if problems := list(_unnamed(spec, [run.name for run, _ in runs])) if runs else []:
         raise Rejected(problems)
     for run, path in runs:
         if path is not None:
             node = block_of(spec).get("ids", run.name) or block_of(spec)
-            yield Wanted(spec.name, run.name, wandb_run(section(spec), run.name), path, node)
+            yield WandbRun(spec.name, run.name, wandb_run(section(spec), run.name), path, node)
 
 
-def _fetched(spec: Experiment) -> list[tuple[Run, str | None]]:
+def _snapshot_paths(spec: Experiment) -> list[tuple[Run, str | None]]:
     """The runs that `--update` fetches, with the paths of their snapshots; none where the author makes the snapshots, or without W&B."""
     if not isinstance(spec.spec, ImportedSpec) or (use := section(spec)).format != "wandb" or not (is_fetched(use) or use.ids):
         return []
@@ -228,38 +222,34 @@ def _fetched(spec: Experiment) -> list[tuple[Run, str | None]]:
 
 def _unnamed(spec: Experiment, runs: Sequence[str]) -> Iterator[Diagnostic]:
     """E389 for each part of a run's name at W&B that is missing, and for each id of no run."""
-    block, use, lock = block_of(spec), section(spec), LOCK.as_posix()
-    for key in ("entity", "project"):
-        if getattr(use, key) is None:
-            place = key_place(block.get("format") or block)
-            yield problem("E389.wandb", place, what=f"`runs.import` has no `{key}`", fix=f"{key}: <name>", lock=lock)
-    for run in runs:
-        if run not in use.ids:
-            place = key_place(block.get("ids") or block)
-            yield problem("E389.wandb", place, what=f"no W&B id for the run `{run}`", fix=f"add `{run}: <id>` to `ids`", lock=lock)
-    for name in use.ids:
-        if name not in runs:
-            meant = nearest(name, runs)
-            what = f"`ids` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else "")
-            place = key_place(block.get("ids", name) or block)
-            yield problem("E389.wandb", place, what=what, fix="delete it, or add its condition or seed", lock=lock)
+    block, use = block_of(spec), section(spec)
+    faults = [
+        (block.get("format"), f"`runs.import` has no `{key}`", f"{key}: <name>") for key in ("entity", "project") if not getattr(use, key)
+    ]
+    faults += [(block.get("ids"), f"no W&B id for the run `{run}`", f"add `{run}: <id>` to `ids`") for run in runs if run not in use.ids]
+    for name in [name for name in use.ids if name not in runs]:
+        meant = nearest(name, runs)
+        what = f"`ids` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else "")
+        faults.append((block.get("ids", name), what, "delete it, or add its condition or seed"))
+    for node, what, fix in faults:
+        yield problem("E389.wandb", key_place(node or block), what=what, fix=fix, lock=LOCK.as_posix())
 
 
-def _kept(old: Mapping[str, str], wanted: Set[str], inputs: Inputs) -> dict[str, str]:
-    """Pins of snapshots that are wanted or that a spec imports; all of them while a spec cannot be read."""
-    imported = set(wanted)
+def _pins_in_use(old: Mapping[str, str], fetching: Set[str], inputs: Inputs) -> dict[str, str]:
+    """Pins of snapshots that are fetched now or that a spec imports; all of them while a spec cannot be read."""
+    imported = set(fetching)
     try:
         for reference in everything() if old.keys() - imported else ():
-            spec = experiment(inputs.document(reference.path), reference.stem, None, inputs.document)  # an import has no profiles
-            imported.update(path for _, path in _fetched(spec) if path is not None)
+            spec = _read(replace(reference, profile=None), inputs)  # an import has no profiles
+            imported.update(path for _, path in _snapshot_paths(spec) if path is not None)
     except Rejected:
         return dict(old)
     return {path: pin for path, pin in old.items() if path in imported}
 
 
-def _asked(wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Answer]]:
+def _answers(runs: Sequence[WandbRun]) -> Iterator[tuple[WandbRun, Answer]]:
     """Each run with its answer, as they come, up to the first that W&B does not answer: the next would wait as long."""
-    asks = "".join(Ask(run=one.name, file=one.path + SUFFIX).model_dump_json() + "\n" for one in wanted)
+    asks = "".join(Ask(run=run.name, file=run.path + SUFFIX).model_dump_json() + "\n" for run in runs)
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": path, "WANDB_SILENT": "true"}
     command = [sys.executable, "-m", MODULE, "-"]
@@ -268,25 +258,25 @@ def _asked(wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Answer]]:
         try:
             with suppress(BrokenPipeError), process.stdin:
                 process.stdin.write(asks)
-            for one in wanted:
-                answer = _next(process.stdout, one)
-                yield one, answer
+            for run in runs:
+                answer = _next_answer(process.stdout, run)
+                yield run, answer
                 if answer.fault == "away":
                     return
         finally:
             process.kill()
 
 
-def _next(lines: Iterator[str], one: Wanted) -> Answer:
+def _next_answer(lines: Iterator[str], run: WandbRun) -> Answer:
     """The next line that is an answer; a client of W&B may print lines of its own."""
     for line in lines:
         with suppress(ValueError):
             return Answer.model_validate_json(line)
-    return Answer(run=one.name, fault="away", text="the process that asks W&B ended without an answer")
+    return Answer(run=run.name, fault="away", text="the process that asks W&B ended without an answer")
 
 
-def _change(one: Wanted, before: Snapshot | None, now: Snapshot | None) -> str:
-    subject = f"{one.experiment}/{one.run} ({one.name})"
+def _change(run: WandbRun, before: Snapshot | None, now: Snapshot | None) -> str:
+    subject = f"{run.experiment}/{run.run} ({run.name})"
     if now is None:
         return f"{subject}: fetched"
     if before is None:
@@ -299,21 +289,15 @@ def _change(one: Wanted, before: Snapshot | None, now: Snapshot | None) -> str:
     return f"{subject}: {change}" + ("; it is still running, so fetch it again when it has ended" if now.running else "")
 
 
-def _unfetched(one: Wanted, answer: Answer) -> Diagnostic:
-    before = snapshot_of(one.path)
-    return problem(
-        {"away": "E490", "unknown": "E491", "unclear": "E492"}[str(answer.fault)],
-        one.node.place,
-        run=one.run,
-        name=one.name,
-        reason=answer.text,
-        kept=f"; the snapshot of {before.rows} rows stays" if before else "",
-        again=f"{UPDATE} {one.experiment}",
-        keep="; or keep the snapshot, which pages go on to be made from" if before else "",
-    )
+def _unfetched(run: WandbRun, answer: Answer, before: Snapshot | None) -> Diagnostic:
+    code = {"away": "E490", "unknown": "E491", "unclear": "E492"}[str(answer.fault)]
+    kept = f"; the snapshot of {before.rows} rows stays" if before else ""
+    keep = "; or keep the snapshot, which pages go on to be made from" if before else ""
+    again = f"{UPDATE} {run.experiment}"
+    return problem(code, run.node.place, run=run.run, name=run.name, reason=answer.text, kept=kept, again=again, keep=keep)
 
 
-def _unwritten(one: Wanted, error: OSError) -> Diagnostic:
-    place = str(error.filename or one.path).removesuffix(SUFFIX)
+def _unwritten(run: WandbRun, error: OSError) -> Diagnostic:
+    place = str(error.filename or run.path).removesuffix(SUFFIX)
     folder, reason = Path(place).parent.as_posix(), error.strerror or error
-    return problem("E401.snapshot", one.node.place, run=one.run, where=place, reason=reason, path=one.path, folder=folder)
+    return problem("E401.snapshot", run.node.place, run=run.run, where=place, reason=reason, path=run.path, folder=folder)

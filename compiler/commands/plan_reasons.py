@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from compiler.build.origins import nearest_origin
 from compiler.lock.card_diff import Change, changes
 from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
@@ -132,7 +133,8 @@ class Reasons:
             if change.pointer.startswith("/code/"):
                 yield self._code(change)
             elif not (change.key.endswith("data.sha256") and named_already):
-                place = _nearest(origins, change.pointer)
+                origin = nearest_origin(origins, change.pointer)
+                place = origin.position if origin.file else None
                 yield Reason(kind="card", says=change.says, path=path, key=change.key, old=change.old, new=change.new, place=place)
 
     def _code(self, change: Change) -> Reason:
@@ -160,13 +162,6 @@ class Reasons:
 def own_card(status: Status) -> str | None:
     """The card that the stage is run with: the first that it reads. The page shows others too."""
     return next((dep for dep in status.stage.deps if dep.endswith(CARD)), None)
-
-
-def _nearest(origins: Mapping[str, Origin], pointer: str) -> str | None:
-    """file:line:column of a value, or of the block that it lies in; None for a default."""
-    while pointer and pointer not in origins:
-        pointer = pointer.rpartition("/")[0]
-    return origins[pointer].position if pointer and origins[pointer].file else None
 
 
 def _data_paths(card: Any) -> set[str]:

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
-from compiler.commands.explain import find
+from compiler.commands.explain import find, full_name
+from compiler.commands.export import check_free
 from compiler.compile import compile_all
-from compiler.problems import Rejected, listed, nearest, problem
+from compiler.problems import Rejected
 from stages.contracts.algorithms import SFT
 from stages.contracts.artifact import ArtifactError, dump, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError
@@ -54,7 +55,7 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
 
     folder = _folder(name)
     if to is not None:
-        _check_free(to, name)
+        check_free(to, f"octavo rescore {name} --write")
     try:
         if not folder.completions.is_file():
             scoring.read_completions(folder.completions)  # raises, before anything is said of cards
@@ -72,22 +73,9 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
 
 
 def _folder(name: str) -> RunFolder:
-    """The folder of a run such as `shaped-s1`, `quickstart/shaped-s1` or `runs/quickstart/shaped-s1`. Any folder with a card is a run,
-    old and imported ones among them. Raises Rejected E330."""
-    wanted = name.removeprefix(f"{RUNS}/").rstrip("/")
-    paths = sorted(path.parent for path in RUNS.glob("*/*/*.card.json") if path.name in CARDS)
-    runs = {f"{path.parent.name}/{path.name}": path for path in paths}
-    matches = [full for full in runs if wanted in (full, full.partition("/")[2])]
-    if len(matches) > 1:  # the plain name means the experiment proper
-        matches = [full for full in matches if "@" not in full] or matches
-    if len(matches) == 1:
-        return RunFolder(runs[matches[0]])
-    meant = nearest(wanted, runs if "/" in wanted else [full.partition("/")[2] for full in runs])
-    what = f"no run `{wanted}`" + (f", did you mean `{meant}`?" if meant else "")
-    if matches:
-        what, meant = f"`{wanted}` is a run of several experiments", matches[0]
-    meant = meant or next(iter(runs), "<experiment>/<run>")
-    raise Rejected([problem("E330", what=what, runs=listed(matches or runs, 12), command="rescore", meant=meant)])
+    """The folder of a run. Any folder with a card is a run, old and imported ones among them. Raises Rejected E330."""
+    runs = sorted(path.parent for path in RUNS.glob("*/*/*.card.json") if path.name in CARDS)
+    return RunFolder(RUNS / full_name(name, [path.relative_to(RUNS).as_posix() for path in runs], "rescore"))
 
 
 def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
@@ -95,14 +83,14 @@ def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
     from stages.train.rescoring import ScoredCard
 
     experiment = folder.root.parent.name
-    compiled, found = find(compile_all([named(experiment)], inputs), f"{experiment}/{folder.name}")
-    condition = found.setup.name
+    compiled, run = find(compile_all([named(experiment)], inputs), f"{experiment}/{folder.name}")
+    condition = run.setup.name
     card = compiled.cards.train.get(condition)
     if card is None:
         raise _no_reward(f"the spec trains nothing in the condition `{condition}`", f"name a reward in conditions.{condition}")
     if card.reward is None:
         raise _learned(condition)
-    return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": found.seed})
+    return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": run.seed})
 
 
 def _card(folder: RunFolder) -> ScoredCard:
@@ -129,19 +117,6 @@ def _no_reward(what: str, fix: str) -> StageError:
 
 def _learned(condition: str) -> StageError:
     return _no_reward(f"`{condition[:64]}` learned gold answers", "look at its shared evaluation; training sampled no completions")
-
-
-def _check_free(to: Path, name: str) -> None:
-    """Raises Rejected E498 unless a new file may be written there."""
-    if RUNS.resolve() in to.resolve().parents:
-        reason, fix = f"lies below {RUNS}/", f"octavo rescore {name} --write {to.name}"
-    elif to.exists():
-        reason, fix = "exists", f"octavo rescore {name} --write {to.with_name(f'{to.stem}-again{to.suffix}')}"
-    elif not to.parent.is_dir():
-        to, reason, fix = to.parent, "is no folder", f"mkdir -p {to.parent}"
-    else:
-        return
-    raise Rejected([problem("E498", path=to, reason=reason, fix=fix)])
 
 
 def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:

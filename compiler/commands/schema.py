@@ -22,6 +22,7 @@ from compiler.language.experiment import NOT_IN_A_PROFILE
 from compiler.language.gates import settings_of
 from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
 from compiler.language.spec import Spec
+from compiler.render import flow
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
 from stages.contracts.model import Adapter, TrainData
@@ -168,15 +169,6 @@ def _describe(section: Schema, examples: Schema) -> None:
         value["markdownDescription"] = "\n\n".join(facts)
         if key in examples:
             value["examples"] = examples[key]
-
-
-def flow(value: Any) -> str:
-    """A value as a spec writes it on one line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    return {True: "true", False: "false", None: "null"}[value] if isinstance(value, bool) or value is None else str(value)
 
 
 def _accept_units(part: Schema) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # as a script, Python looks beside the script only
 
-from compiler.commands.schema import definitions, flow, schema  # noqa: E402
+from compiler.commands.schema import definitions, schema  # noqa: E402
+from compiler.render import flow  # noqa: E402
 
 SCHEMA = ROOT / "site" / "docs" / "reference" / "spec.schema.json"
 PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"

@@ -21,6 +21,11 @@ COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "ve
 HEAVY = ("pydantic", "numpy", "pandas", "dvc", "torch", "trl", "transformers", "ruamel", "compiler.commands.check")
 
 
+def octavo(*command, cwd, text=False, **environment):
+    """A process of its own that finds octavo's packages."""
+    return subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=text)
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom compiler.__main__ import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
@@ -36,9 +41,7 @@ def test_check_and_compile_import_neither_torch_nor_pandas(work):
         "import sys\nfrom compiler.__main__ import main\nassert main(['compile']) == 0\n"
         "print([name for name in ('torch', 'pandas', 'trl', 'transformers', 'dvc', 'numpy') if name in sys.modules])"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", code], cwd=work, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    ).stdout
+    said = octavo(sys.executable, "-c", code, cwd=work, text=True).stdout
     assert said.splitlines()[-1] == "[]"
 
 
@@ -124,20 +127,14 @@ def test_a_wrong_command_line_is_2(arguments, capsys):
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "caf\\xe9 \\u2192"), ("latin-1", "café \\u2192"), ("utf-8", "café →")])
 def test_an_encoding_without_a_character_ends_no_command(work, spec, encoding, shown):
+    run = functools.partial(octavo, sys.executable, "-m", "compiler", cwd=work, PYTHONIOENCODING=encoding)
     (work / "specs/example.yaml").write_text(spec.replace("answer: expression", "answer: expression, tests: 'café →'"), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
-    run = functools.partial(subprocess.run, cwd=work, env=environment, capture_output=True)
-    found = run([sys.executable, "-m", "compiler", "check", "example"])
-    assert found.returncode == 1 and shown in found.stderr.decode(encoding)
+    ended = run("check", "example")
+    assert ended.returncode == 1 and shown in ended.stderr.decode(encoding)
     (work / "specs/example.yaml").write_text(spec.replace("pattern: '[-+*()x0-9 ]+'", "pattern: 'café →'"), encoding="utf-8")
-    found = run([sys.executable, "-m", "compiler", "explain", "shaped-s1", "reward.gates"])
-    assert found.returncode == 0 and shown in found.stdout.decode(encoding)
-
-
-def test_what_programs_read_is_utf8_whatever_the_locale(work):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
-    found = subprocess.run([sys.executable, "-m", "compiler", "schema"], cwd=work, env=environment, capture_output=True, check=True)
-    assert json.loads(found.stdout.decode("utf-8")) == json.loads(schema())
+    ended = run("explain", "shaped-s1", "reward.gates")
+    assert ended.returncode == 0 and shown in ended.stdout.decode(encoding)
+    assert json.loads(run("schema").stdout.decode("utf-8")) == json.loads(schema()), "what programs read is UTF-8 whatever the locale"
 
 
 def test_our_own_fault_is_3_with_a_report_and_no_traceback(work, tmp_path_factory):
@@ -146,13 +143,7 @@ def test_our_own_fault_is_3_with_a_report_and_no_traceback(work, tmp_path_factor
     for package in ("compiler", "stages"):
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "stages/train/rewards/format.py").write_text("raise RuntimeError('hf_' + 'A' * 30)\n")
-    found = subprocess.run(
-        [sys.executable, "-B", "-m", "compiler", "compile"],
-        cwd=work,
-        env={**os.environ, "PYTHONPATH": str(copy)},
-        capture_output=True,
-        text=True,
-    )
+    found = octavo(sys.executable, "-B", "-m", "compiler", "compile", cwd=work, text=True, PYTHONPATH=str(copy))
     assert found.returncode == 3
     assert "Traceback" not in found.stderr and "RuntimeError" in found.stderr and ".cache/octavo-reports/" in found.stderr
     report = next((work / ".cache/octavo-reports").iterdir()).read_text()
@@ -205,24 +196,15 @@ def test_explain_shows_the_hashes_that_a_card_pins(work, capsys):
     assert hashlib.sha256((work / "data/train.jsonl").read_bytes()).hexdigest() in capsys.readouterr().out
 
 
-def test_explain_shows_what_a_profile_replaced(work, spec, capsys):
+@pytest.mark.parametrize(
+    ("run", "value", "place"), [("example@smoke/zero-s1", "2", "57:30  (profile)"), ("zero-s1", "20", "37:74  (condition)")]
+)
+def test_explain_shows_what_a_layer_replaced(work, spec, capsys, run, value, place):
     (work / "specs/example.yaml").write_text(spec.replace("role: null_control}", "role: null_control, train: {max_steps: 20}}"))
-    assert main(["explain", "example@smoke/zero-s1", "train.max_steps"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        ["train.max_steps", "2", "specs/example.yaml:57:30", "(profile)"],
-        ["12", "specs/example.yaml:15:14", "(experiment,", "replaced)"],
-    ]
-
-
-def test_explain_shows_what_a_condition_replaced(work, spec, capsys):
-    (work / "specs/example.yaml").write_text(spec.replace("role: null_control}", "role: null_control, train: {max_steps: 20}}"))
-    assert main(["explain", "zero-s1", "train.max_steps"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        ["train.max_steps", "20", "specs/example.yaml:37:74", "(condition)"],
-        ["12", "specs/example.yaml:15:14", "(experiment,", "replaced)"],
-    ]
+    assert main(["explain", run, "train.max_steps"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split(maxsplit=2) == ["train.max_steps", value, f"specs/example.yaml:{place}"]
+    assert second.split(maxsplit=1) == ["12", "specs/example.yaml:15:14  (experiment, replaced)"]
 
 
 def test_explain_everything(work, capsys):
@@ -247,79 +229,27 @@ def test_rewards_are_checked(work, capsys):
     assert "example, example@smoke: 8 runs, no errors\n" in capsys.readouterr().err
 
 
-def test_schema(capsys):
-    assert main(["schema"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    trained = schema["else"]["else"]  # what is left beside imported runs and a program of one's own
-    assert trained["required"] == ["title"], "the rest may stand in a shared block or in the parent"
-    assert trained["if"] == {"anyOf": [{"required": ["use"]}, {"required": ["parent"]}]}
-    assert trained["else"]["required"] == ["title", "question", "model", "data", "train", "seeds", "conditions"]
-    assert trained["additionalProperties"] is False
-    definitions = schema["$defs"]
-
-    def walk(part):
-        if isinstance(part, dict):
-            if "$ref" in part:
-                assert part["$ref"].removeprefix("#/$defs/") in definitions
-            if part.get("type") == "object" and "properties" in part:
-                for key, value in part["properties"].items():
-                    said = value if "description" in value else definitions[value["$ref"].removeprefix("#/$defs/")]
-                    assert said["description"], f"{part.get('title')}.{key} has no description"
-            for key, value in part.items():
-                if key != "if":  # a question that the schema asks, no key that a person writes
-                    walk(value)
-        elif isinstance(part, list):
-            for value in part:
-                walk(value)
-
-    walk(schema)
-    kinds = {gate["properties"]["kind"]["const"]: gate for gate in definitions["Gate"]["oneOf"]}
-    assert {"format", "exact_match", "python_tests", "constant", "random"} <= set(kinds)
-    assert {"pattern", "on_pass", "on_fail", "kind"} <= set(kinds["format"]["properties"])
-    assert kinds["exact_match"]["required"] == ["kind", "column"]
-    timeout = kinds["python_tests"]["properties"]["timeout"]
-    assert [option["type"] for option in timeout["anyOf"]] == ["number", "string"]
-    assert "required" not in definitions["TrainGrpoOverride"] and "learning_rate" in definitions["TrainGrpoOverride"]["properties"]
-    assert "required" not in definitions["Profile"]
-    assert not {"use", "parent", "changes", "hypothesis", "profiles"} & set(definitions["Profile"]["properties"])
-    assert set(definitions["Phase"]["properties"]) == {"from", "weights"}
-    assert [form["type"] for form in definitions["Phase"]["properties"]["weights"]["additionalProperties"]["anyOf"]] == ["number", "string"]
+FULL, CLOSED = (f"octavo: its output cannot be written: {why}\n" for why in ("No space left on device", "standard output is closed"))
 
 
-def test_a_reader_that_goes_away_is_no_error(work):
-    command = f"{sys.executable} -m compiler schema | head -1; exit ${{PIPESTATUS[0]}}"
-    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "{\n", "")
-
-
-@pytest.mark.parametrize("arguments", ["--version", "schema", "schema | cat"])
-def test_an_output_that_has_no_room_is_no_fault_of_octavo(work, arguments):
-    """/dev/full says of each write that the disk is full; a pipe beside it shows that the same command is well."""
-    to = "" if arguments.endswith("cat") else " > /dev/full"
-    command = f"{sys.executable} -m compiler {arguments}{to}; exit ${{PIPESTATUS[0]}}"
-    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert (found.returncode, found.stderr) == ((1, "octavo: its output cannot be written: No space left on device\n") if to else (0, ""))
-    assert not Path(work, ".cache/octavo-reports").exists()
-
-
-@pytest.mark.parametrize("arguments", ["schema", "--version", "compile"])
-def test_an_output_that_is_closed_is_one_plain_line(work, arguments):
-    closed = "octavo: its output cannot be written: standard output is closed\n"
-    before = sorted(Path(work).rglob("*"))
-    for streams, said in ((">&-", closed), (">&- 2>&-", ""), ("<&- >&-", closed)):
-        command = f"{sys.executable} -m compiler {arguments} {streams}"
-        found = subprocess.run(
-            ["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-        )
-        assert (found.returncode, found.stdout, found.stderr) == (1, "", said)
-    assert sorted(Path(work).rglob("*")) == before
-
-
-def test_closed_errors_do_not_end_in_the_output(work):
-    command = f"{sys.executable} -m compiler check nowhere 2>&-"
-    found = subprocess.run(["bash", "-c", command], cwd=work, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert (found.returncode, found.stdout, found.stderr) == (1, "", "")
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("schema | head -1", 0, "{\n", ""),
+        ("--version > /dev/full", 1, "", FULL),
+        ("schema > /dev/full", 1, "", FULL),
+        ("schema >&-", 1, "", CLOSED),
+        ("compile >&-", 1, "", CLOSED),
+        ("compile >&- 2>&-", 1, "", ""),
+        ("compile <&- >&-", 1, "", CLOSED),
+        ("check nowhere 2>&-", 1, "", ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_one_plain_line_and_no_fault_of_octavo(work, words, code, out, err):
+    before = sorted(work.rglob("*"))
+    ended = octavo("bash", "-c", f"{sys.executable} -m compiler {words}; exit ${{PIPESTATUS[0]}}", cwd=work, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, out, err)
+    assert sorted(work.rglob("*")) == before
 
 
 AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
@@ -329,19 +259,15 @@ AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_overri
 @pytest.mark.skipif(bool(AS_ANYBODY) and shutil.which("setpriv") is None, reason="root, and no setpriv")
 @pytest.mark.parametrize("arguments, place", [(["new", "mine"], "specs/mine.yaml"), (["compile"], "dvc.yaml")])
 def test_a_place_where_one_may_not_write_is_no_fault_of_octavo(work, arguments, place):
-    """Nothing is written, and commands that only read work as ever: of the memo of code, which cannot be kept, nothing is said."""
+    """Nothing is written, and commands that only read work as ever:"""
     shutil.rmtree(work / "runs", ignore_errors=True)
     folders = [work, work / "specs"]
 
-    def octavo(*words):
-        command = [*AS_ANYBODY, sys.executable, "-m", "compiler", *words]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
-
+    run = functools.partial(octavo, *AS_ANYBODY, sys.executable, "-m", "compiler", cwd=work, text=True)
     try:
         for folder in folders:
             folder.chmod(0o555)
-        said, checked, planned = octavo(*arguments), octavo("check"), octavo("plan")
+        said, checked, planned = run(*arguments), run("check"), run("plan")
     finally:
         for folder in folders:
             folder.chmod(0o755)
