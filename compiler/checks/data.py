@@ -89,8 +89,8 @@ def _example_rows(experiment: Experiment, expansion: Expansion, inputs: Inputs) 
             continue
         checked.add((name, setup.data.path))
         examples = enumerate(experiment.spec.rewards[name].examples)
-        node = experiment.node("rewards", name, "examples")
-        named = [(row, node.value[index].value["row"].place) for index, example in examples if isinstance(row := example.row, str)]
+        references = [(index, row) for index, example in examples if isinstance(row := example.row, str)]
+        named = [(row, experiment.node("rewards", name, "examples", index, "row").place) for index, row in references]
         if setup.data.path is None:
             yield from (problem("E379", place, data=setup.data.hub) for _, place in named)
             continue

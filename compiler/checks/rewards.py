@@ -40,10 +40,8 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield from _empty_example(reward, node)
         else:
             yield problem("W301", node.key, reward=name, row=_some_row(experiment, inputs))
-        penalties = (
-            ((penalty, inner) for entry in node.get("penalties").value for penalty, inner in entry.items()) if reward.penalties else ()
-        )
-        for penalty, place, first in repeated((penalty, inner.key or inner.place) for penalty, inner in penalties):
+        entries = (experiment.node("rewards", name, "penalties", index) for index in range(len(reward.penalties)))
+        for penalty, place, first in repeated((word, inner.key or inner.place) for entry in entries for word, inner in entry.items()):
             yield problem("E319.penalty", place, first, name=penalty)
         if len(gates) == len(reward.gates):  # all of them are known
             yield from _keys(name, reward, gates, node)
