@@ -3,7 +3,8 @@
     python benchmarks/gpu_step.py [--parts 1.5b,7b,7b-nf4,ppo] [--budget SECONDS] [--tiny]
 
 Models have random weights and the shapes of a 1.5B Qwen and a 7B Llama; a step samples 16 completions of one prompt, 256 tokens each, as in
-seed 1. The three sides of a part share one loaded model, one LoRA setting and one reward. The first step of a side, which compiles, is
+seed 1. The sides of a part share one loaded model, one LoRA setting and one reward; `recorded` is `compiled` with octavo's own gates, guard and
+history recorder, and prints their share of a step. The first step of a side, which compiles, is
 printed and not counted. A side that no longer fits into the budget is left out. `--tiny` runs everything on a CPU, to see that it works:
 its seconds mean nothing. All parts take about seven minutes on an H200.
 """
@@ -37,9 +38,9 @@ VOCABULARY = {"7b": 102_400, "1.5b": 151_936}
 ROWS = [{"id": f"row-{number}", "prompt": "".join(chr(97 + (number * 7 + k) % 26) for k in range(200))} for number in range(64)]
 ADAPTER = Adapter(r=16, lora_alpha=32, target_modules=("q_proj", "k_proj", "v_proj", "o_proj"))
 PARTS = {"1.5b": ("1.5b", False), "7b": ("7b", False), "7b-nf4": ("7b", True)}
-SIDES = {"plain": 2, "compiled": 4, "static": 4}
+SIDES = {"plain": 2, "compiled": 4, "recorded": 4, "static": 4}
 """Side -> steps, the first of them not counted."""
-SECONDS = {"plain": 45.0, "compiled": 70.0, "static": 70.0}
+SECONDS = {"plain": 45.0, "compiled": 70.0, "recorded": 70.0, "static": 70.0}
 """What a side may take on an H200; a side that does not fit into the budget is left out."""
 
 
@@ -132,6 +133,34 @@ def static_cache(rollouts: Any) -> None:
     rollouts.sampled = sampled
 
 
+def recorded_parts(tokenizer: Any, steps: int, folder: Path, own: Clock) -> tuple[Callable[..., Any], list[Any]]:
+    """octavo's reward function and listeners of a run, their seconds counted by `own`."""
+    from stages.contracts.reward import Reward
+    from stages.contracts.training import Guards
+    from stages.train.callbacks import HistoryRecorder
+    from stages.train.guards import NonfiniteGuard
+    from stages.train.progress import Progress
+    from stages.train.recorder import Journal
+    from stages.train.scoring import TrainingReward
+    from stages.train.stopping import Stopping
+
+    gates = [
+        {"name": "format", "kind": "format", "settings": {"pattern": "[a-z ]+"}, "on_fail": 0.0},
+        {"name": "length", "kind": "length", "settings": {"formula": "2 - characters / 4096"}},
+    ]
+    journal = Journal(folder / "journal")
+    rows = {str(row["id"]): row for row in ROWS}
+    card = Reward.model_validate({"gates": gates})
+    reward = TrainingReward(card, rows=rows, seed=1, group=16, ends={tokenizer.eos_token_id}, journal=journal, attempt="a1")
+    guard = NonfiniteGuard(Guards())
+    recorder = HistoryRecorder(journal, reward, guard, Progress("run", 1, steps), "a1", Stopping(None, journal, 0))
+    recorder.on_log = own.around(recorder.on_log)  # type: ignore[method-assign]
+    guard.on_pre_optimizer_step = own.around(guard.on_pre_optimizer_step)  # type: ignore[method-assign]
+    scored = own.around(reward)
+    scored.__name__ = "reward"
+    return scored, [guard, recorder]
+
+
 def grpo_side(model: Any, tokenizer: Any, side: str, steps: int, tokens: int, folder: Path, cuda: bool) -> list[tuple[float, float]]:
     """(whole step, generation) seconds of each step of TRL's GRPO with one way to sample."""
     import datasets
@@ -164,9 +193,16 @@ def grpo_side(model: Any, tokenizer: Any, side: str, steps: int, tokens: int, fo
         seed=1,
     )
     adapter = LoraConfig(r=16, lora_alpha=32, target_modules=list(ADAPTER.target_modules), task_type="CAUSAL_LM")
-    data = datasets.Dataset.from_list(ROWS)
+    own = Clock(cuda)
+    score, listeners = recorded_parts(tokenizer, steps, folder, own) if side == "recorded" else (reward, [])
     trainer = GRPOTrainer(
-        model=model, args=settings, reward_funcs=[reward], train_dataset=data, processing_class=tokenizer, peft_config=adapter
+        model=model,
+        args=settings,
+        reward_funcs=[score],
+        train_dataset=datasets.Dataset.from_list(ROWS),
+        processing_class=tokenizer,
+        peft_config=adapter,
+        callbacks=listeners,
     )
     ledger: dict[str, str] = {}
     if side != "plain":
@@ -174,7 +210,7 @@ def grpo_side(model: Any, tokenizer: Any, side: str, steps: int, tokens: int, fo
         if side == "static":
             static_cache(rollouts)
         rollouts.attach(trainer)
-    generating, measured = Clock(cuda), list[tuple[float, float]]()
+    generating, measured, own_seconds = Clock(cuda), list[tuple[float, float]](), list[float]()
     trainer._generate = generating.around(trainer._generate)
     trainer.remove_callback(PrinterCallback)
 
@@ -187,6 +223,7 @@ def grpo_side(model: Any, tokenizer: Any, side: str, steps: int, tokens: int, fo
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
             if "loss" in (logs or {}):
                 measured.append((generating.now() - self.begun, generating.taken()))
+                own_seconds.append(own.taken())
 
     trainer.add_callback(Steps())
     try:
@@ -196,6 +233,9 @@ def grpo_side(model: Any, tokenizer: Any, side: str, steps: int, tokens: int, fo
         model.__dict__.pop("peft_config", None)
     if ledger:
         print(f"  {ledger}", flush=True)
+    if side == "recorded":
+        shares = [seconds / whole for seconds, (whole, _) in zip(own_seconds[1:], measured[1:], strict=True)]
+        print(f"  own code: {statistics.median(own_seconds[1:]) * 1000:.1f} ms, {statistics.median(shares):.2%} of a step", flush=True)
     return measured
 
 
