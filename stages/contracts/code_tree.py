@@ -7,6 +7,7 @@ module, so that its digests can be compared between versions of Python.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -65,12 +66,16 @@ class CodeTree:
         path = name.replace(".", "/")
         for file in (f"{path}.py", f"{path}/__init__.py"):
             if (self.root / file).is_file():
-                text = (self.root / file).read_text(encoding="utf-8")
-                tree = ast.parse(text)
-                tokens: list[str] = []
-                _tokens(tree, tokens.append)
-                return file, _Module(_digest("".join(tokens)), tuple(_imports(file, tree)))
+                return file, _module(file, (self.root / file).read_text(encoding="utf-8"))
         return None
+
+
+@functools.cache  # one process may look at the same files again: `octavo plan` does, and tests do
+def _module(file: str, text: str) -> _Module:
+    tree = ast.parse(text)
+    tokens: list[str] = []
+    _tokens(tree, tokens.append)
+    return _Module(_digest("".join(tokens)), tuple(_imports(file, tree)))
 
 
 def _is_harmless(module: str) -> bool:
