@@ -3,10 +3,10 @@
     python benchmarks/gpu_step.py [--parts 1.5b,7b,7b-nf4,ppo] [--budget SECONDS] [--tiny]
 
 Models have random weights and the shapes of a 1.5B Qwen and a 7B Llama; a step samples 16 completions of one prompt, 256 tokens each, as in
-seed 1. The sides of a part share one loaded model, one LoRA setting and one reward; `recorded` is `compiled` with octavo's own gates, guard and
-history recorder, and prints their share of a step. The first step of a side, which compiles, is
-printed and not counted. A side that no longer fits into the budget is left out. `--tiny` runs everything on a CPU, to see that it works:
-its seconds mean nothing. All parts take about seven minutes on an H200.
+seed 1. The sides of a part share one loaded model, one LoRA setting and one reward; `recorded` is `compiled` with octavo's own gates, guard
+and history recorder, and prints their share of a step. The first step of a side, which compiles, is printed and not counted. A side that no
+longer fits into the budget is left out. `--tiny` runs everything on a CPU, to see that it works: its seconds mean nothing. All parts take
+about seven minutes on an H200.
 """
 
 from __future__ import annotations
