@@ -18,7 +18,7 @@ from compiler.language.outside import CommandSpec, Import
 from compiler.problems import nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.history import METRICS, metric, metric_of_trl
-from stages.contracts.import_card import Column, SummaryKeys, names
+from stages.contracts.import_card import Column, SummaryKeys, pattern_names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 FORMATS = {"pattern": "text", "where": "summary", "steps_done": "summary"} | dict.fromkeys(("entity", "project", "ids", "config"), "wandb")
@@ -106,7 +106,7 @@ def _placeholders(read: Import, block: Node) -> Iterator[Diagnostic]:
 
 def _pattern(read: Import, pattern: str, block: Node, experiment: Experiment) -> Iterator[Diagnostic]:
     """E392: a pattern of lines whose numbers can be told apart, with one for each column and the step."""
-    columns, place = names(pattern), (block.get("pattern") or block).place
+    columns, place = pattern_names(pattern), (block.get("pattern") or block).place
     if len(set(columns)) < len(columns) or "" in columns:
         yield problem("E392.names", place)
     if "}{" in pattern:

@@ -81,36 +81,36 @@ class Expansion:
     problems: list[Diagnostic] = field(default_factory=list)
 
 
-def expand(of: Experiment) -> Expansion:
+def expand(experiment: Experiment) -> Expansion:
     """All setups and runs, in the order of conditions and seeds, and what is wrong with them."""
     problems: list[Diagnostic] = []
-    rewards = {name: declared_gates(of, name, problems) for name in of.spec.rewards}
-    penalties = {name: penalty_cards(of, name, uses, problems) for name, uses in rewards.items()}
+    rewards = {name: declared_gates(experiment, name, problems) for name in experiment.spec.rewards}
+    penalties = {name: penalty_cards(experiment, name, uses, problems) for name, uses in rewards.items()}
     setups = []
-    root, model = of.root, of.node("model")
+    root, model = experiment.root, experiment.node("model")
     train_data: Validate[TrainData] = partial(validated, TrainData, where="data.train")
     adapters: Validate[Adapter] = partial(validated, Adapter, where="model.adapter")
-    for name, condition in of.spec.conditions.items():
-        node = of.node("conditions", name)
+    for name, condition in experiment.spec.conditions.items():
+        node = experiment.node("conditions", name)
         over = node.get("train")
-        other = _other_algorithm(of, name, over, problems)
+        other = _other_algorithm(experiment, name, over, problems)
         train = None if other else _under(train_settings, _base(root.get("train"), over), over, problems)
         data = _under(train_data, root.get("data", "train"), node.get("data", "train"), problems)
         base = root.get("model", "adapter") or Node({}, model.place, model.key)
         adapter = _under(adapters, base, node.get("model", "adapter"), problems)
-        if (algorithm(node.get("train")) if node.get("train", "algorithm") else algorithm(of.root.get("train"))) == SFT:
-            reward: RewardUse | None = unrewarded(of, name)
+        if (algorithm(node.get("train")) if node.get("train", "algorithm") else algorithm(experiment.root.get("train"))) == SFT:
+            reward: RewardUse | None = unrewarded(experiment, name)
         else:
-            reward = composed(of, name, condition, rewards, penalties, problems)
+            reward = composed(experiment, name, condition, rewards, penalties, problems)
         if train and data and adapter and reward:
             setups.append(Setup(name, condition, node, *train, *data, *adapter, reward))
-    seeds = [of.node("seeds", index) for index in range(len(of.spec.seeds))]
+    seeds = [experiment.node("seeds", index) for index in range(len(experiment.spec.seeds))]
     if len(setups) * len(seeds) > MAX_RUNS:
-        problems.append(too_many(len(setups), len(seeds), of.node("seeds").key))
+        problems.append(too_many(len(setups), len(seeds), experiment.node("seeds").key))
         seeds = []
     runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
-    scored = scores(of, rewards, problems)
-    combined = combined_scores(of, scored, problems)
+    scored = scores(experiment, rewards, problems)
+    combined = combined_scores(experiment, scored, problems)
     return Expansion(tuple(setups), runs, rewards, scored, penalties, combined, problems)
 
 
@@ -119,14 +119,14 @@ def too_many(conditions: int, seeds: int, place: Place | None) -> Diagnostic:
     return problem("E354", place, None, **facts)
 
 
-def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: list[Diagnostic]) -> bool:
+def _other_algorithm(experiment: Experiment, name: str, over: Node | None, problems: list[Diagnostic]) -> bool:
     """E358 when a condition changes the algorithm: settings, metrics and health differ, so there is nothing to compare. Gold answers
     may stand beside rewards: what both lead to is compared on the shared evaluation."""
     written = over.get("algorithm") if over is not None else None
-    base, shared = algorithm(of.root.get("train")), of.root.get("train", "algorithm")
+    base, shared = algorithm(experiment.root.get("train")), experiment.root.get("train", "algorithm")
     if written is None or base is None or written.value in (base, None):
         return False
-    if written.value in ALGORITHMS and SFT in (base, written.value):
+    if isinstance(written.value, str) and written.value in ALGORITHMS and SFT in (base, written.value):
         return False
     note, default = (shared.place, "") if shared else (None, ", the default")
     problems.append(problem("E358", written.place, note, condition=name, algorithm=base, default=default))
@@ -136,10 +136,10 @@ def _other_algorithm(of: Experiment, name: str, over: Node | None, problems: lis
 def _base(train: Node | None, over: Node | None) -> Node | None:
     """The `train` section that a condition's keys lie on. Under another algorithm: without keys that it does not have, and without the
     stop rule, which is about the metrics of the first."""
-    name = over.get("algorithm") if over is not None else None
-    if name is None or name.value not in ALGORITHMS or name.value == algorithm(train) or train is None or not isinstance(train.value, dict):
+    name = algorithm(over) if over is not None and over.get("algorithm") is not None else None
+    if name is None or name == algorithm(train) or train is None or not isinstance(train.value, dict):
         return train
-    shared = set(SECTIONS[name.value].model_fields) - {"early_stop"}
+    shared = set(SECTIONS[name].model_fields) - {"early_stop"}
     return Node({key: node for key, node in train.value.items() if key in shared}, train.place, train.key, train.layer)
 
 

@@ -40,9 +40,9 @@ class Experiment:
 
     def node(self, *path: str | int) -> Node:
         """The node at a path that the spec's model guarantees to exist."""
-        found = self.root.get(*path)
-        assert found is not None, path
-        return found
+        node = self.root.get(*path)
+        assert node is not None, path
+        return node
 
 
 def experiment(document: Document, stem: str, profile: str | None, read: Read) -> Experiment:
@@ -76,12 +76,12 @@ def profiles(document: Document, stem: str, read: Read) -> list[str]:
     return names if len(names) <= MAX_PROFILES else []
 
 
-def _built(family: Member, parent: Experiment | None, known: list[Diagnostic]) -> Experiment:
-    """An experiment without a profile. Raises Rejected, with what is known to be wrong already."""
+def _built(family: Member, parent: Experiment | None, earlier: list[Diagnostic]) -> Experiment:
+    """An experiment without a profile. Raises Rejected, with the problems that were seen earlier."""
     kind, root, refused = _kind(family.root)
     spec, problems = validated(kind, root)
-    if spec is None or known or refused:
-        raise Rejected([*known, *refused, *problems, *_deeper(root)])
+    if spec is None or earlier or refused:
+        raise Rejected([*earlier, *refused, *problems, *_deeper(root)])
     return Experiment(family.stem, None, spec, family.root, family.document, parent)
 
 
@@ -101,10 +101,10 @@ def _is_command(root: Node) -> bool:
 
 def _without(root: Node, refused: Mapping[str, str], beside: str, of_conditions: Sequence[str]) -> tuple[Node, list[Diagnostic]]:
     """The spec without refused keys, and what to say of each."""
-    found = [_no_place(key, node, beside, refused[key]) for key, node in root.items() if key in refused]
+    problems = [_no_place(key, node, beside, refused[key]) for key, node in root.items() if key in refused]
     for _, condition in _items(root.get("conditions")):
-        found += [_no_place(key, node, beside, "no section holds it") for key, node in condition.items() if key in of_conditions]
-    return Node({key: node for key, node in root.value.items() if key not in refused}, root.place), found
+        problems += [_no_place(key, node, beside, "no section holds it") for key, node in condition.items() if key in of_conditions]
+    return Node({key: node for key, node in root.value.items() if key not in refused}, root.place), problems
 
 
 def _no_place(key: str, node: Node, beside: str, why: str) -> Diagnostic:
@@ -118,7 +118,7 @@ def _no_profile(experiment: Experiment, profile: str) -> Diagnostic:
 
 def _own(root: Node) -> Iterator[Diagnostic]:
     """What is wrong in a file whose other layers are unknown: keys that are missing here may stand there."""
-    yield from (found for found in validated(_kind(root)[0], root)[1] if found.code != "E202")
+    yield from (refusal for refusal in validated(_kind(root)[0], root)[1] if refusal.code != "E202")
 
 
 def _family_keys(root: Node) -> Iterator[Diagnostic]:
@@ -144,7 +144,7 @@ def _deeper(root: Node) -> Iterator[Diagnostic]:
     train = root.get("train")
     if train is not None and isinstance(train.value, dict) and not _is_command(root):
         merged = any(condition.get("train") for _, condition in _items(root.get("conditions")))
-        yield from (found for found in train_settings(train)[1] if found.code != "E202" or not merged)
+        yield from (refusal for refusal in train_settings(train)[1] if refusal.code != "E202" or not merged)
     for name, reward in _items(root.get("rewards")):
         gates = reward.get("gates")
         for entry in gates.value if gates is not None and isinstance(gates.value, list) else ():

@@ -112,7 +112,7 @@ class _Reader(ABC):
 
     def read(self) -> Expression:
         """The whole text. Raises Unreadable."""
-        expression = self._either(True, 0)
+        expression = self._chain("or", True, 0)
         if self.at < len(self.tokens):
             token, start = self.tokens[self.at]
             raise self.unreadable(f"`{sentence(token)}` cannot follow here", start, len(token))
@@ -133,9 +133,6 @@ class _Reader(ABC):
         """An error of the text's form."""
         return Unreadable(problem(self.CODE, reason=reason), start, length)
 
-    def _either(self, holds: bool, depth: int) -> Expression:
-        return self._chain("or", holds, depth)
-
     def _chain(self, word: str, holds: bool, depth: int) -> Expression:
         """Parts between `or` or between `and`. A negation turns the one into the other."""
         parts = [self._part(word, holds, depth)]
@@ -147,17 +144,17 @@ class _Reader(ABC):
         return AllOf(all=tuple(parts)) if (word == "and") == holds else AnyOf(any=tuple(parts))
 
     def _part(self, word: str, holds: bool, depth: int) -> Expression:
-        return self._chain("and", holds, depth) if word == "or" else self._one(holds, depth)
+        return self._chain("and", holds, depth) if word == "or" else self._leaf_or_brackets(holds, depth)
 
-    def _one(self, holds: bool, depth: int) -> Expression:
+    def _leaf_or_brackets(self, holds: bool, depth: int) -> Expression:
         if depth > MAX_DEPTH:
             start = self.tokens[self.at][1] if self.peek() is not None else len(self.text)
             raise self.unreadable(f"nested more than {MAX_DEPTH} deep", start, 1)
         token, start = self.take()
         if token == "not":
-            return self._one(not holds, depth + 1)
+            return self._leaf_or_brackets(not holds, depth + 1)
         if token == "(":
-            expression = self._either(holds, depth + 1)
+            expression = self._chain("or", holds, depth + 1)
             if self.peek() != ")":
                 raise self.unreadable("this bracket is never closed", start, 1)
             self.at += 1

@@ -20,23 +20,19 @@ class Gate(Decisions):
     kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
 
 
-def _one_gate(entry: Any) -> Any:
-    return _one(entry, "a gate", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")
+def _named(kind: str, why: str, fix: str) -> BeforeValidator:
+    """One name and its block, before the block is looked at: without a name, each setting would be taken for one."""
+
+    def check(entry: Any) -> Any:
+        if isinstance(entry, dict) and len(entry) != 1:
+            names = ", ".join(f"`{name}`" for name in entry) or "none"
+            raise refused("E210", kind=kind, names=names, why=why, fix=fix)
+        return entry
+
+    return BeforeValidator(check)
 
 
-def _one_penalty(entry: Any) -> Any:
-    return _one(entry, "a penalty", "penalties apply in order, so each is an entry of its own", "- runaway: {when: truncated, set: 0.0}")
-
-
-def _one(entry: Any, what: str, why: str, fix: str) -> Any:
-    """Before its parts are looked at: without a name, each setting would be taken for one."""
-    if isinstance(entry, dict) and len(entry) != 1:
-        names = ", ".join(f"`{name}`" for name in entry) or "none"
-        raise refused("E210", kind=what, names=names, why=why, fix=fix)
-    return entry
-
-
-NamedGate = Annotated[dict[Slug, Gate], BeforeValidator(_one_gate)]
+NamedGate = Annotated[dict[Slug, Gate], _named("a gate", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")]
 
 
 class Penalty(Effect):
@@ -48,7 +44,10 @@ class Penalty(Effect):
     )
 
 
-NamedPenalty = Annotated[dict[Slug, Penalty], BeforeValidator(_one_penalty)]
+NamedPenalty = Annotated[
+    dict[Slug, Penalty],
+    _named("a penalty", "penalties apply in order, so each is an entry of its own", "- runaway: {when: truncated, set: 0.0}"),
+]
 
 
 Row = Annotated[
@@ -99,12 +98,12 @@ class ConstantReward(Section):
 def _reward_form(value: Any) -> str | None:
     if isinstance(value, str):
         return "(name)"
-    found = [
+    tags = [
         tag
         for key, tag in (("invert", "(invert)"), ("random", "(random)"), ("constant", "(constant)"))
         if (key in value if isinstance(value, dict) else hasattr(value, key))
     ]
-    return found[0] if len(found) == 1 else None
+    return tags[0] if len(tags) == 1 else None
 
 
 RewardUse = Annotated[

@@ -26,6 +26,8 @@ HARMLESS = frozenset(
 class _Module:
     """What one file means."""
 
+    file: str
+    """Relative to the root."""
     digest: str
     imports: tuple[str, ...]
     """Names that may be modules; `from a.b import c` gives a.b and a.b.c, and names of no file are dropped later."""
@@ -36,19 +38,19 @@ class CodeTree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._modules: dict[str, tuple[str, _Module] | None] = {}
+        self._modules: dict[str, _Module | None] = {}
 
     def digest(self, module: str, without: Container[str] = ()) -> str:
         """What the import closure of a module means, as 12 hex digits. `without`: files that a version covers already, so that a new
         octavo does not change the digest of a user's own gate."""
-        return _digest("".join(f"{name}\0{part.digest}\n" for name, (file, part) in self._closure(module) if file not in without))[:12]
+        return _digest("".join(f"{name}\0{part.digest}\n" for name, part in self._closure(module) if part.file not in without))[:12]
 
     def files(self, module: str) -> set[str]:
         """Files, relative to the root, that a module's digest covers."""
-        return {file for _, (file, _) in self._closure(module)}
+        return {part.file for _, part in self._closure(module)}
 
-    def _closure(self, module: str) -> list[tuple[str, tuple[str, _Module]]]:
-        closure: dict[str, tuple[str, _Module]] = {}
+    def _closure(self, module: str) -> list[tuple[str, _Module]]:
+        closure: dict[str, _Module] = {}
         queue = [module]
         while queue:
             name = queue.pop()
@@ -59,14 +61,14 @@ class CodeTree:
             read = self._modules[name]
             if read is not None:
                 closure[name] = read
-                queue.extend(read[1].imports)
+                queue.extend(read.imports)
         return sorted(closure.items())
 
-    def _read(self, name: str) -> tuple[str, _Module] | None:
+    def _read(self, name: str) -> _Module | None:
         path = name.replace(".", "/")
         for file in (f"{path}.py", f"{path}/__init__.py"):
             if (self.root / file).is_file():
-                return file, _module(file, (self.root / file).read_text(encoding="utf-8"))
+                return _module(file, (self.root / file).read_text(encoding="utf-8"))
         return None
 
 
@@ -75,7 +77,7 @@ def _module(file: str, text: str) -> _Module:
     tree = ast.parse(text)
     tokens: list[str] = []
     _tokens(tree, tokens.append)
-    return _Module(_digest("".join(tokens)), tuple(_imports(file, tree)))
+    return _Module(file, _digest("".join(tokens)), tuple(_imports(file, tree)))
 
 
 def _is_harmless(module: str) -> bool:

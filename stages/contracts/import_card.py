@@ -150,7 +150,7 @@ class SummaryValue(Frozen):
     """What the value is, such as `last logged value of the source's summary (key final_loss)`."""
 
 
-class Held(Frozen):
+class ColumnStats(Frozen):
     """The finite numbers of one metric in a log, in octavo's unit and in the order of rows, whatever part of a run they are of."""
 
     metric: str
@@ -186,13 +186,13 @@ class Imported(Artifact):
     summary: tuple[SummaryValue, ...] = ()
     nonfinite_from: dict[str, int] = {}
     """Of summaries: metric -> first step at which it was not finite, as the source says."""
-    held: tuple[Held, ...] = ()
+    held: tuple[ColumnStats, ...] = ()
 
 
 PART = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<blanks>\s+)|(?P<text>[^{}\s]+)|(?P<stray>[{}])")
 
 
-def names(pattern: str) -> list[str]:
+def pattern_names(pattern: str) -> list[str]:
     """Names of a pattern's numbers, in order."""
     return [part["name"] for part in PART.finditer(pattern) if part["name"] is not None]
 

@@ -7,8 +7,9 @@ The folder is the registry: a new kind changes no other file. A gate module has 
 
 which never raises for anything a completion holds. A gate whose judgements hold marks names them in `MARKS`; one that reads the data
 row names in `COLUMNS` those of its settings that name a column. A gate that grades what an earlier one found names the kinds of that
-one in `READS`, and finds its judgement in `Answer.said`. One that runs processes names their sandbox with `tier()`; a `require(settings)`
-beside it raises what `tier()` raises where the machine lacks what these settings need. A detector module has `Settings` and
+one in `READS`, and finds its judgement in `Answer.earlier`. One that runs processes names their sandbox with `tier()`; a
+`require(settings)` beside it raises what `tier()` raises where the machine lacks what these settings need. A detector module has
+`Settings` and
 
     def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
 
@@ -44,7 +45,7 @@ class Answer:
     row: Mapping[str, Any]
     truncated: bool = False
     key: str = ""
-    said: Mapping[str, Judgement] = field(default_factory=dict, hash=False)
+    earlier: Mapping[str, Judgement] = field(default_factory=dict, hash=False)
     """By kind in the gate's READS, what the last earlier gate of that kind said of this completion, where it was reached."""
     tokens: int | None = None
     """Length in the model's tokens, end of text included; null where no model wrote it."""

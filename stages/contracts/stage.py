@@ -70,27 +70,28 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
     try:
         code = stage(Path(sys.argv[1]))
     except StageError as error:
-        print(f"error {error.code}: {error.what}\n  why: {error.why}\n  fix: {error.fix}", file=sys.stderr)
-        raise SystemExit(1) from None
+        _fail(error.code, error.what, error.why, error.fix)
     except ArtifactError as error:
-        print(f"error S102: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        _fail("S102", f"{error.path}: {error.what}", error.why, error.fix)
     except OSError as error:
-        named = error.filename2 or error.filename  # of a copy the second is what was written
-        folder = os.path.dirname(str(named)) or "." if named else "."
-        print(
-            f"error S103: {error.strerror or error}: {named or '(no file)'}\n"
-            "  why: the stage could not read or write a file (full disk, missing permission?)\n"
-            f"  fix: df -h {folder} && ls -ld {folder}",
-            file=sys.stderr,
+        path = error.filename2 or error.filename  # of a copy the second is what was written
+        folder = os.path.dirname(str(path)) or "." if path else "."
+        what, why = (
+            f"{error.strerror or error}: {path or '(no file)'}",
+            "the stage could not read or write a file (full disk, missing permission?)",
         )
-        raise SystemExit(1) from None
+        _fail("S103", what, why, f"df -h {folder} && ls -ld {folder}")
     except KeyboardInterrupt as stopped:
         print(f"\n{usage.rpartition(' ')[0]}: {stopped or 'stopped'}; `dvc repro` begins it again", file=sys.stderr)
         raise SystemExit(130) from None
     if not code:
         _again_if_compiled_anew()
     raise SystemExit(code or 0)
+
+
+def _fail(code: str, what: str, why: str, fix: str) -> NoReturn:
+    print(f"error {code}: {what}\n  why: {why}\n  fix: {fix}", file=sys.stderr)
+    raise SystemExit(1) from None
 
 
 def _again_if_compiled_anew() -> None:

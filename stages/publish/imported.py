@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stages.contracts.import_card import ColumnCard, Gap, Held, ImportCard, Imported, SummaryCard
+from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ImportCard, Imported, SummaryCard
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import listed, plural
@@ -67,13 +67,13 @@ def _read_from(card: ColumnCard | SummaryCard) -> str:
     return "; ".join([*parts, *([f"first step that is not finite: {card.nonfinite_from}"] if card.nonfinite_from else [])])
 
 
-def held(experiment: ExperimentFiles) -> dict[str, tuple[Held, ...]]:
+def held(experiment: ExperimentFiles) -> dict[str, tuple[ColumnStats, ...]]:
     """Run -> every mapped metric over all rows, of the first runs."""
     found = {run.ref.name: run.imported.held for run in experiment.runs if run.imported and run.imported.held}
     return dict(list(found.items())[:MOST_HELD])
 
 
-def held_numbers(row: Held) -> list[str]:
+def held_numbers(row: ColumnStats) -> list[str]:
     """First, last, lowest, highest and mean in the digits that they need."""
     values = (row.first, row.last, row.lowest, row.highest, row.mean)
     small = max(map(abs, values)) < 1e-3  # learning rates: no fixed number of digits shows anything of them

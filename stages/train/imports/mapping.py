@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from stages.contracts.history import metric as metric_named
-from stages.contracts.import_card import ColumnCard, Gap, Held, ReadCard
+from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ReadCard
 from stages.train.imports.log import WANDB_STEP, Log, NoNumber, Unreadable, number, scaled, shortened, whole
 from stages.train.imports.notes import mapping_notes, order_notes
 from stages.train.imports.order import check_one_value_a_step, check_resumes, parts_of, spread_epochs
@@ -36,7 +36,7 @@ class Mapped:
     notes: tuple[str, ...] = ()
     last: int = 0
     """Steps that the log shows as done. A later part takes back the steps behind which it went; steps beyond the target stay done."""
-    held: tuple[Held, ...] = ()
+    held: tuple[ColumnStats, ...] = ()
 
 
 def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
@@ -176,8 +176,8 @@ def _share_note(card: ColumnCard, cells: pd.DataFrame) -> str:
     return note
 
 
-def _held(cells: pd.DataFrame) -> tuple[Held, ...]:
+def _held(cells: pd.DataFrame) -> tuple[ColumnStats, ...]:
     """The finite numbers of each metric, in the order of the log."""
     values = cells[cells["state"] == "value"].astype({"value": float}).groupby("metric", sort=False)["value"]
     table = values.agg(rows="size", first="first", last="last", lowest="min", highest="max", mean="mean")
-    return tuple(Held(metric=str(metric), **numbers) for metric, numbers in table.to_dict("index").items())
+    return tuple(ColumnStats(metric=str(metric), **numbers) for metric, numbers in table.to_dict("index").items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stages.contracts.import_card import PART, names
+from stages.contracts.import_card import PART, pattern_names
 from stages.train.imports.log import Log, Unreadable, content, from_rows, number
 
 _NUMBER = (
@@ -45,7 +45,7 @@ def line_expression(pattern: str) -> re.Pattern[str]:
 def read_text(path: Path, pattern: str, index: str) -> Log:
     """Every place of a line that follows the pattern is a row. Raises Unreadable when there is none."""
     data = _COLOURS.sub(b"", content(path))
-    columns, expression = names(pattern), line_expression(pattern)
+    columns, expression = pattern_names(pattern), line_expression(pattern)
     others = too_long = repaired = 0
     first, rows = "", []
     matches: list[re.Match[str]] = []

@@ -43,7 +43,7 @@ class Settings(Frozen):
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) for a proof that holds, else fail with the score of its class; unknown where the gate before is."""
-    return [_graded(settings.scores, answer.said.get("lean")) for answer in answers]
+    return [_graded(settings.scores, answer.earlier.get("lean")) for answer in answers]
 
 
 def _graded(scores: Scores, verdict: Judgement | None) -> Judgement:

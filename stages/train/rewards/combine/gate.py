@@ -43,7 +43,7 @@ class ReadyGate:
         if not sources:
             return list(answers)
         return [
-            replace(answer, said={kind: judgement for kind, column in sources.items() if (judgement := column[index]) is not None})
+            replace(answer, earlier={kind: judgement for kind, column in sources.items() if (judgement := column[index]) is not None})
             for index, answer in enumerate(answers)
         ]
 
