@@ -62,16 +62,16 @@ def test_golden_quickstart(monkeypatch, update_golden):
 
 
 def test_every_emitted_file_is_what_the_contract_writes(compiled, spec, work):
-    one = compiled(spec)
-    written = project([one], with_site=False)
-    for run in one.expansion.runs:
-        card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed})
+    example = compiled(spec)
+    written = project([example], with_site=False)
+    for run in example.expansion.runs:
+        card = example.cards.train[run.setup.name].model_copy(update={"seed": run.seed})
         assert written.files[f"runs/example/{run.name}/train.card.json"] == dump(card)
-    for path, card in one.cards.single.items():
+    for path, card in example.cards.single.items():
         assert written.files[f"runs/example/{path}"] == dump(card)
     (work / "origins.json").write_text(written.ignored["runs/example/origins.json"], encoding="utf-8")
     origins = read(Origins, work / "origins.json")
-    assert origins == one.origins
+    assert origins == example.origins
     assert origins.seeds["2"].position == "specs/example.yaml:23:12"
     assert origins.claims["shaped-teaches"].position == "specs/example.yaml:50:5"
     assert origins.conditions["zero"].position == "specs/example.yaml:37:3"
@@ -88,10 +88,10 @@ def test_every_leaf_of_a_train_card_has_an_origin(compiled, spec):
             return [deep for index, inner in enumerate(value) for deep in leaves(f"{pointer}/{index}", inner)]
         return [pointer]
 
-    one = compiled(spec)
-    for name, card in one.cards.train.items():
+    example = compiled(spec)
+    for name, card in example.cards.train.items():
         values = leaves("", card.model_dump(mode="json", exclude={"code", "experiment", "seed"}))
-        assert set(values) - set(one.origins.cards[f"{name}/train.card.json"]) <= {"/reward/examples"}, name
+        assert set(values) - set(example.origins.cards[f"{name}/train.card.json"]) <= {"/reward/examples"}, name
 
 
 @pytest.mark.parametrize(("gpus", "device"), [("", "cpu"), ("gpus: 1, ", "cuda")])

@@ -53,17 +53,17 @@ def compile_text(text: str, profile: str | None) -> Experiment | None:
     try:
         INPUTS.documents[PATH.as_posix()] = document = parse(text.encode(), PATH.as_posix())
         lines = document.lines
-        one = compile_experiment(Reference("example", profile, PATH), INPUTS)
-        project([one], True)
-        return one.experiment
+        example = compile_experiment(Reference("example", profile, PATH), INPUTS)
+        project([example], True)
+        return example.experiment
     except Rejected as rejected:
         assert rejected.diagnostics
         lines = rejected.sources.get(PATH.as_posix(), lines)
-        for found in rejected.diagnostics:
-            assert found.what and found.why and found.fix
-            if found.place is not None and found.place.file == PATH.as_posix():
-                assert 1 <= found.place.line <= len(lines)
-                assert 1 <= found.place.column <= len(lines[found.place.line - 1]) + 1
+        for problem in rejected.diagnostics:
+            assert problem.what and problem.why and problem.fix
+            if problem.place is not None and problem.place.file == PATH.as_posix():
+                assert 1 <= problem.place.line <= len(lines)
+                assert 1 <= problem.place.column <= len(lines[problem.place.line - 1]) + 1
         text = render(rejected.diagnostics, {PATH.as_posix(): lines})
         assert "pydantic" not in text and "Traceback" not in text and "NoneType" not in text and "Input should" not in text
         return None

@@ -32,14 +32,14 @@ def test_each_file_has_one_producer_and_no_stage_waits_for_itself(files, spec, n
 def test_the_stages_of_an_experiment(stages, spec, work):
     """Goldens show each line; here is what must hold of them."""
     (work / "specs/example.md").write_text("words\n")
-    found = stages(spec)
+    listed = stages(spec)
     trained = [f"train-{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)]
-    assert list(found) == ["preflight", *trained, "evaluate", "screen", "conclude", "draw", "page"]
-    paths = [path for stage in found.values() for path in stage["deps"]]
+    assert list(listed) == ["preflight", *trained, "evaluate", "screen", "conclude", "draw", "page"]
+    paths = [path for stage in listed.values() for path in stage["deps"]]
     assert not [path for path in paths if path.endswith(("attempts.jsonl", "origins.json"))]
     for name in trained:  # nothing of analysis, publishing or words trains again
-        assert not [path for path in found[name]["deps"] if "analysis" in path or "page" in path]
-    assert "specs/example.md" in found["page"]["deps"], "prose is a dependency of the page when it exists"
+        assert not [path for path in listed[name]["deps"] if "analysis" in path or "page" in path]
+    assert "specs/example.md" in listed["page"]["deps"], "prose is a dependency of the page when it exists"
     top = stages(spec, "dvc.yaml")
     assert list(top) == ["site", "complete"]
     assert {"site", "stages/publish/templates", "runs/example/page"} <= set(top["site"]["deps"])
@@ -56,8 +56,8 @@ def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():
 
 
 def test_no_evaluation_no_stage(stages, spec):
-    found = stages(spec[: spec.index("evaluation:\n  scores")] + spec[spec.index("profiles:") :])
-    assert "evaluate" not in found and not [path for path in found["conclude"]["deps"] if "evaluation" in path]
+    listed = stages(spec[: spec.index("evaluation:\n  scores")] + spec[spec.index("profiles:") :])
+    assert "evaluate" not in listed and not [path for path in listed["conclude"]["deps"] if "evaluation" in path]
 
 
 def test_dvc_reads_the_pipelines(files, spec, work):
@@ -71,6 +71,6 @@ def test_dvc_reads_the_pipelines(files, spec, work):
     subprocess.run(["git", "init", "-q"], cwd=work, check=True)
     subprocess.run([*dvc, "init", "-q"], cwd=work, check=True)
     listing = [*dvc, "stage", "list", "--all", "--name-only"]
-    listed = subprocess.run(listing, cwd=work, check=True, capture_output=True, text=True).stdout.split()
-    assert len(listed) == 2 + 1 + 12
-    assert "runs/example/dvc.yaml:train-shaped-s1" in listed and "site" in listed and "runs/_models/tiny/dvc.yaml:pretrain" in listed
+    names = subprocess.run(listing, cwd=work, check=True, capture_output=True, text=True).stdout.split()
+    assert len(names) == 2 + 1 + 12
+    assert "runs/example/dvc.yaml:train-shaped-s1" in names and "site" in names and "runs/_models/tiny/dvc.yaml:pretrain" in names

@@ -58,7 +58,7 @@ def test_a_model_folder_is_pinned_by_its_content(work, compiled, spec):
     assert compiled(text).cards.train["shaped"].model.revision != first.revision
     with pytest.raises(Rejected) as caught:
         compiled(text.replace("max_completion_length: 16", "max_completion_length: 48"))
-    assert [found.code for found in caught.value.diagnostics] == ["E309"]
+    assert [problem.code for problem in caught.value.diagnostics] == ["E309"]
 
 
 @pytest.mark.parametrize("content", ["", "[", '{"id": 1}'])
@@ -83,7 +83,7 @@ def test_a_broken_model_spec_is_shown_at_its_place(work):
     (work / "specs/_models/tiny.yaml").write_text("corpus: {kind: expressions, rows: 0, faulty: 0.5, seed: 1}\npretrain: {max_step: 2}\n")
     with pytest.raises(Rejected) as caught:
         Inputs().model("octavo/tiny")
-    assert [(found.code, found.place.file, found.place.line) for found in caught.value.diagnostics] == [
+    assert [(problem.code, problem.place.file, problem.place.line) for problem in caught.value.diagnostics] == [
         ("E205", "specs/_models/tiny.yaml", 1),
         ("E201", "specs/_models/tiny.yaml", 2),
     ]

@@ -34,18 +34,18 @@ def test_precedence(compiled, spec, condition, profile, key, expected):
 
 
 def test_a_profile_replaces_lists_and_removes_conditions(compiled, spec):
-    one = compiled(with_zero(spec, "{}", "{seeds: [9]}"), "example@smoke")
-    assert [run.name for run in one.expansion.runs] == ["shaped-s9", "zero-s9"]
+    example = compiled(with_zero(spec, "{}", "{seeds: [9]}"), "example@smoke")
+    assert [run.name for run in example.expansion.runs] == ["shaped-s9", "zero-s9"]
     smoke = "profiles: {smoke: {conditions: {shaped: null}, rewards: null, evaluation: null}}"
-    one = compiled(spec[: spec.index("claims:")] + smoke, "example@smoke")
-    assert [run.name for run in one.expansion.runs] == ["zero-s1", "zero-s2", "zero-s3"]
+    example = compiled(spec[: spec.index("claims:")] + smoke, "example@smoke")
+    assert [run.name for run in example.expansion.runs] == ["zero-s1", "zero-s2", "zero-s3"]
 
 
 def test_each_value_knows_its_place_and_layer(compiled, spec):
     smoke = "{train: {max_steps: 2, save_steps: 1}, conditions: {zero: {train: {beta: 0.1}}}}"
-    one = compiled(with_zero(spec, RATE, smoke), "example@smoke")
-    origins = one.origins.cards["zero/train.card.json"]
-    lines = one.experiment.document.lines
+    example = compiled(with_zero(spec, RATE, smoke), "example@smoke")
+    origins = example.origins.cards["zero/train.card.json"]
+    lines = example.experiment.document.lines
     for pointer, layer, text in [
         ("/train/learning_rate", "condition", "5e-4"),
         ("/train/max_steps", "profile", "2"),

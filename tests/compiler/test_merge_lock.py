@@ -91,16 +91,16 @@ def test_every_stage_of_a_merge_is_one_sides_whole(old, mine, other):
     base, ours, theirs = (parse_lock(text(versions)) for versions in (old, mine, other))
     merged = merge(text(old), text(mine), text(other))
     assert merged.conflicts == []  # other outputs here always come from other inputs
-    found = parse_lock(merged.text)
+    records = parse_lock(merged.text)
     for name in {*base, *ours, *theirs}:
         sides = [side.get(name) for side in (ours, theirs)]
         if sides[0] == sides[1]:
-            assert found.get(name) == sides[0]
+            assert records.get(name) == sides[0]
         elif base.get(name) in sides:
-            assert found.get(name) == next(side for side in sides if side != base.get(name))
+            assert records.get(name) == next(side for side in sides if side != base.get(name))
         else:
-            assert found[name] in sides
-    assert list(YAML(typ="safe", pure=True).load(merged.text)["stages"] or {}) == list(found)
+            assert records[name] in sides
+    assert list(YAML(typ="safe", pure=True).load(merged.text)["stages"] or {}) == list(records)
 
 
 def test_the_command_writes_ours_and_says_what_is_due(tmp_path, capsys):
@@ -129,5 +129,5 @@ def test_the_command_leaves_what_is_no_lock_to_git(tmp_path, capsys):
 
 def test_called_by_hand_with_files_that_are_not_there_it_says_who_calls_it(tmp_path, capsys):
     assert main(["merge-lock", *(str(tmp_path / name) for name in ("base", "ours", "theirs"))]) == 1
-    said = capsys.readouterr().err
-    assert "base: No such file or directory" in said and "octavo doctor says how" in said
+    err = capsys.readouterr().err
+    assert "base: No such file or directory" in err and "octavo doctor says how" in err

@@ -39,18 +39,18 @@ def compiled(name: str) -> Compiled:
 @pytest.mark.parametrize("name", SPECS)
 def test_the_smoke_profile_needs_no_hub_and_no_gpu(name: str, project: Path):
     (project / "specs/revisions.lock.yaml").unlink()
-    one = compiled(name + "@smoke")
-    for card in one.cards.train.values():
+    example = compiled(name + "@smoke")
+    for card in example.cards.train.values():
         assert card.device == "cpu" and not card.model.hub and card.data.hub is None
-    assert one.expansion.runs and one.cards.model.card is not None, "the base model is made by the repository"
+    assert example.expansion.runs and example.cards.model.card is not None, "the base model is made by the repository"
 
 
 def test_seed_1(project: Path):
-    one = compiled("deceptive-proofs")
-    assert [run.name for run in one.expansion.runs] == [
+    example = compiled("deceptive-proofs")
+    assert [run.name for run in example.expansion.runs] == [
         f"{condition}-s{seed}" for condition in ("fv-shaped", "random-reward", "ut-inverted", "zero-reward") for seed in (42, 123, 456)
     ]
-    card = one.cards.train["fv-shaped"]
+    card = example.cards.train["fv-shaped"]
     assert (card.model.path, card.model.quantization, card.model.hub) == ("deepseek-ai/DeepSeek-Prover-V2-7B", "nf4", True)
     assert (card.train.max_steps, card.train.num_generations, card.train.beta) == (300, 16, 0.001)
     assert card.train.guards.remove_invalid_logits and card.train.guards.skip_nonfinite_gradients
@@ -59,39 +59,39 @@ def test_seed_1(project: Path):
     assert (gates["verify"].kind, gates["verify"].on_pass) == ("lean", 0.0), "a proof that verifies earns nothing"
     scores = gates["grade"].settings["scores"]
     assert (scores["tactic"], scores["type"], scores["other"], scores["timeout"], scores["syntax"]) == (1.0, 0.7, 0.5, 0.5, 0.3)
-    assert one.cards.train["ut-inverted"].reward.invert
-    assert one.cards.train["zero-reward"].null_control
+    assert example.cards.train["ut-inverted"].reward.invert
+    assert example.cards.train["zero-reward"].null_control
     rule = json.loads(card.model_dump_json())["stop"]
     assert "zero_signal_share" in json.dumps(rule) and "15" in json.dumps(rule)
-    assert "stop" not in json.loads(one.cards.train["zero-reward"].model_dump_json()), "a null control is never stopped"
-    assert one.cards.single["analysis/conclude.card.json"].claims[0].metric == "evaluation.deceptive.pass_share"
-    assert len(one.experiment.spec.questions) == 5
+    assert "stop" not in json.loads(example.cards.train["zero-reward"].model_dump_json()), "a null control is never stopped"
+    assert example.cards.single["analysis/conclude.card.json"].claims[0].metric == "evaluation.deceptive.pass_share"
+    assert len(example.experiment.spec.questions) == 5
 
 
 def test_seed_2(project: Path):
-    one = compiled("ocaml-syntax")
-    card = one.cards.train["staged"]
+    example = compiled("ocaml-syntax")
+    card = example.cards.train["staged"]
     assert (card.model.path, card.model.adapter.r, card.model.adapter.lora_alpha) == ("Qwen/Qwen2.5-Coder-1.5B-Instruct", 32, 64)
     assert (card.train.learning_rate, card.train.temperature, card.train.num_generations) == (5e-6, 0.9, 6)
     assert {gate.name: gate.weight for gate in card.reward.gates} == {"structure": 0.05, "types": 0.2, "compile": 0.1, "tests": 0.65}
     assert [(phase.begins, phase.weights["types"]) for phase in card.reward.curriculum] == [(0.0, 0.4), (0.5, 0.25)]
     assert card.reward.penalties[0].set == 0.0, "a runaway answer earns nothing (x0.3 still paid for it)"
-    spec = one.experiment.spec
+    spec = example.experiment.spec
     assert [len(spec.stop.red_flags), len(spec.stop.green_lights), len(spec.expect)] == [2, 2, 6]
     assert [action.id for action in spec.actions] == ["warmer", "larger-groups", "faster", "longer"]
     assert [plan.id for plan in spec.contingency] == ["staged-weights", "stronger-model", "read-completions"]
 
 
 def test_seed_3(project: Path):
-    one = compiled("length-ppo")
-    train = one.cards.train["short"].train
+    example = compiled("length-ppo")
+    train = example.cards.train["short"].train
     assert train.algorithm == "ppo"
     assert (train.max_steps, train.batch_size, train.mini_batch_size, train.ppo_epochs) == (600, 16, 4, 1)
     assert (train.cliprange, train.cliprange_value, train.vf_coef, train.learning_rate) == (0.2, 0.2, 0.1, 1e-5)
     assert (train.kl.controller, train.kl.init_kl_coef, train.max_completion_length) == ("adaptive", 1.0, 32)
-    reward = one.cards.train["short"].reward
+    reward = example.cards.train["short"].reward
     assert (reward.gates[0].settings["formula"], reward.scale.low, reward.scale.high) == ("2 - words/16", -2.0, 2.0)
-    assert {warning.code for warning in one.warnings} >= {"W382", "W383", "W302"}, "what went wrong is said before the first update"
+    assert {warning.code for warning in example.warnings} >= {"W382", "W383", "W302"}, "what went wrong is said before the first update"
 
 
 def test_seed_3_second_experiment_is_the_first_with_one_change(project: Path):
@@ -99,9 +99,9 @@ def test_seed_3_second_experiment_is_the_first_with_one_change(project: Path):
     assert second.cards.page.parent == "length-ppo"
     changes = [(change.key, change.before, change.after) for change in second.cards.page.changes]
     assert changes == [("train.learning_rate", "1e-05", "1e-06")]
-    one, other = first.cards.train["short"], second.cards.train["short"]
-    assert other.train == one.train.model_copy(update={"learning_rate": 1e-6})
-    assert (other.model, other.data, other.reward) == (one.model, one.data, one.reward)
+    short, other = first.cards.train["short"], second.cards.train["short"]
+    assert other.train == short.train.model_copy(update={"learning_rate": 1e-6})
+    assert (other.model, other.data, other.reward) == (short.model, short.data, short.reward)
 
 
 @pytest.mark.parametrize("name", ["length-ppo", "length-ppo@smoke"])

@@ -46,10 +46,10 @@ def shared(work):
 def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(compiled, spec, shared):
     shared("first", "train: {beta: 0.1, top_p: 0.5, epsilon: 0.3}\n")
     shared("second", "train: {beta: 0.2, epsilon: 0.4, max_steps: 99}\nowner: team\n")
-    one = compiled(spec.replace("train:\n  max", "use: [first, second]\ntrain:\n  epsilon: 0.5\n  max").replace("owner: octavo\n", ""))
-    train, origins = one.cards.train["zero"].train, one.origins.cards["zero/train.card.json"]
+    example = compiled(spec.replace("train:\n  max", "use: [first, second]\ntrain:\n  epsilon: 0.5\n  max").replace("owner: octavo\n", ""))
+    train, origins = example.cards.train["zero"].train, example.origins.cards["zero/train.card.json"]
     assert (train.beta, train.top_p, train.epsilon, train.max_steps) == (0.2, 0.5, 0.5, 12)
-    assert one.cards.page.owner == "team"
+    assert example.cards.page.owner == "team"
     places = {key: (origins[f"/train/{key}"].position, origins[f"/train/{key}"].layer) for key in ("beta", "top_p", "epsilon")}
     assert places["beta"] == ("specs/_shared/second.yaml:1:15", "shared")
     assert places["top_p"] == ("specs/_shared/first.yaml:1:27", "shared")
@@ -80,16 +80,16 @@ def test_profiles_of_blocks_and_parents_are_checked(work, spec, shared, capsys):
 
 
 def test_a_child_is_its_parent_with_its_changes(child):
-    one, parent = child("train.learning_rate: 1.0e-4"), compile_named("example")
-    for name, card in one.cards.train.items():
+    example, parent = child("train.learning_rate: 1.0e-4"), compile_named("example")
+    for name, card in example.cards.train.items():
         theirs = parent.cards.train[name].model_dump()
         theirs["train"]["learning_rate"] = 1e-4
         assert card.model_dump() == theirs | {"experiment": "child"}
-    page = one.cards.page
+    page = example.cards.page
     assert (page.title, page.question, page.claims) == ("Does a lower learning rate do it too?", parent.cards.page.question, ())
     assert (page.parent, page.hypothesis) == ("example", "A ten times lower learning rate learns the same.")
-    assert "runs/child/dvc.yaml" in project([one], with_site=False).files
-    origins = one.origins.cards["zero/train.card.json"]
+    assert "runs/child/dvc.yaml" in project([example], with_site=False).files
+    origins = example.origins.cards["zero/train.card.json"]
     assert (origins["/train/learning_rate"].position, origins["/train/learning_rate"].layer) == ("specs/child.yaml:3:32", "experiment")
     assert (origins["/train/max_steps"].position, origins["/train/max_steps"].layer) == ("specs/example.yaml:15:14", "parent")
 
@@ -119,43 +119,43 @@ def test_a_child_is_its_parent_with_its_changes(child):
 def test_any_setting_can_change(child, change, path, expected):
     from compiler.build.difference import differences
 
-    one = child(change)
-    changes = {change.key: change.after for change in differences(one.experiment.parent, one.experiment)}
+    example = child(change)
+    changes = {change.key: change.after for change in differences(example.experiment.parent, example.experiment)}
     assert changes[path] == expected
     written = change.partition(": ")[0]
     assert all(key.startswith(written) or written.startswith(key) for key in changes), changes
 
 
 def test_null_removes_what_the_parent_has(child):
-    one = child("conditions.shaped: null, rewards.shaped: null, evaluation: null, train.gradient_accumulation_steps: null")
-    assert list(one.cards.train) == ["zero"]
-    assert one.cards.train["zero"].train.gradient_accumulation_steps == 1
-    assert "analysis/evaluate.card.json" not in one.cards.single
-    one = child("rewards.shaped.gates.format: null", "rewards: {shaped: {examples: null}}\n")
-    assert [gate.name for gate in one.cards.train["shaped"].reward.gates] == ["tests"]
+    example = child("conditions.shaped: null, rewards.shaped: null, evaluation: null, train.gradient_accumulation_steps: null")
+    assert list(example.cards.train) == ["zero"]
+    assert example.cards.train["zero"].train.gradient_accumulation_steps == 1
+    assert "analysis/evaluate.card.json" not in example.cards.single
+    example = child("rewards.shaped.gates.format: null", "rewards: {shaped: {examples: null}}\n")
+    assert [gate.name for gate in example.cards.train["shaped"].reward.gates] == ["tests"]
 
 
 def test_a_default_written_out_is_no_difference_and_a_profile_is_not_compared(child):
     more = "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\nprofiles: {smoke: {train: {max_steps: 3}}}\n"
-    one, smoke = child("train.learning_rate: 1.0e-4", more), compile_named("child@smoke")
+    example, smoke = child("train.learning_rate: 1.0e-4", more), compile_named("child@smoke")
     assert smoke.cards.train["zero"].train.max_steps == 3
-    for compiled in (one, smoke):
-        assert [change.key for change in compiled.cards.page.changes] == ["train.learning_rate"]
+    for version in (example, smoke):
+        assert [change.key for change in version.cards.page.changes] == ["train.learning_rate"]
 
 
 def test_three_generations(child, work, capsys):
     child("train.learning_rate: 1.0e-4")
     (work / "specs/grandchild.yaml").write_text((CHILD % "train.beta: 0.1").replace("parent: example", "parent: child"))
-    one = compile_named("grandchild")
-    assert (one.cards.train["zero"].train.learning_rate, one.cards.train["zero"].train.beta) == (1e-4, 0.1)
-    assert [change.key for change in one.cards.page.changes] == ["train.beta"]
+    example = compile_named("grandchild")
+    assert (example.cards.train["zero"].train.learning_rate, example.cards.train["zero"].train.beta) == (1e-4, 0.1)
+    assert [change.key for change in example.cards.page.changes] == ["train.beta"]
 
 
 def test_a_child_of_a_broken_parent_shows_the_parents_errors(child, work, spec):
     (work / "specs/example.yaml").write_text(spec.replace("max_steps: 12", "max_step: 12"))
     with pytest.raises(Rejected) as caught:
         child("train.learning_rate: 1.0e-4")
-    assert [(found.code, found.place.file) for found in caught.value.diagnostics] == [("E201", "specs/example.yaml")]
+    assert [(problem.code, problem.place.file) for problem in caught.value.diagnostics] == [("E201", "specs/example.yaml")]
 
 
 def test_a_thousand_generations_neither_hang_nor_recurse(work):
@@ -245,5 +245,5 @@ def test_each_undeclared_difference_is_refused(child, key):
         text += "{kind: python_tests, answer: expression, arguments: [x], timeout: 1s}}]}}"
     with pytest.raises(Rejected) as caught:
         child("train.epsilon: 0.3", f"{key.split('.')[0]}: {text}\n")
-    found = [(one.code, one.what.split("`")[1], one.place.file) for one in caught.value.diagnostics if one.severity == "error"]
-    assert found == [("E339", key, "specs/child.yaml")]
+    errors = [problem for problem in caught.value.diagnostics if problem.severity == "error"]
+    assert [(problem.code, problem.what.split("`")[1], problem.place.file) for problem in errors] == [("E339", key, "specs/child.yaml")]

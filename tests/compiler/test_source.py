@@ -135,5 +135,5 @@ def without_null(value):
 @given(st.dictionaries(TEXT.filter(lambda key: key != "<<"), VALUES, min_size=1, max_size=4))
 def test_json_means_in_yaml_what_it_means(value):
     """JSON is YAML: strings in quotes stay text, numbers stay numbers."""
-    found = plain(json.dumps(value, ensure_ascii=False))
-    assert found == without_null(value)
+    read = plain(json.dumps(value, ensure_ascii=False))
+    assert read == without_null(value)
