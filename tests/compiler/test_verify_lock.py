@@ -9,15 +9,13 @@ from compiler.build.stage import Pipeline, Stage
 from compiler.commands.verify_lock import against_locks, due
 from compiler.lock.files import Cache, Files, folder_md5
 
-X = "runs/a/x"
+CARD, RETRY, HISTORY, ADAPTER = (f"runs/a/x/{name}" for name in ("card.json", "retry.json", "h.parquet", "ad"))
 PIPELINE = Pipeline(
     Path("runs/a/dvc.yaml"),
     "specs/a.yaml",
     (
-        Stage(
-            "train-x", "stages.t", ("runs/a/x",), ("runs/a/x/card.json", "runs/a/x/retry.json"), ("runs/a/x/h.parquet", "runs/a/x/ad"), ""
-        ),
-        Stage("page", "stages.p", ("runs/a",), ("runs/a/x/h.parquet",), ("runs/a/page.md",), ""),
+        Stage("train-x", "stages.t", ("runs/a/x",), (CARD, RETRY), (HISTORY, ADAPTER), ""),
+        Stage("page", "stages.p", ("runs/a",), (HISTORY,), ("runs/a/page.md",), ""),
     ),
 )
 
@@ -26,44 +24,26 @@ def md5(text):
     return hashlib.md5(text.encode()).hexdigest()
 
 
-ADAPTER = folder_md5({"one.bin": md5("one"), "sub/two.bin": md5("two")})
+FOLDER = folder_md5({"one.bin": md5("one"), "sub/two.bin": md5("two")})
+
+
+def entry(path, text):
+    digest, size, files = (FOLDER, 6, "\n      nfiles: 2") if path == ADAPTER else (md5(text), len(text), "")
+    return f"    - path: {path}\n      hash: md5\n      md5: {digest}\n      size: {size}{files}\n"
+
+
 LOCK = f"""\
 schema: '2.0'
 stages:
   train-x:
     cmd: python -m stages.t runs/a/x
     deps:
-    - path: runs/a/x/card.json
-      hash: md5
-      md5: {md5("card")}
-      size: 4
-    - path: runs/a/x/retry.json
-      hash: md5
-      md5: {md5("first")}
-      size: 5
-    outs:
-    - path: runs/a/x/ad
-      hash: md5
-      md5: {ADAPTER}
-      size: 6
-      nfiles: 2
-    - path: runs/a/x/h.parquet
-      hash: md5
-      md5: {md5("history")}
-      size: 7
-  page:
+{entry(CARD, "card")}{entry(RETRY, "first")}    outs:
+{entry(ADAPTER, "")}{entry(HISTORY, "history")}  page:
     cmd: python -m stages.p runs/a
     deps:
-    - path: runs/a/x/h.parquet
-      hash: md5
-      md5: {md5("history")}
-      size: 7
-    outs:
-    - path: runs/a/page.md
-      hash: md5
-      md5: {md5("page")}
-      size: 4
-"""
+{entry(HISTORY, "history")}    outs:
+{entry("runs/a/page.md", "page")}"""
 
 
 @pytest.fixture
@@ -77,16 +57,21 @@ def project(tmp_path, monkeypatch):
     return tmp_path / "runs/a"
 
 
-def told():
-    found = against_locks([PIPELINE], Files(Path(), {}), Cache(Path()))
-    return [(one.line, one.what, one.expected, one.found) for one in found.differences], found.notes
+def verified():
+    """(line, what, expected, there) of each difference, and notes."""
+    report = against_locks([PIPELINE], Files(Path(), {}), Cache(Path()))
+    return [(row.line, row.what, row.expected, row.found) for row in report.differences], report.notes
+
+
+def whats():
+    return [what for _, what, *_ in verified()[0]]
 
 
 def test_a_project_as_its_lock_says(project):
-    assert told() == ([], [])
+    assert verified() == ([], [])
 
 
-def test_any_changed_or_missing_line_of_the_lock_is_told(project):
+def test_any_changed_or_missing_line_of_the_lock_is_reported(project):
     lines = LOCK.splitlines()
     for number, line in enumerate(lines):
         last = line.rstrip("'")[-1]
@@ -94,71 +79,67 @@ def test_any_changed_or_missing_line_of_the_lock_is_told(project):
         changed = f"{line[:at]}{'7' if last != '7' else '8'}{line[at + 1 :]}" if last != ":" else f"{line[:at]}x:"
         for other in ([changed], []):
             (project / "dvc.lock").write_text("\n".join([*lines[:number], *other, *lines[number + 1 :]]) + "\n")
-            found, notes = told()
-            assert found or notes == ["runs/a/x/retry.json: the run failed and is due again"], (line, other)
-            assert all(place is None or 1 <= place <= len(lines) for place, *_ in found)
+            differences, notes = verified()
+            assert differences or notes == ["runs/a/x/retry.json: the run failed and is due again"], (line, other)
+            assert all(place is None or 1 <= place <= len(lines) for place, *_ in differences)
 
 
 def test_a_wrong_hash_in_the_lock_is_known_by_the_other_records(project):
     (project / "dvc.lock").write_text(LOCK.replace(md5("history"), "a" * 32, 1))
-    assert told()[0] == [
-        (22, "runs/a/x/h.parquet is not the file that train-x recorded", f"md5 {'a' * 32}", f"md5 {md5('history')}"),
-    ]
-    found = against_locks([PIPELINE], Files(Path(), {}), Cache(Path())).differences[0]
-    assert found.fix == "1 other records name the file that is here: git checkout runs/a/dvc.lock" and found.column == 12
+    what = "runs/a/x/h.parquet is not the file that train-x recorded"
+    assert verified()[0] == [(22, what, f"md5 {'a' * 32}", f"md5 {md5('history')}")]
+    difference = against_locks([PIPELINE], Files(Path(), {}), Cache(Path())).differences[0]
+    assert difference.fix == "1 other records name the file that is here: git checkout runs/a/dvc.lock" and difference.column == 12
 
 
 def test_a_wrong_size_and_number_of_files(project):
     (project / "dvc.lock").write_text(LOCK.replace("size: 6", "size: 60").replace("nfiles: 2", "nfiles: 3"))
-    assert told()[0] == [(18, "size of runs/a/x/ad", "6", "60"), (19, "nfiles of runs/a/x/ad", "2", "3")]
+    assert verified()[0] == [(18, "size of runs/a/x/ad", "6", "60"), (19, "nfiles of runs/a/x/ad", "2", "3")]
 
 
 def test_a_changed_file_is_named_once_with_the_stages_that_recorded_it(project):
     (project / "x/h.parquet").write_text("histori")
-    assert told()[0] == [
-        (22, "runs/a/x/h.parquet is not the file that train-x, page recorded", f"md5 {md5('history')}", f"md5 {md5('histori')}")
-    ]
+    what = "runs/a/x/h.parquet is not the file that train-x, page recorded"
+    assert verified()[0] == [(22, what, f"md5 {md5('history')}", f"md5 {md5('histori')}")]
 
 
 def test_a_byte_in_a_folder_is_named_by_the_file_when_the_cache_knows_the_folder(project):
     (project / "x/ad/sub/two.bin").write_text("twO")
-    assert told()[0][0][1] == "runs/a/x/ad is not the file that train-x recorded"
-    record = Path(f".dvc/cache/files/md5/{ADAPTER[:2]}/{ADAPTER[2:]}")
+    assert whats() == ["runs/a/x/ad is not the file that train-x recorded"]
+    record = Path(f".dvc/cache/files/md5/{FOLDER[:2]}/{FOLDER[2:]}")
     record.parent.mkdir(parents=True)
     record.write_text(f'[{{"md5": "{md5("one")}", "relpath": "one.bin"}}, {{"md5": "{md5("two")}", "relpath": "sub/two.bin"}}]')
-    assert told()[0] == [
-        (17, "runs/a/x/ad/sub/two.bin is not the file that train-x recorded", f"md5 {md5('two')}", f"md5 {md5('twO')}"),
-    ]
+    what = "runs/a/x/ad/sub/two.bin is not the file that train-x recorded"
+    assert verified()[0] == [(17, what, f"md5 {md5('two')}", f"md5 {md5('twO')}")]
 
 
 def test_missing_files_and_a_missing_lock(project):
     (project / "page.md").unlink()
-    assert [(line, what) for line, what, *_ in told()[0]] == [(32, "runs/a/page.md is missing")]
+    assert [(line, what) for line, what, *_ in verified()[0]] == [(32, "runs/a/page.md is missing")]
     (project / "dvc.lock").unlink()
-    assert [what for _, what, *_ in told()[0]] == ["runs/a/dvc.yaml has never run: there is no lock"]
+    assert whats() == ["runs/a/dvc.yaml has never run: there is no lock"]
     (project / "dvc.lock").write_text("[")
-    assert [what for _, what, *_ in told()[0]] == ["it is no dvc.lock as DVC writes it, from line 1"]
+    assert whats() == ["it is no dvc.lock as DVC writes it, from line 1"]
 
 
-def test_a_run_that_is_due_again_is_a_note(project):
-    (project / "x/retry.json").write_text("again")
-    assert told() == ([], ["runs/a/x/retry.json: the run failed and is due again"])
-    (project / "x/outcome.json").write_text('{\n  "finished": true\n}\n')
-    assert [what for _, what, *_ in told()[0]] == ["runs/a/x/retry.json is not the file that train-x recorded"]
-
-
-def test_a_stage_that_the_spec_no_longer_has_is_a_note(project):
+def test_notes(project):
+    """A run that is due again, as long as it has not finished; a stage that the spec no longer has."""
     (project / "dvc.lock").write_text(LOCK + "  train-y:\n    cmd: python -m stages.t runs/a/y\n")
-    assert told() == ([], ["runs/a/dvc.lock:36: train-y is a stage that the spec no longer has"])
+    assert verified() == ([], ["runs/a/dvc.lock:36: train-y is a stage that the spec no longer has"])
+    (project / "dvc.lock").write_text(LOCK)
+    (project / "x/retry.json").write_text("again")
+    assert verified() == ([], ["runs/a/x/retry.json: the run failed and is due again"])
+    (project / "x/outcome.json").write_text('{\n  "finished": true\n}\n')
+    assert whats() == ["runs/a/x/retry.json is not the file that train-x recorded"]
 
 
 def waiting(generated):
-    """(stage, what) of stages that are due, names of what follows, and what is told of the lock beside it."""
+    """(code, stage, what, fix) of stages that are due, names of what follows, and what else the lock says."""
     files = Files(Path(), {})
-    found = due([PIPELINE], generated, files)
-    rest = against_locks([PIPELINE], files, Cache(Path()), found)
-    told = [(one.code, one.cell, one.what, one.fix) for one in found.stages.values()]
-    return told, sorted(found.following), [one.what for one in rest.differences]
+    waits = due([PIPELINE], generated, files)
+    rest = against_locks([PIPELINE], files, Cache(Path()), waits)
+    stages = [(row.code, row.cell, row.what, row.fix) for row in waits.stages.values()]
+    return stages, sorted(waits.following), [row.what for row in rest.differences]
 
 
 def test_a_card_that_was_compiled_anew_makes_its_stage_due_and_nothing_else_is_said_of_it(project):
