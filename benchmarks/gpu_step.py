@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -139,21 +140,28 @@ def recorded_parts(tokenizer: Any, steps: int, folder: Path, own: Clock) -> tupl
     from stages.contracts.training import Guards
     from stages.train.callbacks import HistoryRecorder
     from stages.train.guards import NonfiniteGuard
-    from stages.train.progress import Progress
     from stages.train.recorder import Journal
     from stages.train.scoring import TrainingReward
     from stages.train.stopping import Stopping
 
     gates = [
-        {"name": "format", "kind": "format", "settings": {"pattern": "[a-z ]+"}, "on_fail": 0.0},
-        {"name": "length", "kind": "length", "settings": {"formula": "2 - characters / 4096"}},
+        {"name": "format", "kind": "format", "settings": {"pattern": "(?s).*"}, "on_fail": 0.0},
+        {"name": "length", "kind": "length", "settings": {"formula": "min(1, chars / 4096)", "low": 0.0, "high": 1.0}},
     ]
     journal = Journal(folder / "journal")
     rows = {str(row["id"]): row for row in ROWS}
-    card = Reward.model_validate({"gates": gates})
+    card = Reward.model_validate({"name": "length", "gates": gates})
     reward = TrainingReward(card, rows=rows, seed=1, group=16, ends={tokenizer.eos_token_id}, journal=journal, attempt="a1")
     guard = NonfiniteGuard(Guards())
-    recorder = HistoryRecorder(journal, reward, guard, Progress("run", 1, steps), "a1", Stopping(None, journal, 0))
+    work: Any = SimpleNamespace(  # what the recorder asks of an attempt
+        name="run",
+        started=SimpleNamespace(number=1, attempt="a1"),
+        card=SimpleNamespace(train=SimpleNamespace(max_steps=steps)),
+        steps_before=0,
+        journal=journal,
+        stopping=Stopping(None, journal, 0),
+    )
+    recorder = HistoryRecorder(work, guard, reward, None, None, 0)
     recorder.on_log = own.around(recorder.on_log)  # type: ignore[method-assign]
     guard.on_pre_optimizer_step = own.around(guard.on_pre_optimizer_step)  # type: ignore[method-assign]
     scored = own.around(reward)
