@@ -197,13 +197,13 @@ def _completions(run: Run, step: int, attempt: str) -> list[dict[str, Any]]:
         row |= {"truncated": bool(run.truncated_from and step >= run.truncated_from and index)}
         for gate in GATES[run.condition]:
             status, score, reason = gate_columns(gate)
-            said = {
+            answer = {
                 "format": "fail" if malformed else "pass",
                 "tests": "not_reached" if malformed else "pass" if good else "fail",
                 "random": "pass" if reward else "fail",
                 "constant": "pass",
             }[gate]
-            row |= {status: said, score: {"pass": 1.0, "fail": 0.0}.get(said), reason: ""}
+            row |= {status: answer, score: {"pass": 1.0, "fail": 0.0}.get(answer), reason: ""}
         rows.append(row)
     return rows
 
@@ -212,24 +212,24 @@ def history_rows(run: Run, completions: list[dict[str, Any]], attempt: str) -> l
     """Cells per step, derived from the completions; non-finite steps have loss 0.0, as trainers log it."""
     rows = []
     for step in range(1, run.steps + 1):
-        made = [row for row in completions if row["step"] == step]
-        ranges = [max(r) - min(r) for r in ([row["reward"] for row in made if row["group"] == group] for group in (0, 1))]
+        own = [row for row in completions if row["step"] == step]
+        ranges = [max(r) - min(r) for r in ([row["reward"] for row in own if row["group"] == group] for group in (0, 1))]
         bad = step in run.nonfinite
         cells: dict[str, float | None] = {
-            "reward": sum(row["reward"] for row in made) / 8,
+            "reward": sum(row["reward"] for row in own) / 8,
             "group_range": sum(ranges) / 2,
-            "zero_signal_share": sum(found == 0 for found in ranges) / 2,
-            "truncated": sum(row["truncated"] for row in made) / 8,
-            "completion_tokens": sum(row["tokens"] for row in made) / 8,
+            "zero_signal_share": sum(spread == 0 for spread in ranges) / 2,
+            "truncated": sum(row["truncated"] for row in own) / 8,
+            "completion_tokens": sum(row["tokens"] for row in own) / 8,
             "entropy": 1.0 - step / 100 + run.seed / 1000,
             "loss": 0.0 if bad else 0.01 * run.seed,
             "grad_norm": float("nan") if bad else 0.0 if run.condition == "zero" else 1.0 + (step * 7 + run.seed * 3) % 5 / 10,
             "skipped": float(bad),
         }
         for gate in GATES[run.condition]:
-            said = [row[gate_columns(gate)[0]] for row in made]
-            known = said.count("pass") + said.count("fail")
-            cells[f"gate.{gate}.pass_share"] = said.count("pass") / known if known else None
+            answers = [row[gate_columns(gate)[0]] for row in own]
+            answered = answers.count("pass") + answers.count("fail")
+            cells[f"gate.{gate}.pass_share"] = answers.count("pass") / answered if answered else None
         for metric, values in run.cells.items():
             cells.pop(metric, None)
             if step in values:

@@ -108,13 +108,6 @@ def test_a_run_that_finished_after_a_failure_keeps_its_retry(folder: ExperimentF
     assert health(folder, "random-s3").included
 
 
-def test_a_refused_run_is_not_due_again(folder: ExperimentFolder) -> None:
-    write_run(folder.run("random-s3"), Run("random", 3, steps=0, finished=False, failure="refused", attempt="a2"))
-    screen(folder.root)
-    assert read(Retry, folder.run("random-s3").retry).after is None
-    assert health(folder, "random-s3").reasons == ("the last attempt failed (refused) after 0 steps",)
-
-
 def test_a_missing_run_is_a_hole_with_a_reason(folder: ExperimentFolder) -> None:
     for name in ("history.parquet", "completions.parquet", "outcome.json"):
         (folder.run("zero-s2").root / name).unlink()
