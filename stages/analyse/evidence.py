@@ -266,10 +266,10 @@ def _evaluated(statuses: pd.DataFrame, scores: Sequence[str]) -> Iterator[tuple[
             continue
         unknown = f"{score} knew of no completion"
         passed, failed, lost = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
-        mean, known = float(statuses[value].astype(float).mean()), passed + failed
-        yield names[0], Measure(passed / known, k=passed, n=known, worth=float(known)) if known else Measure(None, unknown, 0, 0)
+        mean, n = float(statuses[value].astype(float).mean()), passed + failed
+        yield names[0], Measure(passed / n, k=passed, n=n, worth=float(n)) if n else Measure(None, unknown, 0, 0)
         yield names[1], Measure(None, unknown) if math.isnan(mean) else Measure(mean)
-        n = known + lost
+        n += lost
         yield names[2], Measure(lost / n, k=lost, n=n, worth=float(n)) if n else Measure(None, unknown, 0, 0)
 
 
