@@ -35,24 +35,9 @@ class Algorithm:
 
 _GROUPED = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm", "kl")
 _PPO = (
-    "reward",
-    "objective.rlhf_reward",
-    "objective.kl",
-    "kl",
-    "kl_coef",
-    "entropy",
-    "loss.policy",
-    "loss.value",
-    "loss",
-    "value.explained_variance",
-    "value.error",
-    "value.clipfrac",
-    "advantages",
-    "policy.approxkl",
-    "policy.clipfrac",
-    "truncated",
-    "completion_tokens",
-    "grad_norm",
+    *("reward", "objective.rlhf_reward", "objective.kl", "kl", "kl_coef", "entropy", "loss.policy", "loss.value", "loss"),
+    *("value.explained_variance", "value.error", "value.clipfrac", "advantages", "policy.approxkl", "policy.clipfrac"),
+    *("truncated", "completion_tokens", "grad_norm"),
 )
 _SFT = ("loss", "mean_token_accuracy", "entropy", "grad_norm")
 
