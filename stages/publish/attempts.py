@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pandas as pd
 from markupsafe import Markup
@@ -15,53 +14,26 @@ from stages.publish.facts import Facts
 from stages.publish.numbers import duration, fixed
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How many attempts finished, with a Wilson 95% interval."""
-
-    subject: str
-    finished: int
-    attempts: int
-    number: Markup
-    """`11 of 14`, as a link to its finding where that counted the same ledger."""
-    imported: bool
-    """The runs were read from logs: earlier tries are not known."""
-
-    @property
-    def bounds(self) -> str:
-        low, high = wilson(self.finished, self.attempts, 0.95)
-        return f"[{fixed(low, 2)}, {fixed(high, 2)}]"
-
-    @property
-    def says(self) -> str:
-        """What follows the number in a sentence."""
-        if self.imported:
-            return "imported runs finished, as their logs say; tries that were not imported are unknown."
-        return f"attempts finished; Wilson 95% interval of the share {self.bounds}."
-
-
-def rates(experiment: ExperimentFiles, facts: Facts) -> list[Rate]:
-    """Of each condition with attempts, the whole experiment last."""
-    groups = [(condition.name, experiment.of_condition(condition.name)) for condition in experiment.card.conditions]
-    made = (_rate(experiment, facts, name, list(_ended(runs))) for name, runs in [*groups, ("experiment", experiment.runs)])
-    return [rate for rate in made if rate.attempts]
+def rates(experiment: ExperimentFiles, facts: Facts) -> list[tuple[str, Markup, str]]:
+    """(condition, `11 of 14` attempts that finished, Wilson 95% interval of the share), the whole experiment last. The number links to its
+    finding where that counted the same ledger."""
+    groups = [(c.name, c.name, experiment.of_condition(c.name)) for c in experiment.card.conditions]
+    rows = []
+    for name, subject, runs in (*groups, ("all conditions", "experiment", experiment.runs)):
+        attempts = list(_ended(runs))
+        finished, count = sum(attempt.state == "finished" for attempt in attempts), len(attempts)
+        finding = facts.find(subject, "attempts", "finished")
+        linked = count and finding and (finding.k, finding.n) == (finished, count)
+        number = facts.counted(finding) if linked else Markup("{} of {}").format(finished, count)
+        if count:
+            rows.append((name, number, "[{}, {}]".format(*(fixed(bound, 2) for bound in wilson(finished, count, 0.95)))))
+    return rows
 
 
 def _ended(runs: Iterable[RunFiles]) -> Iterator[Attempt]:
     """Attempts whose end is known; that of imported logs that merely end is not."""
     for run in runs:
         yield from (attempt for attempt in tries(run.attempts, only_read=run.only_read) if attempt.state != "unknown")
-
-
-def _rate(experiment: ExperimentFiles, facts: Facts, subject: str, attempts: list[Attempt]) -> Rate:
-    finished = sum(attempt.state == "finished" for attempt in attempts)
-    finding = facts.find(subject, "attempts", "finished")
-    if attempts and finding and (finding.k, finding.n) == (finished, len(attempts)):
-        number = facts.counted(finding)
-    else:
-        number = Markup("{} of {}").format(finished, len(attempts))
-    name = "all conditions" if subject == "experiment" else subject
-    return Rate(name, finished, len(attempts), number, experiment.imported)
 
 
 def changes(start: Started) -> str:

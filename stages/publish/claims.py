@@ -6,22 +6,49 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stages.contracts.artifact import Frozen
 from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.history import metric_title
-from stages.contracts.lineage import Origin
-from stages.publish import bars, numbers
+from stages.contracts.lineage import Origin, Written
+from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text, is_signed
+from stages.publish.render import render
 
 WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
 MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}
 ORDER = tuple(WORDS)
 
 
+class Place(Frozen):
+    """Where a number stands against the margin of its claim."""
+
+    value: float
+    low: float | None
+    high: float | None
+    margin: float
+    direction: str
+    """`above` or `below`: the side that the claim says."""
+
+
+def bar(at: Place, verdict: str, printed: str, *, small: bool = False) -> Markup:
+    """The interval against the margin, the claimed side shaded. `printed`: the number as the page prints it; a small bar has no words."""
+    marks = [x for x in (0.0, at.margin, at.value, at.low, at.high) if x is not None]
+    span = (max(marks) - min(marks)) or 1.0
+    least, most = min(marks) - 0.12 * span, max(marks) + 0.12 * span
+    width, edge = 320, 12
+
+    def x(value: float) -> float:
+        return round(edge + (value - least) / (most - least) * (width - 2 * edge), 1)
+
+    svg = render("bar.html.j2", at=at, verdict=verdict, printed=printed, small=small, x=x, width=width)
+    return Markup("".join(svg.splitlines()))
+
+
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with the words about its verdict; the template, the passports and the summary share them."""
+    """A claim, its verdict and its number, with the words that the template, the passports and the summary share."""
 
     id: str
     says: str
@@ -33,10 +60,7 @@ class ClaimView:
     seeds: tuple[SeedValue, ...]
     """The seeds of the number, or those that a claim without one would have compared."""
     place: Origin | None
-    written: str
-    """When the rule was committed, against the first data, and what of it was edited after them."""
-    late: bool
-    """Part of the rule is younger than the first data."""
+    dated: Written
 
     @property
     def verdict(self) -> str:
@@ -51,19 +75,18 @@ class ClaimView:
         return MARKS[self.verdict]
 
     @property
-    def at(self) -> bars.Place | None:
-        """Where the number stands against its margin."""
-        return bars.place(self.finding, self.decided)
+    def at(self) -> Place | None:
+        """Where the number stands against its margin; None when there is no value."""
+        number, rule = self.finding, self.decided
+        if number is None or number.value is None:
+            return None
+        return Place(value=number.value, low=number.low, high=number.high, margin=rule.margin, direction=rule.direction)
 
     @property
     def bar(self) -> Markup | None:
         if self.at is None or self.finding is None:
             return None
-        return bars.bar(self.at, self.verdict, interval_text(self.finding, decimals=_digits(self.decided, self.finding)))
-
-    @property
-    def level(self) -> str:
-        return numbers.percent(self.finding.level) if self.finding and self.finding.level else ""
+        return bar(self.at, self.verdict, interval_text(self.finding, decimals=_digits(self.decided, self.finding)))
 
     @property
     def why(self) -> str:
@@ -96,25 +119,15 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
     rules = {claim.id: claim for claim in experiment.conclude.claims} if experiment.conclude else {}
     views = []
     for claim in experiment.card.claims:
-        verdict, rule, dated = experiment.verdicts.get(claim.id), rules.get(claim.id), experiment.changed.rules[claim.id]
+        verdict, rule = experiment.verdicts.get(claim.id), rules.get(claim.id)
         if verdict is None:
             why = "The findings hold no verdict of this claim."
             verdict = Verdict(claim=claim.id, verdict="void", why=why, finding=None, direction="above", margin=0.0)
-        finding = experiment.findings.get(verdict.finding) if verdict.finding else None
-        views.append(
-            ClaimView(
-                id=claim.id,
-                says=claim.says,
-                decided=verdict,
-                finding=finding,
-                fact=facts.interval(finding, _digits(verdict, finding)) if finding else None,
-                rule=rule_words(rule) if rule else "",
-                seeds=finding.seeds if finding else _sides(experiment, rule),
-                place=experiment.origins.claims.get(claim.id),
-                written=dated.written,
-                late=bool(dated.late),
-            )
-        )
+        number = experiment.findings.get(verdict.finding) if verdict.finding else None
+        fact = facts.interval(number, _digits(verdict, number)) if number else None
+        seeds = number.seeds if number else _sides(experiment, rule)
+        place, dated = experiment.origins.claims.get(claim.id), experiment.changed.rules[claim.id]
+        views.append(ClaimView(claim.id, claim.says, verdict, number, fact, rule_words(rule) if rule else "", seeds, place, dated))
     return tuple(views)
 
 

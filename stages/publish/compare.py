@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -25,17 +25,8 @@ _YARDSTICK = ("evaluation", "data.evaluation")
 """Where these differ, the shared evaluation is another one, and its numbers are not comparable."""
 
 
-class Cell(NamedTuple):
-    """A number of one experiment. `moved` against the first experiment: `gained`, `lost`, `open`, or empty where nothing is compared."""
-
-    number: Markup
-    moved: str = ""
-
-
-class Row(NamedTuple):
-    condition: str
-    score: str
-    cells: list[Cell]
+Row = tuple[str, str, list[tuple[Markup, str]]]
+"""Condition, score, and of each experiment its number and how it moved against the first: `gained`, `lost`, `open`, or empty."""
 
 
 def comparisons(summaries: Sequence[PageSummary]) -> dict[str, tuple[str, ...]]:
@@ -76,25 +67,24 @@ def _settings(columns: Sequence[PageSummary]) -> list[tuple[str, list[str]]]:
     return [(key, [value, *(changes.get(key, value) for changes in after)]) for key, value in before.items()]
 
 
-def _rows(
-    names: Sequence[str], contents: Sequence[Mapping[str, dict[str, dict[str, object]]]], other: Mapping[str, list[str]]
-) -> list[Row]:
+def _rows(names: Sequence[str], contents: Sequence[Mapping[str, Any]], other: Mapping[str, list[str]]) -> list[Row]:
     """Pass shares of the shared evaluation that the first experiment and at least one other have. Single runs are not compared: seeds of
     two experiments have nothing in common."""
     shares = [_shares(content) for content in contents]
     facts = [Facts(numbers, page=f"../{name}/numbers.html") for name, numbers in zip(names, shares, strict=True)]
     rows = []
     for id_, base in shares[0].items():
-        if any(id_ in numbers for numbers in shares[1:]):
-            cells = [Cell(facts[0].interval(base))]
-            for name, fact, numbers in zip(names[1:], facts[1:], shares[1:], strict=True):
-                number = numbers.get(id_)
-                cells.append(Cell(fact.interval(number), "" if number is None or other[name] else _moved(base, number)))
-            rows.append(Row(base.subject, base.metric.removeprefix("evaluation.").removesuffix(".pass_share"), cells))
+        numbers = [numbers.get(id_) for numbers in shares]
+        cells = []
+        for name, fact, number in zip(names, facts, numbers, strict=True):
+            compared = number is not None and not other.get(name, True)
+            cells.append((fact.interval(number), _moved(base, number) if compared and number else ""))
+        if any(numbers[1:]):
+            rows.append((base.subject, base.metric.removeprefix("evaluation.").removesuffix(".pass_share"), cells))
     return rows
 
 
-def _shares(content: Mapping[str, dict[str, dict[str, object]]]) -> dict[str, Finding]:
+def _shares(content: Mapping[str, Any]) -> dict[str, Finding]:
     wanted = (id_ for id_ in content["passports"] if id_.endswith(".pass_share/final") and "-vs-" not in id_.split("/")[0])
     conditions = (id_ for id_ in wanted if id_.split("/")[0] not in content["records"])
     findings = {id_: finding_of(content["passports"][id_]) for id_ in conditions}
@@ -110,7 +100,7 @@ def _moved(base: Finding, other: Finding) -> str:
 
 def _counted(rows: Sequence[Row], index: int) -> str:
     """`4 gained, 1 lost, 3 without a clear difference` of one experiment against the first."""
-    moved = [row.cells[index].moved for row in rows]
+    moved = [cells[index][1] for _, _, cells in rows]
     counts = f"{moved.count('gained')} gained, {moved.count('lost')} lost, {moved.count('open')} without a clear difference"
     return f"Shares that pass the shared evaluation: {counts}."
 

@@ -21,7 +21,7 @@ LIMIT = 12
 _LONG = 70
 _FINDING = re.compile(r'data-finding="([^"]*)"')
 _HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{24,}\b")
-_EDGE = re.compile(r"[\s<>\"'=;,()\[\]{}]")
+_EDGE = re.compile(r"([\s<>\"'=;,()\[\]{}])")
 _NAMES = ("id", "name", "claim", "run", "attempt", "gate", "detector")
 """Keys by which an entry of a list is called; the first that it has."""
 
@@ -107,34 +107,27 @@ def _csv_cells(text: str) -> _Cells:
 
 def _lines(expected: str, found: str) -> Iterator[_Place]:
     old, new = expected.splitlines(), found.splitlines()
-    if len(old) == len(new):
-        changes = [(at, [a], [b]) for at, (a, b) in enumerate(zip(old, new, strict=True), start=1) if a != b]
-    else:
-        codes = difflib.SequenceMatcher(None, old, new).get_opcodes()
-        changes = [(first + 1, old[a:b], new[first:last]) for tag, a, b, first, last in codes if tag != "equal"]
-    for first, before, after in changes:
-        for offset, (one, other) in enumerate(zip_longest(before, after)):
+    for tag, a, b, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for at, (one, other) in enumerate(zip_longest(old[a:b], new[first:last])) if tag != "equal" else ():
             if one is None or other is None:
-                yield first + min(offset, max(len(after) - 1, 0)), 1, "", _cut(one or "no such line"), _cut(other or "nothing")
+                yield min(first + at + 1, max(last, first + 1)), 1, "", _cut(one or "no such line"), _cut(other or "nothing")
                 continue
             start, left, right = _differing(one, other)
             finding = _FINDING.findall(other[: start + 1])
-            yield first + offset, start + 1, finding[-1] if finding else "", _cut(left), _cut(right)
+            yield first + at + 1, start + 1, finding[-1] if finding else "", _cut(left), _cut(right)
 
 
 def _differing(one: str, other: str) -> tuple[int, str, str]:
-    """(start, text, text): what differs of two texts, widened to whole words."""
-    start = _shared(one, other)
-    end = _shared(one[start:][::-1], other[start:][::-1])
-    while start and not _EDGE.match(one[start - 1]):
-        start -= 1
-    while end and not _EDGE.match(one[len(one) - end]):
-        end -= 1
-    return start, one[start : len(one) - end] or "nothing", other[start : len(other) - end] or "nothing"
+    """(start, text, text): the words that differ of two texts."""
+    old, new = _EDGE.split(one), _EDGE.split(other)
+    start = _shared(old, new)
+    end = _shared(old[start:][::-1], new[start:][::-1])
+    left, right = ("".join(words[start : len(words) - end]) or "nothing" for words in (old, new))
+    return len("".join(old[:start])), left, right
 
 
-def _shared(one: str, other: str) -> int:
-    """Letters with which both texts begin."""
+def _shared(one: list[str], other: list[str]) -> int:
+    """How many words both begin with."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

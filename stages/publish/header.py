@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from stages.publish import imported, judged, numbers, rules
 from stages.publish.anomalies import SEVERITIES, Anomaly
-from stages.publish.attempts import Rate
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.complete import HELP
 from stages.publish.exclusions import causes
@@ -78,8 +77,8 @@ def banners(experiment: ExperimentFiles, claims: Sequence[ClaimView] = ()) -> It
         yield Banner("excluded", f"{which}: {len(gated)} of {count}", causes(gated))
     late: dict[str, list[str]] = {}
     for claim in claims:
-        if claim.late:
-            late.setdefault(claim.written, []).append(claim.id)
+        if claim.dated.late:
+            late.setdefault(claim.dated.written, []).append(claim.id)
     if late:
         text = "; ".join(f"{listed(names)}: {written}" for written, names in late.items())
         yield Banner("hole", f"Rules changed after the data: {plural(sum(map(len, late.values())), 'claim')}", f"{text}.")
@@ -123,7 +122,11 @@ def _failures(experiment: ExperimentFiles, failed: list[RunFiles]) -> Iterator[s
 
 
 def summary(
-    experiment: ExperimentFiles, facts: Facts, claims: Sequence[ClaimView], anomalies: Sequence[Anomaly], rates: Sequence[Rate]
+    experiment: ExperimentFiles,
+    facts: Facts,
+    claims: Sequence[ClaimView],
+    anomalies: Sequence[Anomaly],
+    rates: Sequence[tuple[str, Markup, str]],
 ) -> Iterator[tuple[str, Markup]]:
     """(tone, sentence): verdicts, preflight, expectations and stopped runs, warnings, movements on the shared evaluation, attempts."""
     for claim in claims:
@@ -135,7 +138,11 @@ def summary(
     yield from _warnings(experiment, anomalies)
     yield from _movements(experiment, facts)
     if rates:
-        yield "plain", Markup("{} {}").format(rates[-1].number, escape(rates[-1].says))
+        _, number, bounds = rates[-1]
+        finished = f"attempts finished; Wilson 95% interval of the share {bounds}."
+        if experiment.imported:
+            finished = "imported runs finished, as their logs say; tries that were not imported are unknown."
+        yield "plain", Markup("{} {}").format(number, escape(finished))
 
 
 def _preflight(experiment: ExperimentFiles) -> Iterator[tuple[str, Markup]]:

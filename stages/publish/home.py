@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from stages.contracts.artifact import read
-from stages.publish.bars import bar
-from stages.publish.claims import MARKS, ORDER, WORDS
+from stages.publish.claims import MARKS, ORDER, WORDS, bar
 from stages.publish.page_summary import ClaimLine, PageSummary
 from stages.publish.render import render
 
@@ -22,35 +20,21 @@ MEMBERS = 30
 """Members of families on the home page; the list of experiments has all."""
 
 
-class Pill(NamedTuple):
-    verdict: str
-    mark: str
-    number: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.number} {WORDS[self.verdict].lower()}"
-
-
-class Member(NamedTuple):
-    """An experiment in a family tree. `depth`: 0 of one that changes no other."""
-
-    summary: PageSummary
-    depth: int
-    has_children: bool
+Member = tuple[PageSummary, int, bool]
+"""An experiment in a family tree, its depth (0 of one that changes no other), and whether others change it."""
 
 
 def summaries(pages: Iterable[Path]) -> list[PageSummary]:
     """Of page folders: full experiments first, then those with the newest data. Raises ArtifactError on a broken page."""
-    found = sorted((read(PageSummary, page / "summary.json") for page in pages), key=lambda summary: summary.experiment)
-    found.sort(key=lambda summary: summary.data_until or "", reverse=True)
-    return sorted(found, key=lambda summary: summary.profile is not None)
+    ordered = sorted((read(PageSummary, page / "summary.json") for page in pages), key=lambda summary: summary.experiment)
+    ordered.sort(key=lambda summary: summary.data_until or "", reverse=True)
+    return sorted(ordered, key=lambda summary: summary.profile is not None)
 
 
-def pills(experiments: Iterable[PageSummary]) -> list[Pill]:
-    """Counts of the verdicts of all claims, in the order of verdicts."""
+def pills(experiments: Iterable[PageSummary]) -> dict[str, int]:
+    """How often each verdict was given, in the order of verdicts."""
     counts = Counter(claim.verdict for summary in experiments for claim in summary.claims)
-    return [Pill(verdict, MARKS[verdict], counts[verdict]) for verdict in ORDER if counts[verdict]]
+    return {verdict: counts[verdict] for verdict in ORDER if counts[verdict]}
 
 
 def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:
@@ -60,14 +44,14 @@ def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:
     children: dict[str | None, list[str]] = defaultdict(list)
     for name in sorted(by_name, reverse=True):
         children[by_name[name].parent].append(name)
-    trees = []
+    trees: list[list[Member]] = []
     for root in sorted(name for name, summary in by_name.items() if summary.parent not in by_name):
-        tree, waiting = [], [(root, 0)]
+        tree, waiting = list[Member](), [(root, 0)]
         while waiting:  # a line of children may be longer than Python recurses
             name, depth = waiting.pop()
-            tree.append(Member(by_name[name], depth, bool(children[name])))
+            tree.append((by_name[name], depth, bool(children[name])))
             waiting += [(child, depth + 1) for child in children[name]]
-        if len(tree) > 1 or tree[0].summary.parent:
+        if len(tree) > 1 or tree[0][0].parent:
             trees.append(tree)
     return trees
 
@@ -101,10 +85,9 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
         left=len(experiments) - sum(map(len, groups)),
         full=len(full),
         runs=sum(summary.runs for summary in full),
-        newest=[(summary, claim, MARKS[claim.verdict], _bar(claim)) for summary, claim in newest(experiments)],
+        newest=[(summary, claim, _bar(claim)) for summary, claim in newest(experiments)],
         family=members[:MEMBERS],
         more_family=len(members) > MEMBERS,
-        words=WORDS,
         base="experiments/",
     )
     return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
@@ -119,7 +102,7 @@ def overview(experiments: Sequence[PageSummary]) -> str:
 
 def _render(template: str, experiments: Sequence[PageSummary], **values: object) -> str:
     compared = {summary.experiment for summary in experiments if not summary.profile}
-    return render(template, experiments=experiments, pills=pills, compared=compared, **values)
+    return render(template, experiments=experiments, pills=pills, words=WORDS, marks=MARKS, compared=compared, **values)
 
 
 def _bar(claim: ClaimLine) -> Markup:

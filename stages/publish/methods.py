@@ -25,6 +25,19 @@ def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     return [(what, name, pin) for (what, name), pin in found.items()]
 
 
+def inputs(experiment: ExperimentFiles) -> list[tuple[str, str]]:
+    """(name, short pin) of the data, models and logs that runs were made from."""
+    found: dict[tuple[str, str], None] = {}
+    for run in experiment.runs:
+        if run.card:
+            data, model = run.card.data, run.card.model
+            found[data.name, data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}"] = None
+            found[model.base, f"revision {model.revision[:12]}"] = None
+        if run.import_card:
+            found[run.import_card.source.path, f"sha256 {run.import_card.source.sha256[:12]}"] = None
+    return list(found)
+
+
 def machines(experiment: ExperimentFiles) -> dict[str, str]:
     starts = [attempt.started for run in experiment.runs for attempt in run.attempts]
     texts = {

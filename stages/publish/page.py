@@ -36,7 +36,6 @@ from stages.publish.citation import citation
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
-from stages.publish.flow import flow
 from stages.publish.lineage import lineage
 from stages.publish.page_summary import page_summary
 from stages.publish.passports import FILE as PASSPORTS
@@ -87,7 +86,6 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         prose=_prose(experiment, facts),
         citation=citation(experiment),
         judged=[(judged.units(line), line.who, line.at, line.why) for line in judged.behind_page(experiment)],
-        lineage=lambda: flow(experiment, claims, facts.used),  # at the end of the page, when all its numbers are written
     )
     warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)
     texts = {

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.page_card import ChangeWords
-from stages.publish.bars import Place
-from stages.publish.claims import ClaimView
+from stages.publish.claims import ClaimView, Place
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.header import answer
 

@@ -121,7 +121,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
         rows=_written(
             ("why", claim.why),
             ("rule", claim.rule.replace("`", "")),
-            ("rule written", claim.written),
+            ("rule written", claim.dated.written),
             ("decided by", ", ".join(text for name, text in _analysis(experiment) if text)),
         ),
         numbers=_numbers(experiment, [finding.id] if finding else []),

@@ -8,9 +8,10 @@ from typing import Any
 
 import jinja2
 
+from stages.contracts.expressions import text
 from stages.contracts.history import metric_title
-from stages.publish import numbers
-from stages.publish.text import escape, escape_with_code, figure_id, slug, verdict_id
+from stages.publish import judged, numbers
+from stages.publish.text import escape, escape_with_code, figure_id, record_anchor, slug, verdict_id
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -32,9 +33,12 @@ def environment() -> jinja2.Environment:
         slug=slug,
         figure_id=figure_id,
         verdict_id=verdict_id,
+        record_anchor=record_anchor,
+        versions=judged.versions,
         words=metric_title,
         plural=numbers.plural,
         setting=numbers.setting,
+        expression=text,
         signed_setting=numbers.signed_setting,
         percent=numbers.percent,
         counted=numbers.counted,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from stages.contracts.finding import Expected, Finding, Ruled, Verdict
+from stages.contracts.finding import Expected, Finding, Ruled, RunScore, Verdict
 from stages.contracts.history import metric_title
-from stages.contracts.lineage import Origin, Written
+from stages.contracts.lineage import Origin
 from stages.contracts.page_card import Contingency
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
@@ -21,39 +19,14 @@ from stages.publish.text import escape, escape_with_code
 WORDS = {"met": "Met", "missed": "Missed", "not_reached": "Not reached"}
 MARKS = {"met": "✓", "missed": "✗", "not_reached": "–"}
 _MOST = 5
-_CARD = "analysis/conclude.card.json"
 _LINE = Markup('<strong>{}:</strong> <a class="quiet" href="#expectations-and-stop-rules">{}</a>{}')
 
 
-@dataclass(frozen=True)
-class ExpectationView:
-    """One expectation over one condition, with the numbers of its runs in equal digits."""
-
-    score: Expected
-    counted: Markup
-    runs: tuple[tuple[Any, Markup, str], ...]
-    """(score, value, why there is no value)."""
-    place: Origin | None
-    dated: Written
-
-    @property
-    def window(self) -> str:
-        windows = {run.window for run in self.score.runs}
-        return windows.pop() if len(windows) == 1 else "windows differ between runs"
-
-
-def expectations(experiment: ExperimentFiles, facts: Facts) -> Iterator[ExpectationView]:
-    """In the spec's order, then that of conditions."""
-    for score in experiment.conclusions.expectations:
-        findings = [facts.get(run.finding) for run in score.runs]
-        digits = numbers.column_decimals((finding.value, None, None) for finding in findings)
-        yield ExpectationView(
-            score,
-            facts.counted(facts.get(score.finding)),
-            tuple((run, facts.value(f, digits), run.why if f.value is None else "") for run, f in zip(score.runs, findings, strict=True)),
-            expectation_place(experiment, score.expectation),
-            experiment.changed.expectations.get(score.expectation, Written(written="unknown")),
-        )
+def printed(facts: Facts, score: Expected) -> list[tuple[RunScore, Markup, str]]:
+    """(score of a run, value, why there is none), the values in equal digits."""
+    findings = [facts.get(run.finding) for run in score.runs]
+    digits = numbers.column_decimals((finding.value, None, None) for finding in findings)
+    return [(run, facts.value(f, digits), run.why if f.value is None else "") for run, f in zip(score.runs, findings, strict=True)]
 
 
 def expectation_words(score: Expected) -> str:
@@ -70,23 +43,6 @@ def rules(experiment: ExperimentFiles) -> dict[tuple[str, str, str], list[Ruled]
     for result in experiment.conclusions.rules:
         groups.setdefault((result.condition, result.rule, result.says), []).append(result)
     return groups
-
-
-def rule_effect(facts: Facts, result: Ruled) -> Markup:
-    """What a rule did in a run."""
-    if result.state == "unknown" or result.first is None or result.value is None:
-        return escape(f"Nothing to look at: {result.why}.")
-    first, value = facts.value(facts.get(result.first)), facts.value(facts.get(result.value))
-    parts = [Markup("It first held at step {}, with {}.").format(first, value)]
-    if result.held is not None:
-        lights = escape_with_code(listed([f"`{light}`" for light in result.lights]))
-        parts.append(Markup("A green light held it back on {} steps: {}.").format(facts.value(facts.get(result.held)), lights))
-    if result.stop is not None:
-        stopped = "It stopped the run at step {}." if result.state == "stopped" else "It would have stopped the run at step {}."
-        parts.append(Markup(stopped).format(facts.value(facts.get(result.stop))))
-    if result.why:
-        parts.append(escape(f"{result.why[:1].upper()}{result.why[1:]}."))
-    return Markup(" ").join(parts)
 
 
 def lines(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str, Markup]]:
@@ -116,16 +72,18 @@ def lines(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str, Mark
 def expectation_place(experiment: ExperimentFiles, expectation: str) -> Origin | None:
     """Where the spec declares an expectation."""
     names = [expectation.name for expectation in experiment.conclude.expectations] if experiment.conclude else []
-    pointer = f"/expectations/{names.index(expectation)}" if expectation in names else ""
-    return experiment.origins.cards.get(_CARD, {}).get(pointer)
+    return _places(experiment).get(f"/expectations/{names.index(expectation)}") if expectation in names else None
 
 
 def rule_place(experiment: ExperimentFiles, condition: str, rule: str) -> Origin | None:
     """Where the spec declares a stop rule of a condition."""
     stop = experiment.conclude.stops.get(condition) if experiment.conclude else None
     names = [card.id for card in stop.rules] if stop else []
-    pointer = f"/stops/{condition}/rules/{names.index(rule)}" if rule in names else ""
-    return experiment.origins.cards.get(_CARD, {}).get(pointer)
+    return _places(experiment).get(f"/stops/{condition}/rules/{names.index(rule)}") if rule in names else None
+
+
+def _places(experiment: ExperimentFiles) -> Mapping[str, Origin]:
+    return experiment.origins.cards.get("analysis/conclude.card.json", {})
 
 
 def asked_by(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, file_digest, read
@@ -44,14 +43,6 @@ _AGE = re.compile(rb"<!-- age -->.*?<!-- /age -->", re.DOTALL)
 """Banners about files that changed since the page was built, which a site may be older than."""
 
 
-@dataclass
-class Recomputed:
-    """`files`: path -> what it should hold, of all outputs of the stages that ran."""
-
-    files: dict[str, bytes] = field(default_factory=dict)
-    failed: Difference | None = None
-
-
 def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set[str] = frozenset()) -> tuple[Verified, dict[str, bytes]]:
     """(the report, the files of the page as they should be). `due`: names of stages that are to run anew, so that their outputs are not
     compared; `cards`: files that are compiled anew since."""
@@ -60,33 +51,33 @@ def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set
     imports, imported, notes = imports_again(experiment, due)
     if imported:
         checked["sources read again"] = imported
-    made = recompute(experiment, due)
-    changed, more = differences(experiment, made, due)
-    findings = made.files.get(experiment.findings.as_posix())
+    files, failed = recompute(experiment, due)
+    changed, more = differences(experiment, files, failed, due)
+    findings = files.get(experiment.findings.as_posix())
     if "conclude" not in due:
         checked["findings computed again"] = len(json.loads(findings)["findings"]) if findings else 0
-    checked["files computed again"] = len(made.files)
+    checked["files computed again"] = len(files)
     if skipped := [stage for stage in STAGES if stage in due]:
         more.append(f"not computed again, for it follows what is due: {', '.join(skipped)}")
     every = tuple(dict.fromkeys([*problems, *imports, *changed]))
-    page = f"{experiment.page.as_posix()}/"
-    files = {name.removeprefix(page): content for name, content in made.files.items() if name.startswith(page)}
-    return Verified(experiment=experiment.name, checked=checked, differences=every, notes=(*notes, *more)), files
+    folder = f"{experiment.page.as_posix()}/"
+    page = {name.removeprefix(folder): content for name, content in files.items() if name.startswith(folder)}
+    return Verified(experiment=experiment.name, checked=checked, differences=every, notes=(*notes, *more)), page
 
 
-def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> Recomputed:
-    """Run the stages after training again, except those that are due. Writes nothing into the project."""
-    rules, made = (experiment.page / RULES).absolute(), Recomputed()
+def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> tuple[dict[str, bytes], Difference | None]:
+    """Run the stages after training again, except those that are due, without writing into the project: (path -> what it should hold,
+    of all outputs of the stages that ran; why a stage failed)."""
+    rules, files = (experiment.page / RULES).absolute(), dict[str, bytes]()
     with _scratch(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
         environment = {RECORDED: rules.as_posix()} if rules.is_file() else {}
         for stage in (stage for stage in STAGES if stage not in due):
             ran = run_module(STAGES[stage], [f"{RUNS}/{experiment.name}"], root, environment)
             if ran.returncode:
-                made.failed = _refusal(experiment, stage, ran)
-                break
-            made.files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in _outputs(folder, stage)}
-    return made
+                return files, _refusal(experiment, stage, ran)
+            files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in _outputs(folder, stage)}
+    return files, None
 
 
 def _refusal(experiment: ExperimentFolder, stage: str, ran: subprocess.CompletedProcess[str]) -> Difference:
@@ -144,38 +135,37 @@ def _outputs(folder: ExperimentFolder, stage: str) -> list[Path]:
     return sorted(path for path in (folder.figures if stage == "draw" else folder.page).rglob("*") if path.is_file())
 
 
-def differences(experiment: ExperimentFolder, made: Recomputed, due: Set[str] = frozenset()) -> tuple[list[Difference], list[str]]:
+def differences(
+    experiment: ExperimentFolder, files: Mapping[str, bytes], failed: Difference | None = None, due: Set[str] = frozenset()
+) -> tuple[list[Difference], list[str]]:
     """(every place in which the real files are not what was computed again, notes)."""
-    problems: list[Difference] = [made.failed] if made.failed else []
-    notes: list[str] = []
+    problems, notes = [failed] if failed else [], list[str]()
     stage_of = {path.as_posix(): stage for stage in STAGES for path in _outputs(experiment, stage) if stage not in due}
-    for name, expected in made.files.items():
+    for name, expected in files.items():
         path = Path(name)
-        again = Comparison("S488", "what the files give", _again(experiment, stage_of.get(name, "page")))
         if path.is_file():
+            again = Comparison("S488", "what the files give", _again(experiment, stage_of.get(name, "page")))
             problems += again.differences(name, expected, path.read_bytes())
         else:
             folders = [folder for folder in (experiment.page, experiment.figures) if folder in path.parents and not folder.exists()]
             gone, kind = (folders[0].as_posix(), "folder") if folders else (name, "file")
-            fix = f"dvc checkout {gone}, or dvc repro"
-            problems.append(
-                Difference(code="S488", path=gone, what=f"the {kind} is missing", expected=f"a {kind}", found="nothing", fix=fix)
-            )
-    if not made.failed:
+            problems.append(_difference(gone, f"the {kind} is missing", f"a {kind}", "nothing", f"dvc checkout {gone}, or dvc repro"))
+    if failed is None:
         if "page" not in due and (experiment.page / RULES).is_file():
-            changed, dates = against_git(experiment, _again(experiment, "page"))
-            problems, notes = [*problems, *changed], [*notes, *dates]
+            changed, notes = against_git(experiment, _again(experiment, "page"))
+            problems += changed
         declared = _declared(experiment)
         for name, stage in stage_of.items():
-            if name in made.files:
-                continue
-            if stage == "screen" and declared and Path(name).parent.name not in declared:
+            if name not in files and stage == "screen" and declared and Path(name).parent.name not in declared:
                 notes.append(f"{name} is left of a run that the spec no longer has; nothing reads it")
-                continue
-            what, fix = "no stage writes this file", _again(experiment, stage)
-            problems.append(Difference(code="S488", path=name, what=what, expected="nothing", found="a file", fix=fix))
+            elif name not in files:
+                problems.append(_difference(name, "no stage writes this file", "nothing", "a file", _again(experiment, stage)))
     problems.sort(key=lambda problem: problem.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
     return list(dict.fromkeys(problems)), notes
+
+
+def _difference(path: str, what: str, expected: str, there: str, fix: str, cell: str = "") -> Difference:
+    return Difference(code="S488", path=path, cell=cell, what=what, expected=expected, found=there, fix=fix)
 
 
 def _declared(experiment: ExperimentFolder) -> set[str]:
@@ -203,24 +193,20 @@ def against_git(experiment: ExperimentFolder, fix: str) -> tuple[list[Difference
         then, now = read(Changed, experiment.page / RULES), load(experiment.root).changed
     except (ArtifactError, OSError) as error:
         what = f"cannot be compared with git: {' '.join(str(error).split())[:200]}"
-        return [Difference(code="S488", path=path, what=what, expected="a file", found="a broken one", fix=fix)], []
-    names = ("withdrawn", "dropped", "added")
-    cells = [(name, ", ".join(getattr(now, name)) or "none", ", ".join(getattr(then, name)) or "none") for name in names]
-    notes = []
+        return [_difference(path, what, "a file", "a broken one", fix)], []
+    cells, notes = list[tuple[str, str, str]](), list[str]()
     for kind, older, newer in (("claim", then.rules, now.rules), ("expectation", then.expectations, now.expectations)):
         for name in dict.fromkeys((*older, *newer)):
             before, after = older.get(name), newer.get(name)
             if before is None or after is None or bool(before.late) != bool(after.late):
-                cells.insert(0, (f"{kind} {name}", _written(after), _written(before)))
+                cells.append((f"{kind} {name}", _written(after), _written(before)))
             elif before != after:
                 again = fix.rpartition("compute it again: ")[2]
                 notes.append(f"{path}: git dates the {kind} {name} otherwise than when the page was built; to bring it up to date: {again}")
-    told = "git tells otherwise than when the page was built"
-    return [
-        Difference(code="S488", path=path, cell=cell, what=f"{cell}: {told}", expected=expected, found=found, fix=fix)
-        for cell, expected, found in cells
-        if expected != found
-    ], notes
+    for name in ("withdrawn", "dropped", "added"):
+        cells.append((name, *(", ".join(getattr(record, name)) or "none" for record in (now, then))))  # type: ignore[arg-type]
+    what = "git tells otherwise than when the page was built"
+    return [_difference(path, f"{cell}: {what}", new, old, fix, cell) for cell, new, old in cells if new != old], notes
 
 
 def _written(rule: Written | None) -> str:

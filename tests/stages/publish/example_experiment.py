@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import itertools
+import re
 import shutil
 from pathlib import Path
 
@@ -125,6 +127,16 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
         ),
     )
     return folder.root
+
+
+def plain(markup: str) -> str:
+    """The words that a reader sees."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", markup)).split())
+
+
+def section(folder: ExperimentFolder, title: str) -> str:
+    """The markup of a section of the page that was built."""
+    return (folder.page / "index.md").read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 def copy_site(project: Path) -> None:

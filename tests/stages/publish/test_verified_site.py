@@ -7,7 +7,7 @@ import pytest
 from example_experiment import build
 
 from stages.contracts.layout import ExperimentFolder
-from stages.publish.verify import Recomputed, _outputs, differences, verify_site
+from stages.publish.verify import _outputs, differences, verify_site
 
 PAGE = "experiments/quickstart/index.html"
 
@@ -119,8 +119,8 @@ def test_what_is_left_of_a_run_that_is_no_longer_declared_is_no_difference(proje
     dropped.parent.mkdir()
     dropped.write_text("{}")
     outputs = [path for stage in ("screen", "conclude", "draw", "page") for path in _outputs(experiment, stage)]
-    made = Recomputed({path.as_posix(): path.read_bytes() for path in outputs if path != dropped})
+    made = {path.as_posix(): path.read_bytes() for path in outputs if path != dropped}
     assert differences(experiment, made) == ([], [f"{dropped} is left of a run that the spec no longer has; nothing reads it"])
     declared = experiment.root / "shaped-s1/health.json"
-    del made.files[declared.as_posix()]
+    del made[declared.as_posix()]
     assert [one.path for one in differences(experiment, made)[0]] == [declared.as_posix()]

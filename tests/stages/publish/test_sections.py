@@ -1,0 +1,282 @@
+"""Small sections of a page: its first lines, claims, rewards, attempts, exclusions, lineage, citation."""
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from example_experiment import FAILED, GATED, build, plain, section
+
+from stages.contracts.analysis_card import RunRef
+from stages.contracts.artifact import read, write
+from stages.contracts.attempt import Changed, Started
+from stages.contracts.finding import Finding, Verdict
+from stages.contracts.health import Exclusion, Signal
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.lineage import Written
+from stages.contracts.page_card import PageCard
+from stages.contracts.reward import Gate, Penalty, Phase, Reward
+from stages.publish.anomalies import Anomaly
+from stages.publish.attempts import changes, hours, rates
+from stages.publish.citation import citation
+from stages.publish.claims import ClaimView, Place, bar, claim_views, explain_verdict
+from stages.publish.exclusions import causes, left_out
+from stages.publish.experiment import RunFiles, load
+from stages.publish.facts import Facts, undetected_change
+from stages.publish.header import answer, banners
+from stages.publish.page import page
+from stages.publish.passports import read_passports
+from stages.publish.render import environment
+from stages.publish.text import record_anchor, slug
+
+
+def number(**fields: object) -> Finding:
+    plain_one = {"id": "a/b/change", "says": "", "subject": "a", "metric": "b", "statistic": "change", "unit": "share", "value": 0.01}
+    return Finding.model_validate({**plain_one, **fields})
+
+
+def decided(verdict: str, **fields: object) -> Verdict:
+    rule = {"claim": "c", "why": "", "finding": None, "direction": "above", "margin": 0}
+    return Verdict.model_validate({**rule, "verdict": verdict, **fields})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "sentence"),
+    [
+        ((), "No claim was declared, so nothing is decided."),
+        (("void",), "The one declared claim is void."),
+        (("supported", "supported"), "Both declared claims are supported."),
+        (("refuted",) * 3, "All three declared claims are refuted."),
+        (("supported", "inconclusive", "void"), "Of three declared claims, one is supported, one is inconclusive and one is void."),
+        (("void", "supported", "void", "supported"), "Of four declared claims, two are supported and two are void."),
+    ],
+)
+def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], sentence: str) -> None:
+    assert answer([ClaimView("c", "", decided(word), None, None, "", (), None, Written(written="")) for word in verdicts]) == sentence
+
+
+def test_a_warning_is_said_in_plain_words() -> None:
+    seen = Signal(detector="zero_signal", metric="zero_signal_share", severity="severe", says="", onset=21)
+    anomaly = Anomaly("inverted", (("inverted-s1", seen), ("inverted-s2", seen)), 3, None)
+    assert anomaly.phrase == "groups lose their reward signal in 2 of 3 runs (step 21)"
+
+
+def test_what_a_reader_must_know_stands_before_the_first_number(project: Path) -> None:
+    experiment = load(build(project, hostile="x" * 300))
+    views = claim_views(experiment, Facts(experiment.findings))
+    late = Written(written="2026-11-28, after the first data", late="the rule was edited")
+    titles = {banner.title: banner for banner in banners(experiment, (replace(views[0], dated=late), *views[1:]))}
+    assert titles["Rules changed after the data: 1 claim"].text == "shaped-teaches: 2026-11-28, after the first data."
+    assert titles["Failed runs: 1 of 12"].text == f"Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
+    assert not any("Rules" in banner.title for banner in banners(experiment, views))
+
+    def broken(run: RunFiles) -> RunFiles:
+        assert run.outcome
+        end = {"finished": False, "failure": "out_of_memory", "error": "CUDA out of memory."}
+        return replace(run, outcome=run.outcome.model_copy(update=end))
+
+    [failed] = [b for b in banners(replace(experiment, runs=tuple(map(broken, experiment.runs)))) if b.title.startswith("Failed")]
+    assert failed.text.startswith("Out of memory (all runs): CUDA out of memory. What helps: a smaller `per_device_train_batch_size`")
+    gone = replace(experiment.runs[0], outcome=None, attempts=())
+    [missing] = [b for b in banners(replace(experiment, runs=(gone, *experiment.runs[1:]))) if b.title == "Missing runs: 1 of 12"]
+    assert (missing.tone, missing.text) == ("hole", "shaped-s1. No attempt has ended; dvc repro runs/quickstart/dvc.yaml runs them.")
+
+
+def drawn(value: float, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
+    """x of each mark of a claim's bar."""
+    text = bar(Place(value=value, low=low, high=high, margin=margin, direction=direction), "void", "")
+    patterns = {
+        "low": r'class="whisker" x1="([^"]*)"',
+        "high": r'class="whisker" [^>]*x2="([^"]*)"',
+        "value": r'class="point" cx="([^"]*)"',
+        "margin": r'<line class="margin" x1="([^"]*)"',
+        "zero": r'class="zero" x1="([^"]*)"',
+        "side": r'class="side" x="([^"]*)"',
+        "width": r'class="side" [^>]*width="([^"]*)"',
+    }
+    return {name: float(match[1]) for name, pattern in patterns.items() if (match := re.search(pattern, text))}
+
+
+def test_marks_of_a_bar_lie_where_their_values_are_and_the_claimed_side_is_shaded() -> None:
+    above, below = drawn(0.3, 0.2, 0.4, 0.1, "above"), drawn(0.3, 0.2, 0.4, 0.1, "below")
+    steps = [above[b] - above[a] for a, b in (("zero", "margin"), ("margin", "low"), ("low", "value"), ("value", "high"))]
+    assert steps == pytest.approx([steps[0]] * 4, abs=0.2) and above["high"] <= 308  # all are 0.1 apart
+    assert above["side"] == above["margin"] and above["side"] + above["width"] == 320
+    assert below["side"] == 0 and below["width"] == below["margin"]
+    alone = drawn(0.0, None, None, 0.0, "above")
+    assert "low" not in alone and alone["value"] == alone["margin"]
+
+
+def test_a_claim_on_equal_seeds_does_not_speak_of_an_interval_that_is_not_there() -> None:
+    finding = number(value=5.0, method="no spread between seeds: the interval would have no width", n=3)
+    verdict = decided("inconclusive", direction="below", margin=-1.5)
+    says = f"There is no interval ({finding.method}), so the value alone does not say on which side of the margin \u22121.5 the truth lies."
+    assert explain_verdict(verdict, finding, listed=False) == says
+    bounded = finding.model_copy(update={"low": -2.0, "high": 1.0})
+    assert explain_verdict(verdict, bounded, listed=False) == "The interval contains the margin \u22121.5."
+    counted = bounded.model_copy(update={"equal_seeds": True, "method": "seeds are equal; Wilson interval from 0 of 9"})
+    says = "The whole interval lies below the margin \u22121.5. The seeds are equal; Wilson interval from 0 of 9"
+    supported = verdict.model_copy(update={"verdict": "supported"})
+    assert explain_verdict(supported, counted, listed=False) == f"{says}; it does not cover other seeds."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "detectable", "says"),
+    [
+        (-0.03, 0.05, 0.061, "no change detected (smallest detectable: ±0.061)"),
+        (0.001, 0.05, 0.061, ""),
+        (-0.05, -0.001, 0.061, ""),
+        (None, None, None, ""),
+        (0.0, 0.0, 0.0, ""),  # no spread at all: nothing to detect against
+    ],
+)
+def test_the_detectable_change_stands_beside_no_change(low: float | None, high: float | None, detectable: float | None, says: str) -> None:
+    finding = number(low=low, high=high, detectable=detectable)
+    assert undetected_change(finding) == says
+    written = Facts({finding.id: finding}).change(finding, decimals=2)
+    assert ("<small" in written) == bool(says) and "0.01</a>" in written
+
+
+def test_what_gates_penalties_and_phases_do_reads_as_specs_write_them() -> None:
+    def gate(name: str, **rest: object) -> Gate:
+        return Gate.model_validate({"name": name, "kind": "constant", "settings": {}, **rest})
+
+    words = environment().get_template("reward_words.html.j2").module
+    decides, after = words.decides, words.after  # type: ignore[attr-defined]
+    weighted = Reward(name="r", combine="weighted", gates=(gate("types", weight=0.2), gate("tests", weight=0.8, needs="types")))
+    assert decides(weighted, weighted.gates[0]) == "20&#37; of the reward"
+    assert plain(decides(weighted, weighted.gates[1])) == "80% of the reward; asked only where types passed"
+    phased = weighted.model_copy(update={"curriculum": (Phase(**{"from": 0.5}, weights={"types": 0.5, "tests": 0.5}),)})
+    assert decides(phased, phased.gates[0]) == "20&#37; of the reward at first"
+    assert plain(after(phased)) == "From 50% of training on: types 50%, tests 50%."
+    chain = Reward(name="r", gates=(gate("format", on_fail=0.0), gate("tests")))
+    assert plain(decides(chain, chain.gates[0])) == "fail gives 0; otherwise the next gate is asked"
+    assert decides(chain, chain.gates[1]) == "otherwise its own score is the reward"
+    leaf = {"gate": "structure", "mark": "end_marker", "holds": False}
+    both = {"any": [{"signal": "empty", "holds": False}, {"all": [{"gate": "tests", "status": "fail"}, leaf]}]}
+    penalties = (
+        {"name": "runaway", "when": {"all": [{"signal": "truncated"}, leaf]}, "set": 0},
+        {"name": "short", "when": both, "factor": 0.5},
+    )
+    reward = Reward(name="r", gates=(gate("tests"),), penalties=tuple(map(Penalty.model_validate, penalties)), cap=0.9)
+    assert plain(after(reward)) == (
+        "Penalty runaway: where truncated and not structure.end_marker, the reward becomes 0. "
+        "Penalty short: where not empty or tests.fail and not structure.end_marker, the reward is multiplied by 0.5. "
+        "No reward is above 0.9."
+    )
+
+
+def test_attempts_are_listed_and_counted_and_no_time_of_a_killed_one_is_made_up(project: Path) -> None:
+    experiment = load(build(project))
+    page(experiment.folder.root)
+    rows = [plain(row) for row in section(experiment.folder, "Attempts").split("<tr")]
+    killed, again = (next(row for row in rows if f"shaped-s2 {attempt} " in row) for attempt in (1, 2))
+    assert killed.endswith("killed – – the start linux-x86_64-2cpu no end was written")
+    assert again.endswith("finished 60 17 s step 20 linux-x86_64-2cpu")
+    counted = {name: (plain(share), bounds) for name, share, bounds in rates(experiment, Facts(experiment.findings))}
+    assert counted["random"][0] == "2 of 4" and counted["all conditions"] == ("11 of 14", "[0.52, 0.92]")
+    assert ("killed", 1, "not known") in hours(experiment)
+
+
+def test_what_an_attempt_changed_stands_beside_where_it_went_on_from() -> None:
+    shared = {"attempt": "a2", "number": 2, "at": "t", "card_id": "c", "commit": None, "host": "h", "devices": ("cpu",), "versions": {}}
+    first = Started.model_validate({**shared, "sandbox": "s", "resumed_from": None})
+    halved = Changed(after="a1", failure="out_of_memory", microbatch=4)
+    back = Changed(after="a1", failure="nonfinite", microbatch=4, resume="last_finite_checkpoint")
+    assert changes(first) == ""
+    assert changes(first.model_copy(update={"changed": halved})) == "; micro-batch 4, after out of memory"
+    assert changes(first.model_copy(update={"changed": back})) == "; micro-batch 4, last finite checkpoint, after nonfinite"
+    assert "changed" not in first.model_dump(mode="json"), "entries of older ledgers keep their form"
+
+
+def test_a_rule_is_named_once_with_all_runs_that_do_not_meet_it(project: Path) -> None:
+    runs = load(build(project)).by_name
+    says = "truncated share is 0.91 in the final window, not below 0.5"
+    truncated = Exclusion(
+        gate="truncated", rule="truncated share below 0.5 in the final window", reason=f"gate truncated: {says}", says=says
+    )
+    steps = Exclusion(gate="steps", rule="steps complete", reason="gate steps: 59 of 60 steps", says="59 of 60 steps")
+    excluded = []
+    for name, failed in (("shaped-s1", (truncated,)), ("shaped-s2", (truncated, steps))):
+        update = {"included": False, "exclusions": failed, "reasons": tuple(exclusion.reason for exclusion in failed)}
+        excluded.append(replace(runs[name], health=runs[name].health.model_copy(update=update)))  # type: ignore[union-attr]
+    assert causes([*excluded, runs[GATED]]) == (
+        "Not met: truncated share below 0.5 in the final window (shaped-s1 and shaped-s2); steps complete (shaped-s2). "
+        "inverted-s3: nonfinite: gradient norms are not finite from step 41."
+    )
+    assert left_out(excluded[0]) == [says]
+    assert left_out(runs[FAILED]) == ["failed at step 31 (verifier)"] and left_out(runs["zero-s1"]) == []
+
+
+def boxes(folder: ExperimentFolder) -> list[list[str]]:
+    """The words of every box of the small picture of the lineage, column by column."""
+    page(folder.root)
+    columns = section(folder, "Lineage").split('<p class="says">')[1:]
+    return [[plain(box) for box in column.split("<summary>")[1:]] for column in columns]
+
+
+def test_the_lineage_goes_from_the_spec_over_conditions_and_findings_to_the_page(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    card = read(PageCard, folder.page_card)
+    write(folder.page_card, card.model_copy(update={"run_pages": True}))
+    declared, run, computed, published = boxes(folder)
+    assert [box.split()[0] for box in (*declared, *run, *computed, *published)] == (
+        ["spec", "data", "shaped", "inverted", "random", "zero", "findings", "figures", "verdicts", "page"]
+    )
+    assert "specs/quickstart.yaml:10:5 claim shaped-teaches" in declared[0]
+    assert run[2].startswith("random 2 of 3 runs count") and f"{FAILED} failed, 2 attempts" in run[2]
+    assert f"{GATED} finished, left out, " in run[1]
+    text = html.unescape(section(folder, "Lineage"))
+    assert text.count('<details class="box hole">') == 2
+    content = read_passports(folder.page / "passports.js")
+    anchors = {*map(slug, content["passports"]), *map(record_anchor, content["records"])}
+    for address in re.findall(r'href="([^"]*)"', text):
+        name, _, anchor = address.partition("#")
+        assert (folder.page / name).exists() or (folder.page / "static" / name).exists(), address
+        assert not anchor or anchor in anchors, address
+    assert 'href="run-shaped-s1.html"' in text
+
+
+def test_many_conditions_share_the_last_box_of_the_lineage(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    card, names = read(PageCard, folder.page_card), [f"c{number}" for number in range(20)]
+    conditions = tuple(card.conditions[0].model_copy(update={"name": name}) for name in names)
+    refs = tuple(RunRef(name=f"{name}-s1", condition=name, seed=1, target_steps=60) for name in names)
+    write(folder.page_card, card.model_copy(update={"conditions": conditions, "runs": refs, "claims": ()}))
+    run = boxes(folder)[1]
+    assert [box.split(" 0 of")[0] for box in run] == ["c0", "c1", "c2", "c3", "16 more conditions"]
+    assert re.findall(r"c\d+-s1", run[-1]) == [f"{name}-s1" for name in names[4:]]
+
+
+def test_a_citation_has_title_owner_date_and_commit_and_the_page_carries_it(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    cited = citation(load(folder.root))
+    assert cited.bibtex.splitlines() == [
+        "@misc{octavo-quickstart,",
+        "  title = {{Does a verifiable reward teach a small model to write right expressions?}},",
+        "  author = {{octavo}},",
+        "  note = {octavo experiment quickstart, commit 1f2e3d4c5b6a79880123},",
+        "  year = {2026},",
+        "  month = nov,",
+        "}",
+    ]
+    cff = yaml.safe_load(cited.cff)
+    assert cff["cff-version"] == "1.2.0" and cff["type"] == "dataset" and cff["authors"] == [{"name": "octavo"}]
+    assert cff["commit"] == "1f2e3d4c5b6a79880123" and str(cff["date-released"]).startswith("2026-11-27")
+    page(folder.root)
+    text = (folder.page / "index.md").read_text()
+    assert "&#64;misc&#123;octavo-quickstart" in text and 'href="citation.bib"' in text
+    assert (folder.page / "CITATION.cff").read_text() == cited.cff
+
+
+def test_words_of_a_spec_end_no_field_of_a_citation(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    title = 'a }, evil = {x}\\end "q": & 100% \u202e $x_1$'
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"title": title, "owner": "- x: [y]\n#"}))
+    cited = citation(load(folder.root))
+    line = r'  title = {{a \}, evil = \{x\}\textbackslash{}end "q": \& 100\% ⟨U+202E⟩ \$x\_1\$}},'
+    assert cited.bibtex.splitlines()[1] == line
+    cff = yaml.safe_load(cited.cff)
+    assert cff["title"] == title.replace("\u202e", "⟨U+202E⟩") and cff["authors"] == [{"name": "- x: [y]\n#"}]
