@@ -29,11 +29,11 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
         inputs.relock(fetched.lock)
         pins = revisions.files(fetched.lock)
     compiled = _compiled([named(text) for text in specs] or live(inputs), inputs, fetched)
-    made = project(compiled, with_site=not specs)
-    written = (compare if options.check else write)({**made.files, **pins}, made.once)
+    texts = project(compiled, with_site=not specs)
+    written = (compare if options.check else write)({**texts.files, **pins}, texts.once)
     if not options.check:
-        write(made.ignored, {})
-    warnings = [*made.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
+        write(texts.ignored, {})
+    warnings = [*texts.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
     show([*fetched.problems, *warnings], inputs)
     print("".join(f"{path}\n" for path in written.differing), end="")
     for folder in sorted(f"{RUNS}/{one.experiment.name}/{name}" for one in compiled for name in left_over(one)):
@@ -51,5 +51,5 @@ def _compiled(references: Sequence[Reference], inputs: Inputs, fetched: Fetched)
     try:
         return compile_all(references, inputs)
     except Rejected as rejected:
-        problems = [found for found in rejected.diagnostics if not (isinstance(found, NoLog) and found.log in fetched.unfetched)]
+        problems = [problem for problem in rejected.diagnostics if not (isinstance(problem, NoLog) and problem.log in fetched.unfetched)]
         raise Rejected([*fetched.problems, *problems], rejected.sources) from None

@@ -200,12 +200,12 @@ def tracking(needs: Needs) -> Iterator[Line]:
 def devices(needs: Needs) -> Iterator[Line]:
     """Asked of torch in a process of its own: a broken driver can hang or crash it."""
     try:
-        found = json.loads(_output(sys.executable, "-c", _TORCH, seconds=120) or "")
+        answer = json.loads(_output(sys.executable, "-c", _TORCH, seconds=120) or "")
     except ValueError:
         yield Line("torch", "missing", "does not start", f"{_INSTALL} && python -c 'import torch'")
         return
     yield Line("cpu", "ok", f"{os.cpu_count()} cores")
-    yield gpus(needs, [(str(name), int(memory)) for name, memory in found["devices"]], found["cuda"])
+    yield gpus(needs, [(str(name), int(memory)) for name, memory in answer["devices"]], answer["cuda"])
 
 
 def gpus(needs: Needs, seen: list[tuple[str, int]], cuda: str | None) -> Line:
@@ -267,8 +267,8 @@ def gates(needs: Needs) -> Iterator[Line]:
                 yield Line(f"gate {kind}", "ok", f"runs in the tier {gate.tier()}{_server() if kind == 'lean' else ''}")
         except StageError as error:
             is_needed = kind in needs.gates
-            found = f"{error}{'' if is_needed else '; no live experiment needs it'}"
-            yield Line(f"gate {kind}", "missing" if is_needed else "optional", found, error.fix)
+            words = f"{error}{'' if is_needed else '; no live experiment needs it'}"
+            yield Line(f"gate {kind}", "missing" if is_needed else "optional", words, error.fix)
 
 
 def _server() -> str:
@@ -305,8 +305,8 @@ def git(needs: Needs) -> Iterator[Line]:
 def disk(needs: Needs) -> Iterator[Line]:
     """Free space where runs, checkpoints and DVC's cache lie."""
     free = shutil.disk_usage(".").free
-    found, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
-    yield _first("disk", found, (free < FREE_BYTES, f"{found}, {FREE_BYTES // 10**9} GB are needed", fix))
+    space, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
+    yield _first("disk", space, (free < FREE_BYTES, f"{space}, {FREE_BYTES // 10**9} GB are needed", fix))
 
 
 def hub(needs: Needs) -> Iterator[Line]:
@@ -332,7 +332,7 @@ def hub(needs: Needs) -> Iterator[Line]:
 
 def _first(name: str, good: str, *problems: tuple[bool, str, str], otherwise: Status = "missing") -> Line:
     """The first problem (whether it is there, its words, what to type), or `good` if there is none."""
-    return next((Line(name, otherwise, found, fix) for is_there, found, fix in problems if is_there), Line(name, "ok", good))
+    return next((Line(name, otherwise, words, fix) for is_there, words, fix in problems if is_there), Line(name, "ok", good))
 
 
 def _output(*command: str, seconds: float = 30) -> str | None:

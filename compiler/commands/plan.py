@@ -65,14 +65,14 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
     revision = commit(base) if base is not None else None
     references = [named(name) for name in names] or live(inputs)
     compiled = compile_all(references, inputs)
-    made = project(compiled, with_site=not names)
+    texts = project(compiled, with_site=not names)
     if revision is None:
-        found = _compared(compiled, made, _on_disk(made, names), None, None)
-        stages = {experiment.name: experiment.stages for experiment in found.experiments}
-        return found.model_copy(update={"notes": tuple(undated(compiled, stages))})
+        report = _compared(compiled, texts, _on_disk(texts, names), None, None)
+        stages = {experiment.name: experiment.stages for experiment in report.experiments}
+        return report.model_copy(update={"notes": tuple(undated(compiled, stages))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
-        found = _compared(compiled, made, _at_revision(Path(folder), revision, names), revision, base)
-    return found if names else found.model_copy(update={"notes": (*found.notes, *_not_live(revision, references, base or ""))})
+        report = _compared(compiled, texts, _at_revision(Path(folder), revision, names), revision, base)
+    return report if names else report.model_copy(update={"notes": (*report.notes, *_not_live(revision, references, base or ""))})
 
 
 def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iterator[str]:
@@ -84,12 +84,12 @@ def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iter
             yield f"{path.as_posix()} differs and is not live, so nothing of it is here: octavo plan {path.stem} --base {base}"
 
 
-def _compared(compiled: list[Compiled], made: Project, before: _Baseline, base: str | None, base_name: str | None) -> Plan:
-    once = made.once if base else {path: text for path, text in made.once.items() if not os.path.lexists(path)}
-    files = Files(Path(), {**made.files, **once})
+def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base: str | None, base_name: str | None) -> Plan:
+    once = texts.once if base else {path: text for path, text in texts.once.items() if not os.path.lexists(path)}
+    files = Files(Path(), {**texts.files, **once})
     reasons = Reasons(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
     stages: dict[str, dict[str, tuple[Status, StagePlan]]] = {}
-    for status in statuses(made.pipelines, before.locks, files, before.cache):
+    for status in statuses(texts.pipelines, before.locks, files, before.cache):
         name, is_run = status.stage.name, status.stage.name.startswith("train-")
         stages.setdefault(status.pipeline, {})[name] = (
             status,
@@ -155,10 +155,10 @@ def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
     return origins
 
 
-def _on_disk(made: Project, names: Sequence[str]) -> _Baseline:
+def _on_disk(texts: Project, names: Sequence[str]) -> _Baseline:
     """What was compiled last lies on disk until the next compile; after it, in git if it was committed."""
     cache, disk, locks, left = Cache(Path()), Files(Path(), {}), dict[str, Lock](), iter(range(CARDS))
-    for pipeline in made.pipelines:
+    for pipeline in texts.pipelines:
         with suppress(ValueError, OSError):
             locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
 
@@ -180,9 +180,9 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
     with chdir(folder):
         code = CodeTree(Path.cwd() if Path("stages").is_dir() else ROOT)  # a project may use octavo without holding its code
         compiled, notes = _compilable(names, Inputs(code))
-        made = project(compiled, with_site=not names)
-    files = Files(folder, {**made.files, **made.once})
-    outs = {out for pipeline in made.pipelines for stage in pipeline.stages for out in stage.outs}
+        texts = project(compiled, with_site=not names)
+    files = Files(folder, {**texts.files, **texts.once})
+    outs = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
     locks = {
         pipeline.path.as_posix(): {
             stage.name: Locked(
@@ -192,7 +192,7 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
             )
             for stage in pipeline.stages
         }
-        for pipeline in made.pipelines
+        for pipeline in texts.pipelines
     }
     past = Past(lambda path, entry: files.text(path), lambda path, entry: files.listing(path))
     return _Baseline(locks, past, None, tuple(one.experiment.name for one in compiled), tuple(notes))

@@ -14,7 +14,7 @@ from compiler.commands.plan_reasons import StagePlan
 from compiler.compile import Compiled
 from compiler.document.node import Node
 from compiler.document.read import parse
-from compiler.problems import Rejected
+from compiler.problems import Rejected, listed
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import ArtifactError, Frozen, read
 from stages.contracts.attempt import first_data, read_attempts
@@ -42,7 +42,7 @@ class OlderRules:
     """What was declared before: claim -> its rule, and the health gates; null if they are not known."""
 
     claims: Mapping[str, Any]
-    gates: list[Any] | None
+    gates: dict[str, Any] | None
 
 
 def claims_at_risk(
@@ -80,10 +80,10 @@ class _Changes:
     def __init__(self, one: Compiled, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]) -> None:
         self.one, self.removed = one, removed
         self.certain = {stage.stage for stage in stages if stage.state == "runs"}
-        made = {MAKES_DATA.sub("", stage.stage): stage for stage in stages if MAKES_DATA.match(stage.stage)}
-        imports = {run for run, stage in made.items() if stage.stage.startswith("import-")}
-        again = {run for run, stage in made.items() if stage.state == "runs"} - set(new)
-        back = {run for run, stage in made.items() if stage.state == "restored" and any(why.kind != "output" for why in stage.reasons)}
+        makers = {MAKES_DATA.sub("", stage.stage): stage for stage in stages if MAKES_DATA.match(stage.stage)}
+        imports = {run for run, stage in makers.items() if stage.stage.startswith("import-")}
+        again = {run for run, stage in makers.items() if stage.state == "runs"} - set(new)
+        back = {run for run, stage in makers.items() if stage.state == "restored" and any(why.kind != "output" for why in stage.reasons)}
         self.kinds = (
             (again - imports, "trains again", "train again"),
             (again & imports, "is imported again", "are imported again"),
@@ -98,7 +98,7 @@ class _Changes:
             yield from _sentence([run for run in runs if run in changed], singular, plural)
         yield from _sentence([run for run in self.removed if run.rpartition("-s")[0] in sides], "is no longer a run", "are no longer runs")
 
-    def to_rule(self, rule: ClaimRule, older: OlderRules | None, gates: list[Any]) -> Iterator[str]:
+    def to_rule(self, rule: ClaimRule, older: OlderRules | None, gates: dict[str, Any]) -> Iterator[str]:
         """What was edited of the rule; that makes a claim void that has data."""
         if older is None:
             return
@@ -107,7 +107,7 @@ class _Changes:
             edits.append("it is new")
         elif older.claims[rule.id] != rule.model_dump(mode="json"):
             edits.append("its rule changes")
-        if older.gates is not None and rule.included_only and _by_name(older.gates) != _by_name(gates):
+        if older.gates is not None and rule.included_only and older.gates != gates:
             edits.append("its health gates change")
         since = _first_data(self.one.experiment.name, _compared(self.one, rule)) if edits else None
         yield from (f"{edit}, and it has data since {since[:10]}: it becomes void" if since else edit for edit in edits)
@@ -128,13 +128,8 @@ def _compared(one: Compiled, rule: ClaimRule) -> list[str]:
     return [run.name for run in _card(one).runs if run.condition in _sides(rule)]
 
 
-def _by_name(gates: list[Any]) -> dict[str, Any]:
-    return {gate["name"]: gate for gate in gates}
-
-
 def _sentence(runs: list[str], singular: str, plural: str) -> list[str]:
-    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    return [f"{', '.join(runs[:SHOWN])}{more} {singular if len(runs) == 1 else plural}"] if runs else []
+    return [f"{listed(runs, SHOWN)} {singular if len(runs) == 1 else plural}"] if runs else []
 
 
 def _first_data(experiment: str, runs: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ from compiler.lock.card_diff import Change, changes
 from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
-from compiler.problems import sentence
+from compiler.problems import listed, sentence
 from stages.contracts.artifact import Frozen
 from stages.contracts.code import Judgement
 from stages.contracts.lineage import Origin
@@ -99,8 +99,7 @@ class Reasons:
                 reasons += self._reasons(status, cause)
         for name, paths in together.items():
             kind, words = _TOGETHER[name]
-            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-            reasons.append(Reason(kind=kind, says=words.format(f"{sentence(paths[0])}{more}"), path=paths[0]))
+            reasons.append(Reason(kind=kind, says=words.format(listed(map(sentence, paths), 1)), path=paths[0]))
         return tuple(reasons)
 
     def _reasons(self, status: Status, cause: Cause) -> Iterator[Reason]:
@@ -154,9 +153,8 @@ class Reasons:
         before = self.past.listing(path, entry) if entry and entry.md5.endswith(".dir") else {}
         after = self.files.listing(path) if before else {}
         names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        listed = f": {', '.join(map(sentence, names[:SHOWN]))}{more}" if names else ""
-        return Reason(kind=kind, says=f"{sentence(path)} changed{listed}", path=path)
+        words = f": {listed(map(sentence, names), SHOWN)}" if names else ""
+        return Reason(kind=kind, says=f"{sentence(path)} changed{words}", path=path)
 
 
 def own_card(status: Status) -> str | None:

@@ -10,7 +10,7 @@ from compiler.build.inputs import MADE
 from compiler.commands.plan_cost import Cost
 from compiler.commands.plan_reasons import Reason, StagePlan
 from compiler.commands.plan_report import ExperimentPlan, Plan
-from compiler.problems import sentence
+from compiler.problems import listed, sentence
 from stages.contracts.layout import MODELS
 
 IMPORTED = "import-"
@@ -78,7 +78,7 @@ def _counts(one: ExperimentPlan) -> list[str]:
         line += f", {_plural(state['restored'], 'is', 'are')} put back" if state["restored"] else ""
     lines = [f"{line}, {_plural(state['stays'], 'stays', 'stay')}"]
     if one.removed_runs:
-        lines.append(f"no longer in the spec: {_names(one.removed_runs)} (nothing runs it and nothing deletes it)")
+        lines.append(f"no longer in the spec: {listed(one.removed_runs, NAMES)} (nothing runs it and nothing deletes it)")
     return lines + ([f"cost: {_cost(one.cost)}"] if one.cost.runs and not imports else [])
 
 
@@ -118,7 +118,7 @@ def _groups(stages: Sequence[StagePlan], state: str) -> list[tuple[str, list[str
     for stage in stages:
         if stage.state == state:
             groups.setdefault(tuple(reason.says for reason in _shown(stage)), []).append(stage)
-    return [(_names([_called(stage) for stage in together]), _lines(_shown(together[0]))) for together in groups.values()]
+    return [(listed([_called(stage) for stage in together], NAMES), _lines(_shown(together[0]))) for together in groups.values()]
 
 
 def _shown(stage: StagePlan) -> tuple[Reason, ...]:
@@ -131,17 +131,13 @@ def _lines(reasons: Sequence[Reason]) -> list[str]:
     upstream = [(reason.path or "").rpartition(":")[2] for reason in reasons if reason.kind == "upstream"]
     lines = [f"{reason.says}{f'   {reason.place}' if reason.place else ''}" for reason in reasons if reason.kind != "upstream"]
     more = [f"and {len(lines) - REASONS} more"] if len(lines) > REASONS else []
-    return lines[:REASONS] + more + ([f"after {_names(upstream)}"] if upstream else [])
+    return lines[:REASONS] + more + ([f"after {listed(upstream, NAMES)}"] if upstream else [])
 
 
 def _called(stage: StagePlan) -> str:
     """A stage's name; for stages of one name, such as those that make base models, with what each makes."""
     model = Path(stage.pipeline).parent
     return f"{stage.stage} {MADE}{model.name}" if model.parent == MODELS else stage.stage
-
-
-def _names(names: Sequence[str], limit: int = NAMES) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _plural(count: int, one: str, several: str) -> str:
@@ -171,10 +167,10 @@ def _table(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|---:|---|---:|---|"
     for one in experiments[:ROWS]:
         runs = [stage for stage in one.stages if stage.run or stage.stage.startswith(IMPORTED)]
-        made = [stage for stage in runs if stage.state == "runs"]
-        new = sum(_run(stage) in one.new_runs for stage in made)
+        again = [stage for stage in runs if stage.state == "runs"]
+        new = sum(_run(stage) in one.new_runs for stage in again)
         rest = [sum(stage.state == state for stage in runs) for state in ("may_run", "restored", "stays")]
-        numbers = map(str, (len(made) - new, new, *rest, len(one.removed_runs)))
+        numbers = map(str, (len(again) - new, new, *rest, len(one.removed_runs)))
         cost = _safe(_cost(one.cost)) if one.cost.runs else "none"
         yield f"| {' | '.join((_code(one.name), *numbers, cost, str(len(one.claims)), PAGE[one.page]))} |"
     if len(experiments) > ROWS:
@@ -186,7 +182,7 @@ def _section(one: ExperimentPlan) -> Iterator[str]:
     for claim in one.claims:
         yield f"- {_code(claim.claim)} ({claim.verdict or 'no verdict here'}): {_safe('; '.join(claim.why))}"
     for title, runs in (("New runs", one.new_runs), ("Runs no longer in the spec", one.removed_runs)):
-        yield from [f"\n**{title}:** {_safe(_names(runs, 20))}"] if runs else []
+        yield from [f"\n**{title}:** {_safe(listed(runs, 20))}"] if runs else []
     yield from _list(one.stages)
 
 

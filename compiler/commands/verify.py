@@ -17,7 +17,7 @@ from compiler.build.write import compare, write
 from compiler.commands.verify_lock import DUE, against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
-from compiler.problems import catalogue
+from compiler.problems import catalogue, listed
 from compiler.render import LIMIT, colour, render
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic, Place
@@ -68,20 +68,20 @@ def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[s
     from stages.publish.verify import verify as from_files
 
     folder = ExperimentFolder(RUNS / one.experiment.name)
-    made = project([one], with_site=False)
+    texts = project([one], with_site=False)
     if not folder.root.joinpath("dvc.lock").exists() and not folder.findings.exists():
         what, fix = "nothing of it has been run", f"dvc repro {folder.pipeline}"
         nothing = Difference(code="E494", path=folder.root.as_posix(), what=what, fix=fix)
         return Verified(experiment=folder.name, checked={}, differences=(nothing,)), {}, True
-    generated = list(_generated(made.files, made.once))
+    generated = list(_generated(texts.files, texts.once))
     if folder.page.is_dir():  # it is rendered again, and names places in the spec
-        write(made.ignored, {})
-    waiting = due(made.pipelines, made.files, files)
-    locked = against_locks(made.pipelines, files, cache, waiting, _absent(made.pipelines))
+        write(texts.ignored, {})
+    waiting = due(texts.pipelines, texts.files, files)
+    locked = against_locks(texts.pipelines, files, cache, waiting, _absent(texts.pipelines))
     rest, page = Verified(experiment=folder.name, checked={}, differences=()), dict[str, bytes]()
-    if all(map(os.path.isfile, made.files)):
+    if all(map(os.path.isfile, texts.files)):
         rest, page = from_files(folder, waiting.following, waiting.cards)
-    sizes = {"generated files": len(made.files), "locked files": len(locked.files), "bytes": sum(locked.files.values())}
+    sizes = {"generated files": len(texts.files), "locked files": len(locked.files), "bytes": sum(locked.files.values())}
     report = Verified(
         experiment=folder.name,
         checked={**sizes, **rest.checked},
@@ -127,8 +127,8 @@ def _summary(report: Verified) -> Iterator[str]:
         number = sum(difference.code in codes for difference in rest)
         rest = [difference for difference in rest if difference.code not in codes]
         if kind in report.checked or number:
-            found = f": {_count(number)}" if number else ""
-            yield f"  {'DIFFER' if number else 'same':<6}  {report.checked.get(kind, 0):>5} {words}{found}"
+            differ = f": {_count(number)}" if number else ""
+            yield f"  {'DIFFER' if number else 'same':<6}  {report.checked.get(kind, 0):>5} {words}{differ}"
     yield from (f"  {'FAILED':<6}  {difference.what.splitlines()[0]}" for difference in rest)
     yield from (f"  due     {difference.what.replace(' is due', '', 1)}" for difference in waiting)
     yield from (f"  note    {note}" for note in report.notes)
@@ -143,7 +143,7 @@ def diagnostics(verification: Verification, in_colour: bool) -> str:
             waiting.setdefault(difference.path, []).append(difference)
     differences = [difference for difference in differences if difference.code != DUE]
     for path, stages in waiting.items():
-        names = ", ".join(stage.cell for stage in stages[:SHOWN]) + (f" and {len(stages) - SHOWN} more" if len(stages) > SHOWN else "")
+        names = listed((stage.cell for stage in stages), SHOWN)
         differences.append(Difference(code=DUE, path=path, what=f"{_due(len(stages))}: {names}", fix=stages[0].fix))
     shown, hidden = differences[:LIMIT], len(differences) - LIMIT
     sources = {difference.path: _source(difference.path) for difference in shown if difference.line}

@@ -35,7 +35,7 @@ def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: File
     """`generated`: path -> text that the specs compile to. A card that was changed by hand makes no stage due."""
     expected = {path: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for path, text in generated.items()}
     expected = {path: md5 for path, md5 in expected.items() if files.md5(path) in (md5, None)}
-    found, cards, following, written = Due(), set[str](), set[str](), set[str]()
+    stages, cards, following, written = dict[tuple[str, str], Difference](), set[str](), set[str](), set[str]()
     for pipeline in pipelines:
         lock = _readable(pipeline)
         for stage in pipeline.stages:
@@ -46,11 +46,11 @@ def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: File
                 why = f"{changed[0]} was compiled anew since it ran" if changed else "it has never run"
                 what, fix = f"{stage.name} is due: {why}", f"dvc repro {pipeline.path.as_posix()}"
                 difference = Difference(code=DUE, path=_lock_of(pipeline), cell=stage.name, what=what, fix=fix)
-                found.stages[pipeline.path.as_posix(), stage.name] = difference
-            if (pipeline.path.as_posix(), stage.name) in found.stages or written.intersection(stage.deps):
+                stages[pipeline.path.as_posix(), stage.name] = difference
+            if (pipeline.path.as_posix(), stage.name) in stages or written.intersection(stage.deps):
                 following.add(stage.name)
                 written.update(stage.outs)
-    return Due(found.stages, frozenset(following), frozenset(cards))
+    return Due(stages, frozenset(following), frozenset(cards))
 
 
 def _readable(pipeline: Pipeline) -> Lock | None:
