@@ -11,12 +11,11 @@ from typing import Literal
 
 from compiler.build.code_versions import append_judgement, broken_versions, changed_units, counted_units
 from compiler.build.inputs import Inputs
-from compiler.commands.git import git, no_git
+from compiler.commands.git import git
 from compiler.problems import SECRET, Rejected, listed, problem
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Judgement
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.diagnostic import Diagnostic
 
 LONGEST_REASON = 2000
 """Characters."""
@@ -50,12 +49,8 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
 
 def _author() -> str:
     name, email = ((git("config", "--get", f"user.{key}") or b"").decode("utf-8", "replace").strip() for key in ("name", "email"))
-    why = "a judgement is signed with the name that git knows, and the page shows it"
-    if not name and shutil.which("git") is None:
-        raise Rejected([no_git("E271", why)])
     if not name:
-        fix = 'git config user.name "Your Name" && git config user.email you@example.org'
-        raise Rejected([Diagnostic("E271", "git knows no `user.name` to sign with", why=why, fix=fix)])
+        raise Rejected([problem("E271" if shutil.which("git") else "E271.git")])
     return f"{name} <{email}>" if email else name
 
 

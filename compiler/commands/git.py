@@ -10,7 +10,6 @@ import tarfile
 from pathlib import Path
 
 from compiler.problems import Rejected, problem, sentence
-from stages.contracts.diagnostic import Diagnostic
 
 _LEFT_OUT = {"runs", "build", "tests", ".cache", ".dvc", ".github", "benchmarks"}
 
@@ -23,11 +22,6 @@ def git(*arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return process.stdout if process.returncode == 0 else None
-
-
-def no_git(code: str, why: str) -> Diagnostic:
-    """For a command that needs git where there is none."""
-    return Diagnostic(code, "git is not installed", why=why, fix="apt-get install git")
 
 
 def commit(revision: str) -> str:

@@ -13,7 +13,6 @@ from compiler.build.pipeline import SPECS, named
 from compiler.commands.check import show, with_profiles
 from compiler.compile import compile_all
 from compiler.problems import Rejected, problem
-from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.names import slug
 
 NEXT = """\
@@ -43,8 +42,7 @@ def new(name: str) -> tuple[Path, Path]:
     except PydanticCustomError as error:
         raise Rejected([problem(error.type, **(error.context or {}))]) from None
     if not SPECS.is_dir():
-        why, fix = "octavo runs in the project's root", f"cd to the folder that holds {SPECS}/, or: mkdir {SPECS}"
-        raise Rejected([Diagnostic("E113", f"no {SPECS}/ in this folder", why=why, fix=fix)])
+        raise Rejected([problem("E113.project")])
     spec, words = SPECS / f"{name}.yaml", SPECS / f"{name}.md"
     there = [path for path in (spec, words) if path.exists() or path.is_symlink()]
     if there:

@@ -99,7 +99,7 @@ def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base:
                 run=name.removeprefix("train-") if is_run else None,
                 trains=is_run or status.stage.module == PRETRAINS,
                 state=status.state,
-                reasons=reasons.of(status),
+                reasons=reasons.of_stage(status),
             ),
         )
     experiments = tuple(_experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), before) for one in compiled)

@@ -87,7 +87,7 @@ class Reasons:
     origins: Callable[[str], Mapping[str, Origin]]
     judgements: Sequence[Judgement]
 
-    def of(self, status: Status) -> tuple[Reason, ...]:
+    def of_stage(self, status: Status) -> tuple[Reason, ...]:
         """All reasons of a stage, in the order of its causes."""
         reasons: list[Reason] = []
         together: dict[str, list[str]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -90,26 +91,25 @@ def against_locks(
 class _Lock:
     def __init__(self, pipeline: Pipeline, files: Files, cache: Cache, checked: Checked, waiting: Due, absent: Set[str]) -> None:
         self.pipeline, self.files, self.cache, self.checked = pipeline, files, cache, checked
-        self.path = _lock_of(pipeline)
+        self.path, self.redo = _lock_of(pipeline), f"dvc repro {pipeline.path}"
         self.text = files.text(self.path) or ""
         self.due = {stage for path, stage in waiting.stages if path == pipeline.path.as_posix()}
         self.cards, self.absent = waiting.cards, absent
         self.wrong: dict[tuple[str, str], list[tuple[str, str]]] = {}
         """(path, MD5 as recorded) -> (stage, side) of records that are not what lies there."""
-        self.right: dict[str, int] = {}
+        self.right: Counter[str] = Counter()
         """Path -> number of records that are."""
 
     def check(self) -> None:
         if not self.text:
-            return self._add(f"{self.pipeline.path} has never run: there is no lock", fix=f"dvc repro {self.pipeline.path}")
+            return self._add(f"{self.pipeline.path} has never run: there is no lock", fix=self.redo)
         try:
             lock = parse_lock(self.text)
         except ValueError as error:
             return self._add(str(error), fix=f"git checkout {self.path}")
         names = [stage.name for stage in self.pipeline.stages]
         if new := [name for name in names if name not in lock and name not in self.due]:
-            more = " and others have" if len(new) > 1 else " has"
-            self._add(f"{new[0]}{more} never run: the lock has no record", fix=f"dvc repro {self.pipeline.path}")
+            self._add(f"{new[0]}{' and others have' if len(new) > 1 else ' has'} never run: the lock has no record", fix=self.redo)
         for stage in self.pipeline.stages:
             if stage.name in lock:
                 self._stage(stage, lock[stage.name])
@@ -120,25 +120,25 @@ class _Lock:
         return None
 
     def _stage(self, stage: Stage, record: Locked) -> None:
-        name, redo, is_due = stage.name, f"dvc repro {self.pipeline.path}:{stage.name}", stage.name in self.due
+        name, redo, is_due = stage.name, f"{self.redo}:{stage.name}", stage.name in self.due
         if record.cmd != command(stage) and not is_due:
-            self._add(f"the command of {name}", name, key="cmd", expected=command(stage), found=record.cmd, fix=redo)
-        for side, wanted, entries in (("deps", stage.deps, record.deps), ("outs", stage.outs, record.outs)):
-            for path in wanted:
+            self._add(f"the command of {name}", (name, "", "", "cmd"), command(stage), record.cmd, redo)
+        for side, paths, entries in (("deps", stage.deps, record.deps), ("outs", stage.outs, record.outs)):
+            for path in paths:
                 if path not in entries and not is_due:
-                    self._add(f"{name} has no record of {path}", name, side, expected=path, found="no record", fix=redo)
+                    self._add(f"{name} has no record of {path}", (name, side), path, "no record", redo)
                 elif path in entries and not (is_due and side == "deps" and path in self.cards):
                     self._entry(name, side, path, entries[path])
             for path in entries:
-                if path not in wanted and not is_due:
-                    self._add(f"{name} has no {path} in {side}", name, side, path, expected="no record", found=path, fix=redo)
+                if path not in paths and not is_due:
+                    self._add(f"{name} has no {path} in {side}", (name, side, path), "no record", path, redo)
 
     def _entry(self, stage: str, side: str, path: str, entry: Entry) -> None:
         md5 = self.files.md5(path)
         if md5 is None:
             if path not in self.absent and (side == "outs" or not any(path in other.outs for other in self.pipeline.stages)):
                 fix = f"dvc checkout {self.pipeline.path}, or dvc pull"
-                self._add(f"{path} is missing", stage, side, path, expected=f"md5 {entry.md5}", found="nothing", fix=fix)
+                self._add(f"{path} is missing", (stage, side, path), f"md5 {entry.md5}", "nothing", fix)
             return
         names = [f"{path}/{name}" for name in self.files.listing(path)] if md5.endswith(".dir") else [path]
         size = self.checked.files[path] = sum(map(os.path.getsize, names))
@@ -148,11 +148,12 @@ class _Lock:
             else:
                 self.wrong.setdefault((path, entry.md5), []).append((stage, side))
             return
-        self.right[path] = self.right.get(path, 0) + 1
+        self.right[path] += 1
         fix = f"git checkout {self.path}, or dvc commit {self.pipeline.path}"
         for key, now, then in (("size", size, entry.size), ("nfiles", len(names) if md5.endswith(".dir") else None, entry.files)):
             if now != then:
-                self._add(f"{key} of {path}", stage, side, path, key, str(now), "no such line" if then is None else str(then), fix)
+                recorded = "no such line" if then is None else str(then)
+                self._add(f"{key} of {path}", (stage, side, path, key), str(now), recorded, fix)
 
     def _is_finished(self, retry: str) -> bool:
         """Whether the run of a retry.json has finished; screen makes a failed one due again."""
@@ -164,31 +165,19 @@ class _Lock:
         if path in self.right:
             fix = f"{self.right[path]} other records name the file that is here: git checkout {self.path}"
         elif any(side == "outs" for _, side in records):
-            fix = f"dvc checkout {path} gives back the recorded one; if the new one is meant, dvc repro {self.pipeline.path}"
+            fix = f"dvc checkout {path} gives back the recorded one; if the new one is meant, {self.redo}"
         else:
-            fix = f"git diff -- {path}; if the new one is meant, dvc repro {self.pipeline.path}"
+            fix = f"git diff -- {path}; if the new one is meant, {self.redo}"
         before = self.cache.listing(md5) if md5.endswith(".dir") else {}
         after = self.files.listing(path) if before else {}
-        changed = {f"{path}/{name}": (before.get(name), after.get(name)) for name in sorted({*before, *after})}
-        changed = {name: hashes for name, hashes in changed.items() if hashes[0] != hashes[1]} or {path: (md5, self.files.md5(path))}
+        pairs = {f"{path}/{name}": (before.get(name), after.get(name)) for name in sorted({*before, *after})}
+        changed = {name: hashes for name, hashes in pairs.items() if hashes[0] != hashes[1]} or {path: (md5, self.files.md5(path))}
         for name, (then, now) in list(changed.items())[:MOST]:
             what = f"{name} is not the file that {stages} recorded"
-            self._add(what, *records[0], path, "md5", f"md5 {then or 'none'}", f"md5 {now or 'none'}", fix, name)
+            self._add(what, (*records[0], path, "md5"), f"md5 {then or 'none'}", f"md5 {now or 'none'}", fix, name)
 
-    def _add(
-        self,
-        what: str,
-        stage: str = "",
-        side: str = "",
-        path: str = "",
-        key: str = "",
-        expected: str = "",
-        found: str = "",
-        fix: str = "",
-        cell: str = "",
-    ) -> None:
-        line, column = place(self.text, stage, side, path, key) if stage else (None, None)
-        cell = cell or " ".join(filter(None, (stage, side, path, key)))
-        self.checked.differences.append(
-            Difference(code="E487", path=self.path, line=line, column=column, cell=cell, what=what, expected=expected, found=found, fix=fix)
-        )
+    def _add(self, what: str, at: tuple[str, ...] = (), expected: str = "", found: str = "", fix: str = "", cell: str = "") -> None:
+        """A difference at (stage, side, path, key) of the lock."""
+        line, column = place(self.text, *at) if at else (None, None)
+        facts = {"what": what, "expected": expected, "found": found, "fix": fix, "cell": cell or " ".join(filter(None, at))}
+        self.checked.differences.append(Difference(code="E487", path=self.path, line=line, column=column, **facts))
