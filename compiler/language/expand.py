@@ -88,16 +88,19 @@ def expand(experiment: Experiment) -> Expansion:
     penalties = {name: penalty_cards(experiment, name, uses, problems) for name, uses in rewards.items()}
     setups = []
     root, model = experiment.root, experiment.node("model")
-    train_data: Validate[TrainData] = partial(validated, TrainData, where="data.train")
-    adapters: Validate[Adapter] = partial(validated, Adapter, where="model.adapter")
+    data_of: Validate[TrainData] = partial(validated, TrainData, where="data.train")
+    adapter_of: Validate[Adapter] = partial(validated, Adapter, where="model.adapter")
+    trains: list[tuple[TrainSettings, Node] | None] = []
+    datas: list[tuple[TrainData, Node] | None] = []
+    adapters: list[tuple[Adapter, Node] | None] = []
     for name, condition in experiment.spec.conditions.items():
         node = experiment.node("conditions", name)
         over = node.get("train")
         other = _other_algorithm(experiment, name, over, problems)
-        train = None if other else _under(train_settings, _base(root.get("train"), over), over, problems)
-        data = _under(train_data, root.get("data", "train"), node.get("data", "train"), problems)
+        train = None if other else _under(train_settings, _base(root.get("train"), over), over, problems, trains)
+        data = _under(data_of, root.get("data", "train"), node.get("data", "train"), problems, datas)
         base = root.get("model", "adapter") or Node({}, model.place, model.key)
-        adapter = _under(adapters, base, node.get("model", "adapter"), problems)
+        adapter = _under(adapter_of, base, node.get("model", "adapter"), problems, adapters)
         if (algorithm(node.get("train")) if node.get("train", "algorithm") else algorithm(experiment.root.get("train"))) == SFT:
             reward: RewardUse | None = unrewarded(experiment, name)
         else:
@@ -143,10 +146,18 @@ def _base(train: Node | None, over: Node | None) -> Node | None:
     return Node({key: node for key, node in train.value.items() if key in shared}, train.place, train.key, train.layer)
 
 
-def _under(validate: Validate[M], base: Node | None, over: Node | None, problems: list[Diagnostic]) -> tuple[M, Node] | None:
-    """A section with a condition's keys on top, and where each came from; None when it is wrong."""
+def _under(
+    validate: Validate[M], base: Node | None, over: Node | None, problems: list[Diagnostic], unchanged: list[tuple[M, Node] | None]
+) -> tuple[M, Node] | None:
+    """A section with a condition's keys on top, and where each came from; None when it is wrong. `unchanged`: the section that conditions
+    without keys of their own share, once it has been validated."""
+    if over is None and unchanged:
+        return unchanged[0]
     assert base is not None  # the model of a spec asks for it
     node = base if over is None else overlay(base, over, "condition")
     value, wrong = validate(node)
-    problems += [problem for problem in wrong if problem not in problems]  # conditions share what is wrong with the section itself
-    return None if value is None else (value, node)
+    problems += wrong
+    section = None if value is None else (value, node)
+    if over is None:
+        unchanged.append(section)
+    return section
