@@ -17,7 +17,7 @@ from stages.contracts.artifact import digest, dump, file_digest, read
 from stages.contracts.attempt import Outcome
 from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.expressions import Expression
-from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
+from stages.contracts.layout import EVALUATIONS, ExperimentFolder
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
@@ -58,7 +58,10 @@ def evaluate(folder: Path) -> None:
             run.root.mkdir(parents=True, exist_ok=True)
             shutil.copy2(cached, run.evaluation)
         else:
-            table = _evaluated(card, rows, models.sample(adapter, rows, _sampling_seed(card, run)))
+            # Every run draws its own samples. With one seed for all, two equal adapters would score exactly alike: the null control
+            # would not move, and the interval over seeds would leave the sampling noise of the evaluation out.
+            seed = int(digest(f"{card.seed}:{run.name}")[:8], 16)
+            table = _evaluated(card, rows, models.sample(adapter, rows, seed))
             write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
             cached.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(run.evaluation, cached)
@@ -78,15 +81,14 @@ class _Models:
         card = self.card
         if self.base is None:
             self.base, self.tokenizer = load_base(card.model, card.device)
-        is_whole = adapter is not None and not (adapter / "adapter_config.json").exists()
         network = self.base
-        if is_whole and adapter is not None:
-            network = self.base = None  # two whole models may not fit
-            network = load_weights(adapter, card.device)
-        elif adapter is not None:
+        if adapter is not None and (adapter / "adapter_config.json").exists():
             from peft import PeftModel
 
             network = PeftModel.from_pretrained(self.base, str(adapter)).to(card.device)
+        elif adapter is not None:
+            network = self.base = None  # two whole models may not fit
+            network = load_weights(adapter, card.device)
         samples = sample(
             network,
             self.tokenizer,
@@ -97,7 +99,7 @@ class _Models:
             top_p=card.top_p,
             seed=seed,
         )
-        if adapter is not None and not is_whole:
+        if adapter is not None and self.base is not None:
             self.base = network.unload()
         return samples
 
@@ -141,12 +143,6 @@ def combined_score(when: Expression, answers: Sequence[Answer], judgements: Mapp
         else:
             scores.append(Judgement(status="pass" if held else "fail", score=float(held)))
     return scores
-
-
-def _sampling_seed(card: EvaluateCard, run: RunFolder) -> int:
-    """Every run draws its own samples. With one seed for all, two equal adapters would score exactly alike: the null control would
-    not move, and the interval over seeds would leave the sampling noise of the evaluation out."""
-    return int(digest(f"{card.seed}:{run.name}")[:8], 16)
 
 
 if __name__ == "__main__":

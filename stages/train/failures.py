@@ -17,8 +17,6 @@ from stages.train.attempts import Stopped
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 """torch's allocators for the CPU and cuBLAS raise a plain RuntimeError."""
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
-_CUDA_MEMORY = 2
-"""cudaErrorMemoryAllocation"""
 _FULL_BYTES = 1 << 20
 
 
@@ -33,11 +31,11 @@ def classify(error: BaseException) -> tuple[FailureClass, str]:
         return "interrupted", stopped
     name = type(error).__name__
     for cause in _causes(error):
-        if _memory(cause):
+        if _is_memory(cause):
             return "out_of_memory", f"{type(cause).__name__}: {cause}"
         if isinstance(cause, OSError) and cause.errno in _DISK:
             return "disk", f"{cause.strerror}: {cause.filename2 or cause.filename or '(no file named)'}"
-    full = next((folder for folder in (CHECKPOINTS, RUNS) if _full(folder)), None)
+    full = next((folder for folder in (CHECKPOINTS, RUNS) if _is_full(folder)), None)
     if full is not None:  # safetensors and torch raise their own kinds when the disk is full
         return "disk", f"the disk that holds {full} is full ({name})"
     if isinstance(error, StageError):
@@ -63,15 +61,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _memory(error: BaseException) -> bool:
+def _is_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    code = getattr(error, "error_code", None)  # torch.AcceleratorError says which error of CUDA it is
-    return code == _CUDA_MEMORY if isinstance(code, int) else isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+    code = getattr(error, "error_code", None)  # torch.AcceleratorError says which error of CUDA it is; 2 is cudaErrorMemoryAllocation
+    return code == 2 if isinstance(code, int) else isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
 
 
-def _full(folder: Path) -> bool:
+def _is_full(folder: Path) -> bool:
     disk = os.statvfs(folder if folder.exists() else Path())
     return disk.f_bavail * disk.f_frsize < _FULL_BYTES or (disk.f_files > 0 and disk.f_favail == 0)

@@ -22,16 +22,16 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 import torch
-template, *folders = sys.argv[1:]
+template, chatting, again, plain = sys.argv[1:]
 bpe = Tokenizer(models.BPE())
 bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
 special = ["<pad>", "<bos>", "<eos>"]
 bpe.train_from_iterator(["user: what\\nassistant:\\na"] * 4, trainers.BpeTrainer(
     vocab_size=300, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
 bpe.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
-for seed, folder in enumerate(folders):
+for seed, folder in enumerate((chatting, again, plain)):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>")
-    if template:
+    if folder != plain:
         tokenizer.chat_template = template
     torch.manual_seed(seed)
     sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32)
@@ -81,32 +81,28 @@ def snapshot(home: Path, kind: str, name: str, commit: str) -> Path:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    found = tmp_path_factory.mktemp("hf")
-    chatting, plain = (
-        (snapshot(found, "models", "owner/chat", commit) for commit in (ONE, TWO)),
-        snapshot(found, "models", "owner/plain", ONE),
-    )
-    run(MAKE, TEMPLATE, *map(str, chatting), home=found)
-    run(MAKE, "", str(plain), home=found)
+    folder = tmp_path_factory.mktemp("hf")
+    models = [("owner/chat", ONE), ("owner/chat", TWO), ("owner/plain", ONE)]
+    run(MAKE, TEMPLATE, *(str(snapshot(folder, "models", name, commit)) for name, commit in models), home=folder)
     rows = [
         {"name": f"q{number}", "question": f"{number} plus 1\n", "answer": number + 1, "tests": [{"arguments": [number]}]}
         for number in range(5)
     ]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    jsonl = snapshot(found, "datasets", "owner/lines", ONE)
+    jsonl = snapshot(folder, "datasets", "owner/lines", ONE)
     (jsonl / "train.jsonl").write_text(lines)
     (jsonl / "test.jsonl").write_text(json.dumps(rows[4]) + "\n")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = snapshot(found, "datasets", "owner/columns", TWO)
+    columns = snapshot(folder, "datasets", "owner/columns", TWO)
     for config in ("easy", "hard"):
         (columns / config).mkdir()
         chosen = rows[:2] if config == "easy" else rows[2:]
         pq.write_table(pa.Table.from_pylist([{**row, "id": "theirs"} for row in chosen]), columns / config / "train-00000-of-00001.parquet")
     configs = "".join(f"- config_name: {config}\n  data_files: {config}/*.parquet\n" for config in ("easy", "hard"))
     (columns / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
-    return found
+    return folder
 
 
 def model(name: str, commit: str, **more) -> str:
@@ -115,18 +111,6 @@ def model(name: str, commit: str, **more) -> str:
 
 def rows_of(name: str, commit: str, prompt: str = "question", rows: int | None = None, **split) -> str:
     return DatasetRef(hub=name, revision=commit, prompt=prompt, rows=rows, **{"split": "train", **split}).model_dump_json()
-
-
-def test_the_pinned_commit_is_loaded_and_not_the_newest(home):
-    """`main` points to the second commit; the first one has other weights. Its template writes <bos>, as the tokenizer does."""
-    one, two, found = run(
-        LOAD, model("owner/chat", ONE), model("owner/chat", TWO), model("owner/chat", ONE, apply_chat_template=True), home=home
-    )
-    assert one["weight"] != two["weight"]
-    assert one["prompts"] == ["what"] and one["tokens"] in (1, 2)
-
-    assert found["prompts"] == ["user: what\nassistant:\n"]
-    assert found["ids"][0][0] == 1 and found["ids"][0].count(1) == 1
 
 
 FETCH = "hf download owner/lines --repo-type dataset --revision"
@@ -143,34 +127,48 @@ WRONG = [
 ]
 
 
+RIGHT = {
+    "first": model("owner/chat", ONE),
+    "second": model("owner/chat", TWO),
+    "template": model("owner/chat", ONE, apply_chat_template=True),
+    "lines": rows_of("owner/lines", ONE, id="name"),
+    "test": rows_of("owner/lines", ONE, split="test"),
+    "columns": rows_of("owner/columns", TWO, config="hard", rows=2),
+}
+
+
 @pytest.fixture(scope="module")
-def said(home) -> list:
-    return run(LOAD, *(card for card, *_ in WRONG), home=home)
+def answers(home) -> dict:
+    """What each card gives, all in one process."""
+    cards = {**RIGHT, **{card: card for card, *_ in WRONG}}
+    return dict(zip(cards, run(LOAD, *cards.values(), home=home), strict=True))
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)))
-def test_says_what_is_wrong(said, number):
-    _, code, part, fix = WRONG[number]
-    assert said[number]["code"] == code and part in said[number]["what"] and fix in said[number]["fix"]
+@pytest.mark.parametrize(("card", "code", "part", "fix"), WRONG)
+def test_says_what_is_wrong(answers, card, code, part, fix):
+    assert answers[card]["code"] == code and part in answers[card]["what"] and fix in answers[card]["fix"]
 
 
-def test_rows_of_lines_and_of_parquet_are_rows_like_those_of_a_file(home):
-    lines, one, columns = run(
-        LOAD,
-        rows_of("owner/lines", ONE, id="name"),
-        rows_of("owner/lines", ONE, split="test"),
-        rows_of("owner/columns", TWO, config="hard", rows=2),
-        home=home,
-    )
+def test_the_pinned_commit_is_loaded_and_not_the_newest(answers):
+    """`main` points to the second commit; the first one has other weights. Its template writes <bos>, as the tokenizer does."""
+    first, second, template = answers["first"], answers["second"], answers["template"]
+    assert first["weight"] != second["weight"]
+    assert first["prompts"] == ["what"] and first["tokens"] in (1, 2)
+    assert template["prompts"] == ["user: what\nassistant:\n"]
+    assert template["ids"][0][0] == 1 and template["ids"][0].count(1) == 1
+
+
+def test_rows_of_lines_and_of_parquet_are_rows_like_those_of_a_file(answers):
+    lines = answers["lines"]
     assert [row["id"] for row in lines] == ["q0", "q1", "q2", "q3", "q4"]
     assert lines[1] == {"id": "q1", "name": "q1", "question": "1 plus 1\n", "answer": 2, "tests": [{"arguments": [1]}]}
-    assert one == [{"id": "test-1", "name": "q4", "question": "4 plus 1\n", "answer": 5, "tests": [{"arguments": [4]}]}]
-    assert [(row["id"], row["name"], row["tests"]) for row in columns] == [
+    assert answers["test"] == [{"id": "test-1", "name": "q4", "question": "4 plus 1\n", "answer": 5, "tests": [{"arguments": [4]}]}]
+    assert [(row["id"], row["name"], row["tests"]) for row in answers["columns"]] == [
         ("train-1", "q2", [{"arguments": [2]}]),
         ("train-2", "q3", [{"arguments": [3]}]),
     ]
 
 
 def test_online_without_a_hub_says_so(home):
-    (found,) = run(LOAD, model("owner/nowhere", ONE), home=home, HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9")
-    assert found["code"] == "S275" and "cannot be had" in found["what"]
+    (error,) = run(LOAD, model("owner/nowhere", ONE), home=home, HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9")
+    assert error["code"] == "S275" and "cannot be had" in error["what"]
