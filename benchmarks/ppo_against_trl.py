@@ -131,7 +131,7 @@ def ours() -> None:
 
     sys.path.insert(0, str(ROOT))
     from stages.contracts.ppo import PpoSettings
-    from stages.train.ppo_policy import Policy, Sampled
+    from stages.train.ppo_policy import Policy, SampledBatch
     from stages.train.ppo_trainer import PpoTrainer
 
     class TwoModels(Policy):
@@ -143,16 +143,16 @@ def ours() -> None:
             self.value = AutoModelForSequenceClassification.from_pretrained(OUT / "value")
             self.checkpointing = False
             self.value_head = self._no_head
-            self.next: Sampled | None = None
+            self.next: SampledBatch | None = None
 
         def _no_head(self, hidden: torch.Tensor) -> torch.Tensor:
             return hidden.new_zeros((*hidden.shape[:-1], 1))
 
-        def sample(self, *arguments: Any, **rest: Any) -> Sampled:
+        def sample(self, *arguments: Any, **rest: Any) -> SampledBatch:
             assert self.next is not None
             return self.next
 
-        def read(self, sampled: Sampled, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        def read(self, sampled: SampledBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
             logps, entropy, _ = super().read(sampled, temperature)
             body = getattr(self.value, self.value.base_model_prefix)
             places = (sampled.attention.cumsum(1) - 1).clamp(min=0)
@@ -192,7 +192,7 @@ def ours() -> None:
     for update in torch.load(OUT / "updates.pt", weights_only=False):
         assert update["padded"] == 0, "a completion holds the padding token: another seed"
         ids, width = update["query_responses"], update["query_responses"].shape[1] - update["context"]
-        policy.next = Sampled(ids, (ids != tokenizer.pad_token_id).long(), torch.ones(len(ids), width))
+        policy.next = SampledBatch(ids, (ids != tokenizer.pad_token_id).long(), torch.ones(len(ids), width))
         scores[:] = update["scores"].tolist()
         batch, logs = trainer._scored()
         logs |= trainer._learn(batch)

@@ -16,7 +16,7 @@ from stages.train.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledBatch:
     """Completions of a batch of prompts. `ids` and `attention` are (completions, prompt + completion tokens), prompts padded left,
     completions right; `mask` is 1 on the completion's own tokens, its end included."""
 
@@ -33,8 +33,8 @@ class Sampled:
     def completions(self) -> Tensor:
         return self.ids[:, -self.width :]
 
-    def rows(self, which: Tensor) -> Sampled:
-        return Sampled(self.ids[which], self.attention[which], self.mask[which])
+    def rows(self, which: Tensor) -> SampledBatch:
+        return SampledBatch(self.ids[which], self.attention[which], self.mask[which])
 
 
 class Reading(NamedTuple):
@@ -80,7 +80,9 @@ class Policy(nn.Module):  # type: ignore[misc]
         """Keep what the vocabulary head reads: the value head reads the same, and no other layer's states need to be kept."""
         self._states = inputs[0]
 
-    def sample(self, tokenizer: Any, prompts: Sequence[str], ends: set[int], max_tokens: int, temperature: float, top_p: float) -> Sampled:
+    def sample(
+        self, tokenizer: Any, prompts: Sequence[str], ends: set[int], max_tokens: int, temperature: float, top_p: float
+    ) -> SampledBatch:
         """One completion a prompt, with torch's global random numbers."""
         inputs = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left").to(self.network.device)
         ids, attention = inputs["input_ids"], inputs["attention_mask"]
@@ -96,9 +98,9 @@ class Policy(nn.Module):  # type: ignore[misc]
         ended = torch.isin(completions, torch.tensor(sorted(ends), device=completions.device)).cumsum(1)
         longest = min(completions.shape[1], int((ended == 0).sum(1).max()) + 1)  # the engine's completions are all of full width
         mask = torch.cat([torch.ones_like(ended[:, :1]), (ended[:, :-1] == 0).long()], 1)[:, :longest]
-        return Sampled(output[:, : ids.shape[1] + longest], torch.cat([attention, mask], 1), mask.float())
+        return SampledBatch(output[:, : ids.shape[1] + longest], torch.cat([attention, mask], 1), mask.float())
 
-    def read(self, sampled: Sampled, temperature: float, entropy: bool = False) -> Reading:
+    def read(self, sampled: SampledBatch, temperature: float, entropy: bool = False) -> Reading:
         """What the policy gives the completions at a temperature."""
         places = (sampled.attention.cumsum(1) - 1).clamp(min=0)
         width = sampled.width
@@ -114,7 +116,7 @@ class Policy(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             return Reading(logps, values, -(spread.exp() * spread).sum(-1))
 
-    def reference(self, sampled: Sampled, temperature: float) -> Tensor:
+    def reference(self, sampled: SampledBatch, temperature: float) -> Tensor:
         """Log-probabilities under the base model: the adapter is switched off."""
         with self.network.disable_adapter():
             return self.read(sampled, temperature).logps

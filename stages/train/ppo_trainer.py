@@ -26,7 +26,7 @@ from transformers import TrainerControl, TrainerState, get_scheduler
 from stages.contracts.ppo import PpoSettings
 from stages.train import ppo_math
 from stages.train.data import Row
-from stages.train.ppo_policy import Policy, Sampled
+from stages.train.ppo_policy import Policy, SampledBatch
 
 Logs = dict[str, float | None]
 Reward = Callable[..., list[float | None]]
@@ -37,7 +37,7 @@ KEPT_CHECKPOINTS = 2
 class Batch:
     """A scored batch. Tensors are (completions, tokens); `mask` leaves out completions whose reward is unknown."""
 
-    sampled: Sampled
+    sampled: SampledBatch
     mask: Tensor
     logps: Tensor
     values: Tensor

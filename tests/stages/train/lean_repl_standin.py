@@ -46,14 +46,14 @@ for command in commands():
     before = texts[command["env"]] if "env" in command else ""
     misbehave(command["cmd"])
     whole = before + command["cmd"] + "\n"
-    said = subprocess.run([sys.argv[1], "--json", "--stdin"], input=whole, capture_output=True, text=True).stdout
+    output = subprocess.run([sys.argv[1], "--json", "--stdin"], input=whole, capture_output=True, text=True).stdout
     offset = before.count("\n")
     messages = []
-    for one in map(json.loads, said.splitlines()):
-        if one["pos"]["line"] > offset:
-            severity = {"information": "info"}.get(one["severity"], one["severity"])
-            place = {"line": one["pos"]["line"] - offset, "column": one["pos"]["column"]}
-            messages.append({"severity": severity, "pos": place, "endPos": None, "data": one["data"]})
+    for message in map(json.loads, output.splitlines()):
+        if message["pos"]["line"] > offset:
+            severity = {"information": "info"}.get(message["severity"], message["severity"])
+            place = {"line": message["pos"]["line"] - offset, "column": message["pos"]["column"]}
+            messages.append({"severity": severity, "pos": place, "endPos": None, "data": message["data"]})
     texts.append(whole)
     answer = {"env": len(texts) - 1}
     if messages:

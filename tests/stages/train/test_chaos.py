@@ -41,9 +41,9 @@ def left(run):
     """(step, metric) -> value as the last attempt logged it, without timings; completions; adapter."""
     rows = pq.read_table(run.history).to_pylist()
     history = {(row["step"], row["metric"]): (row["value"], row["state"]) for row in rows if "seconds" not in row["metric"]}
-    found = pq.read_table(run.completions).to_pylist()
-    last = {row["step"]: row["attempt"] for row in found}
-    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in found if row["attempt"] == last[row["step"]]]
+    completions = pq.read_table(run.completions).to_pylist()
+    last = {row["step"]: row["attempt"] for row in completions}
+    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in completions if row["attempt"] == last[row["step"]]]
     return history, texts, (run.adapter / "adapter_model.safetensors").read_bytes()
 
 
@@ -68,9 +68,9 @@ def test_ctrl_c_ends_two_processes_in_order(tmp_path):
     while process.poll() is None and not reached(tmp_path, "step", 2):
         time.sleep(0.001)
     os.killpg(process.pid, signal.SIGINT)
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     (attempt,) = read_attempts(run.attempts)
-    assert (process.returncode, attempt.state, attempt.ended.failure) == (130, "failed", "interrupted"), said
+    assert (process.returncode, attempt.state, attempt.ended.failure) == (130, "failed", "interrupted"), output
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
 
@@ -89,13 +89,13 @@ def test_one_of_two_processes_is_killed(tmp_path):
         if name == "killed":
             *_, other = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             os.kill(int(other), signal.SIGKILL)
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
     (first,) = read_attempts(run.attempts)
     assert (first.state, first.ended.failure, first.ended.error) == ("failed", "interrupted", "rank 1 was killed by SIGKILL")
     process = start("grpo", tmp_path / "killed")
-    said, _ = process.communicate()
-    assert process.returncode == 0 and read_attempts(run.attempts)[-1].started.resumed_from is not None, said
+    output, _ = process.communicate()
+    assert process.returncode == 0 and read_attempts(run.attempts)[-1].started.resumed_from is not None, output
     assert left(run) == left(whole)
 
 
@@ -109,8 +109,8 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
         (tmp_path / name).mkdir()
     whole, run = (run_folder(tmp_path / name, base, settings, processes, DEVICE) for name in ("whole", "killed"))
     undisturbed = start(algorithm, tmp_path / "whole")
-    said, _ = undisturbed.communicate()
-    assert undisturbed.returncode == 0, said
+    output, _ = undisturbed.communicate()
+    assert undisturbed.returncode == 0, output
     expected, chance, killed, resumed, at = left(whole), random.Random(7), 0, 0, dict.fromkeys(MOMENTS, 0)
     folder = tmp_path / "killed"
     while killed < KILLS:
@@ -123,7 +123,7 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
         if process.poll() is None:
             process.kill()
             killed, at = killed + 1, at | {moment: at[moment] + 1}
-        said, _ = process.communicate()
+        output, _ = process.communicate()
         attempts = read_attempts(run.attempts)
         resumed += bool(attempts) and attempts[-1].started.resumed_from is not None
         if run.outcome.exists() and attempts[-1].state == "finished":
@@ -131,8 +131,8 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
             run.attempts.unlink()
             run.outcome.unlink()
     process = start(algorithm, folder)
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert left(run) == expected
     assert {attempt.state for attempt in read_attempts(run.attempts)} <= {"killed", "finished"}
     assert all(at.values()) and resumed, f"{at}, {resumed} resumed"

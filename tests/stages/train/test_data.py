@@ -32,10 +32,10 @@ def test_a_broken_row_is_named(tmp_path, text, code, part):
 
 
 def test_data_that_changed_after_compiling_is_refused(tmp_path):
-    found = card(tmp_path / "d.jsonl", '{"id": "a", "prompt": "1"}\n')
+    data = card(tmp_path / "d.jsonl", '{"id": "a", "prompt": "1"}\n')
     (tmp_path / "d.jsonl").write_text('{"id": "a", "prompt": "2"}\n')
     with pytest.raises(StageError, match="has changed since the card was compiled"):
-        read_rows(found)
+        read_rows(data)
     (tmp_path / "d.jsonl").unlink()
     with pytest.raises(StageError, match="is missing"):
-        read_rows(found)
+        read_rows(data)

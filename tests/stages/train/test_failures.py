@@ -25,9 +25,9 @@ def untold(monkeypatch, tmp_path):
 
 
 def caught(function):
-    with pytest.raises(BaseException) as found:
+    with pytest.raises(BaseException) as raised:
         function()
-    return found.value
+    return raised.value
 
 
 def test_python_out_of_memory():
@@ -112,22 +112,22 @@ def test_data_that_changed():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_an_interruption_whatever_it_broke(number):
-    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
+    before = {handled: signal.getsignal(handled) for handled in interrupts.HANDLED}
     try:
         interrupts.install_handlers()
         error = caught(lambda: os.kill(os.getpid(), number))
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    said = f"stopped by {number.name}"
-    assert isinstance(error, KeyboardInterrupt) and classify(error) == ("interrupted", said)
-    assert classify(BrokenPipeError(errno.EPIPE, "Broken pipe")) == ("interrupted", said)
-    assert classify(Stopped("verifier", "its worker is gone")) == ("interrupted", said)
+        for handled, handler in before.items():
+            signal.signal(handled, handler)
+    sentence = f"stopped by {number.name}"
+    assert isinstance(error, KeyboardInterrupt) and classify(error) == ("interrupted", sentence)
+    assert classify(BrokenPipeError(errno.EPIPE, "Broken pipe")) == ("interrupted", sentence)
+    assert classify(Stopped("verifier", "its worker is gone")) == ("interrupted", sentence)
     assert classify(Stopped("nonfinite", "measured")) == ("nonfinite", "measured")
 
 
 def test_a_signal_that_is_held_back_comes_later():
-    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
+    before = {handled: signal.getsignal(handled) for handled in interrupts.HANDLED}
     try:
         interrupts.install_handlers()
         with interrupts.deferred():
@@ -138,5 +138,5 @@ def test_a_signal_that_is_held_back_comes_later():
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for handled, handler in before.items():
+            signal.signal(handled, handler)

@@ -58,10 +58,10 @@ def trainer(base, reward=capitals, seed=3, compiled=False, **changes):
     if compiled:
         policy.rollouts = Rollouts(OwnGenerationSettings(engine="compiled", torch_compile=False), None, {})
     listener = Listener()
-    made = PpoTrainer(
+    ppo = PpoTrainer(
         chosen, policy, tokenizer, [(row, row["prompt"]) for row in ROWS], ends={0, 1}, seed=seed, reward=reward, callbacks=[listener]
     )
-    return made, listener.rows
+    return ppo, listener.rows
 
 
 def nothing(_):
@@ -69,8 +69,8 @@ def nothing(_):
 
 
 def test_before_the_first_step_policy_and_reference_are_one(base):
-    made, rows = trainer(base, max_steps=1)
-    made.train(nothing)
+    ppo, rows = trainer(base, max_steps=1)
+    ppo.train(nothing)
     (first,) = rows
     assert first["objective.kl"] == 0.0 and first["kl"] == 0.0 and first["value.mean"] == 0.0
     assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
@@ -81,16 +81,16 @@ def test_before_the_first_step_policy_and_reference_are_one(base):
 
 
 def test_no_reward_and_no_penalty_move_nothing(base):
-    made, rows = trainer(base, reward=lambda *rest, **more: [0.0] * 8, kl={"init_kl_coef": 0.0, "controller": "fixed"})
-    before = [parameter.clone() for parameter in made.policy.trainable()]
-    made.train(nothing)
+    ppo, rows = trainer(base, reward=lambda *rest, **more: [0.0] * 8, kl={"init_kl_coef": 0.0, "controller": "fixed"})
+    before = [parameter.clone() for parameter in ppo.policy.trainable()]
+    ppo.train(nothing)
     assert [row["grad_norm"] for row in rows] == [0.0] * 4 and [row["advantages"] for row in rows] == [0.0] * 4
-    assert all(torch.equal(old, new) for old, new in zip(before, made.policy.trainable(), strict=True))
+    assert all(torch.equal(old, new) for old, new in zip(before, ppo.policy.trainable(), strict=True))
 
 
 def test_the_reward_rises(base):
-    made, rows = trainer(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
-    made.train(nothing)
+    ppo, rows = trainer(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
+    ppo.train(nothing)
     scores = [row["objective.scores"] for row in rows]
     assert sum(scores[-5:]) / 5 > 2 * sum(scores[:5]) / 5
 
@@ -101,11 +101,11 @@ def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path, compile
     whole.train(nothing)
     begun, rows = trainer(base, save_steps=2, compiled=compiled)
     begun.settings = begun.settings.model_copy(update={"max_steps": 2})
-    begun.train(lambda found: save(found, tmp_path))
+    begun.train(lambda trained: save(trained, tmp_path))
     torch.manual_seed(99)
     resumed, later = trainer(base, save_steps=2, compiled=compiled)
     restore(resumed, tmp_path / "checkpoint-2")
-    resumed.train(lambda found: save(found, tmp_path))
+    resumed.train(lambda trained: save(trained, tmp_path))
     assert rows + later == undisturbed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-2", "checkpoint-4"]
 
@@ -114,9 +114,9 @@ def test_the_compiled_engine_samples_what_transformers_samples(base):
     """On a CPU both draw the same random numbers in the same order; the difference of log-probabilities is logged beside."""
     usual, plain = trainer(base, max_steps=3)
     usual.train(nothing)
-    made, rows = trainer(base, max_steps=3, compiled=True)
-    made.train(nothing)
-    assert made.policy.rollouts.notes == {"generation": "compiled, without torch.compile"}
+    ppo, rows = trainer(base, max_steps=3, compiled=True)
+    ppo.train(nothing)
+    assert ppo.policy.rollouts.notes == {"generation": "compiled, without torch.compile"}
     assert [row.pop(f"{METRIC}/mean") for row in rows] == pytest.approx([0.0] * 3, abs=1e-5)
     assert all(0 <= row.pop(f"{METRIC}/max") < 1e-4 for row in rows)
     assert rows == [{name: pytest.approx(value, rel=1e-3, abs=1e-5) for name, value in row.items()} for row in plain]
@@ -124,24 +124,24 @@ def test_the_compiled_engine_samples_what_transformers_samples(base):
 
 def test_an_engine_that_samples_another_policy_is_left(base, capsys):
     """The copy forgets its refresh: after the first update it samples the policy of before, which the difference tells."""
-    made, rows = trainer(base, max_steps=3, learning_rate=0.3, compiled=True)
-    made.policy.sample(made.tokenizer, [ROWS[0]["prompt"]] * 8, {0, 1}, 6, 1.0, 1.0)
-    made.policy.rollouts._model._merged.clear()
-    made.train(nothing)
+    ppo, rows = trainer(base, max_steps=3, learning_rate=0.3, compiled=True)
+    ppo.policy.sample(ppo.tokenizer, [ROWS[0]["prompt"]] * 8, {0, 1}, 6, 1.0, 1.0)
+    ppo.policy.rollouts._model._merged.clear()
+    ppo.train(nothing)
     assert rows[0][f"{METRIC}/mean"] < 1e-4 and rows[1][f"{METRIC}/mean"] > 0.3 and f"{METRIC}/mean" not in rows[2]
-    assert "transformers generates instead" in capsys.readouterr().err and "differ by" in made.policy.rollouts.notes["generation"]
+    assert "transformers generates instead" in capsys.readouterr().err and "differ by" in ppo.policy.rollouts.notes["generation"]
 
 
 def test_what_is_scored_elsewhere_is_not_compared(base):
-    made, rows = trainer(base, max_steps=1, compiled=True, temperature=0.7, scoring_temperature=1.0)
-    made.train(nothing)
-    assert f"{METRIC}/mean" not in rows[0] and made.policy.rollouts.refused is None
+    ppo, rows = trainer(base, max_steps=1, compiled=True, temperature=0.7, scoring_temperature=1.0)
+    ppo.train(nothing)
+    assert f"{METRIC}/mean" not in rows[0] and ppo.policy.rollouts.refused is None
 
 
 def test_compiled_completions_are_as_wide_as_the_longest(base):
-    made, _ = trainer(base, compiled=True)
+    ppo, _ = trainer(base, compiled=True)
     ends = {0, 1, *range(2, 258, 2)}
-    sampled = made.policy.sample(made.tokenizer, [row["prompt"] for row in ROWS], ends, 40, 1.0, 1.0)
+    sampled = ppo.policy.sample(ppo.tokenizer, [row["prompt"] for row in ROWS], ends, 40, 1.0, 1.0)
     assert sampled.width == int(sampled.mask.sum(1).max()) < 40
     for ids, mask in zip(sampled.completions.tolist(), sampled.mask.tolist(), strict=True):
         length = next((place + 1 for place, token in enumerate(ids) if token in ends), len(ids))
@@ -149,13 +149,13 @@ def test_compiled_completions_are_as_wide_as_the_longest(base):
 
 
 def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):
-    found = []
+    logged = []
     for minibatch, accumulation in ((8, 1), (4, 2), (2, 4)):
-        made, rows = trainer(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
-        made.train(nothing)
-        found.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
-    assert found[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
-    assert found[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in found[0]]
+        ppo, rows = trainer(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
+        ppo.train(nothing)
+        logged.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
+    assert logged[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
+    assert logged[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
 
 
 def test_recomputed_activations_change_nothing(base):
@@ -168,9 +168,9 @@ def test_recomputed_activations_change_nothing(base):
 
 
 def test_in_bfloat16_sampling_and_training_still_agree(base):
-    made, rows = trainer(base, max_steps=2, bf16=True)
-    made.train(nothing)
-    assert {parameter.dtype for parameter in made.policy.trainable()} == {torch.float32}, "only the base model is held in bfloat16"
+    ppo, rows = trainer(base, max_steps=2, bf16=True)
+    ppo.train(nothing)
+    assert {parameter.dtype for parameter in ppo.policy.trainable()} == {torch.float32}, "only the base model is held in bfloat16"
     assert [row["policy.first_ratio"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-3) and rows[1]["grad_norm"] > 0
 
 
@@ -178,8 +178,8 @@ def test_an_unknown_reward_is_no_number(base):
     def half(prompts, completions, ids, *, id, trainer_state):
         return [None if place % 2 else 1.0 for place in range(len(completions))]
 
-    made, rows = trainer(base, reward=half, max_steps=1)
-    batch, logs = made._scored()
+    ppo, rows = trainer(base, reward=half, max_steps=1)
+    batch, logs = ppo._scored()
     assert batch.mask.sum(1)[1::2].tolist() == [0.0] * 4 and (batch.mask.sum(1)[::2] > 0).all()
     assert not batch.advantages[1::2].any() and not batch.returns[1::2].any()
     assert logs["objective.scores"] == 1.0
@@ -192,8 +192,8 @@ def test_an_unknown_reward_is_no_number(base):
 
 
 def test_target_kl_ends_an_update(base):
-    made, rows = trainer(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
-    made.train(nothing)
+    ppo, rows = trainer(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
+    ppo.train(nothing)
     assert 1 <= rows[0]["optimizer_steps"] < 8
 
 
@@ -202,23 +202,23 @@ def test_a_callback_can_stop_the_run(base, tmp_path):
         def on_step_end(self, args, state, control, **rest):
             control.should_training_stop = state.global_step == 2
 
-    made, rows = trainer(base, save_steps=100)
-    made.callbacks = [*made.callbacks, Stop()]
-    made.train(lambda found: save(found, tmp_path))
+    ppo, rows = trainer(base, save_steps=100)
+    ppo.callbacks = [*ppo.callbacks, Stop()]
+    ppo.train(lambda trained: save(trained, tmp_path))
     assert len(rows) == 2 and (tmp_path / "checkpoint-2").is_dir()
 
 
 def test_every_round_holds_every_prompt_once(base):
-    made, _ = trainer(base)
+    ppo, _ = trainer(base)
     seen = []
-    for made.state.global_step in range(3):  # 24 prompts: two rounds of 12
-        seen += [row["id"] for row, _ in made.prompts()]
+    for ppo.state.global_step in range(3):  # 24 prompts: two rounds of 12
+        seen += [row["id"] for row, _ in ppo.prompts()]
     assert sorted(seen[:12]) == sorted(seen[12:]) == sorted(row["id"] for row in ROWS) and seen[:12] != seen[12:]
 
 
 def test_completions_end_at_their_end(base):
-    made, _ = trainer(base, max_steps=1)
-    sampled = made.policy.sample(made.tokenizer, [row["prompt"] for row in ROWS] * 20, {0, 1, *range(60, 90)}, 6, 1.0, 1.0)
+    ppo, _ = trainer(base, max_steps=1)
+    sampled = ppo.policy.sample(ppo.tokenizer, [row["prompt"] for row in ROWS] * 20, {0, 1, *range(60, 90)}, 6, 1.0, 1.0)
     for ids, mask in zip(sampled.completions.tolist(), sampled.mask.tolist(), strict=True):
         ends = [place for place, token in enumerate(ids) if token in {0, 1, *range(60, 90)}]
         length = ends[0] + 1 if ends else 6
@@ -248,8 +248,8 @@ def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
         (tmp_path / name).mkdir()
     killed, whole = (run_folder(tmp_path / name, base, settings(max_steps=60, save_steps=5)) for name in ("killed", "whole"))
     undisturbed = start("ppo", tmp_path / "whole")
-    said, _ = undisturbed.communicate(timeout=300)
-    assert undisturbed.returncode == 0, said
+    output, _ = undisturbed.communicate(timeout=300)
+    assert undisturbed.returncode == 0, output
 
     first = start("ppo", tmp_path / "killed")
     deadline = time.monotonic() + 300
@@ -259,8 +259,8 @@ def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
     first.kill()
     first.communicate()
     second = start("ppo", tmp_path / "killed")
-    said, _ = second.communicate(timeout=300)
-    assert second.returncode == 0, said
+    output, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, output
 
     attempts = read_attempts(killed.attempts)
     assert [attempt.state for attempt in attempts] == ["killed", "finished"] and attempts[1].started.resumed_from >= 10

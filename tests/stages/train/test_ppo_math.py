@@ -24,14 +24,14 @@ def t(*rows):
 
 def test_gae_by_hand():
     # surprises: 1 - 0.5 = 0.5, then 0.9 * 0.5 - 0.5 = -0.05 twice; each adds 0.9 * 0.95 = 0.855 of the next advantage
-    found, returns = advantages(t([0, 0, 1]), t([0.5, 0.5, 0.5]), t([1, 1, 1]), 0.9, 0.95)
-    assert found.tolist()[0] == pytest.approx([-0.05 + 0.855 * 0.3775, -0.05 + 0.855 * 0.5, 0.5])
+    computed, returns = advantages(t([0, 0, 1]), t([0.5, 0.5, 0.5]), t([1, 1, 1]), 0.9, 0.95)
+    assert computed.tolist()[0] == pytest.approx([-0.05 + 0.855 * 0.3775, -0.05 + 0.855 * 0.5, 0.5])
     assert returns.tolist()[0] == pytest.approx([0.7727625, 0.8775, 1.0])
 
 
 def test_gae_with_lambda_one_is_the_return_minus_the_value():
-    found, returns = advantages(t([0.25, 0, 1]), t([3, 2, 1]), t([1, 1, 1]), 1.0, 1.0)
-    assert returns.tolist()[0] == pytest.approx([1.25, 1.0, 1.0]) and found.tolist()[0] == pytest.approx([-1.75, -1.0, 0.0])
+    computed, returns = advantages(t([0.25, 0, 1]), t([3, 2, 1]), t([1, 1, 1]), 1.0, 1.0)
+    assert returns.tolist()[0] == pytest.approx([1.25, 1.0, 1.0]) and computed.tolist()[0] == pytest.approx([-1.75, -1.0, 0.0])
 
 
 def test_gae_ends_where_the_completion_ends():
@@ -44,8 +44,8 @@ def test_gae_ends_where_the_completion_ends():
 def test_no_reward_and_no_penalty_give_no_advantage():
     mask, kl = t([1, 1, 0], [1, 1, 1]), t([0.3, -0.2, 0], [1, 2, 3])
     rewards = token_rewards(torch.zeros(2, dtype=torch.float64), kl, 0.0, mask)
-    found, returns = advantages(rewards, torch.zeros(2, 3, dtype=torch.float64), mask, 1.0, 0.95)
-    assert not found.any() and not returns.any() and not whitened(found, mask).any()
+    computed, returns = advantages(rewards, torch.zeros(2, 3, dtype=torch.float64), mask, 1.0, 0.95)
+    assert not computed.any() and not returns.any() and not whitened(computed, mask).any()
 
 
 def test_the_score_stands_on_the_last_token_and_the_penalty_on_each():
@@ -59,16 +59,16 @@ def test_the_score_stands_on_the_last_token_and_the_penalty_on_each():
 def test_the_policy_loss_takes_the_worse_of_plain_and_clipped():
     old = torch.zeros(1, 3, dtype=torch.float64)
     new = t([math.log(1.5), math.log(0.5), 0.0])
-    found = policy_loss(new, old, t([1, -1, 2]), t([1, 1, 1]), 0.2)
-    assert float(found.loss) == pytest.approx((-1.2 + 0.8 - 2.0) / 3)  # max(-1.5, -1.2), max(0.5, 0.8), -2
-    assert float(found.clipped) == pytest.approx(2 / 3)
-    assert float(found.ratio) == pytest.approx((1.5 + 0.5 + 1) / 3)
-    assert float(found.approxkl) == pytest.approx(0.5 * (math.log(1.5) ** 2 + math.log(0.5) ** 2) / 3)
+    computed = policy_loss(new, old, t([1, -1, 2]), t([1, 1, 1]), 0.2)
+    assert float(computed.loss) == pytest.approx((-1.2 + 0.8 - 2.0) / 3)  # max(-1.5, -1.2), max(0.5, 0.8), -2
+    assert float(computed.clipped) == pytest.approx(2 / 3)
+    assert float(computed.ratio) == pytest.approx((1.5 + 0.5 + 1) / 3)
+    assert float(computed.approxkl) == pytest.approx(0.5 * (math.log(1.5) ** 2 + math.log(0.5) ** 2) / 3)
 
 
 def test_a_clip_that_helps_the_policy_is_not_taken():
-    found = policy_loss(t([math.log(0.5)]), t([0.0]), t([1.0]), t([1.0]), 0.2)
-    assert float(found.loss) == pytest.approx(-0.5) and float(found.clipped) == 0.0
+    computed = policy_loss(t([math.log(0.5)]), t([0.0]), t([1.0]), t([1.0]), 0.2)
+    assert float(computed.loss) == pytest.approx(-0.5) and float(computed.clipped) == 0.0
 
 
 def test_masked_tokens_count_in_no_loss():

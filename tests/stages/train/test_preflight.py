@@ -33,8 +33,8 @@ def condition(reward, null_control=False):
 
 
 def judged(texts, reward=None, *, row=ROW, cut=(), null_control=False, **bounds):
-    made = [(row, Sampled(text=text, tokens=3, truncated=place in cut)) for place, text in enumerate(texts)]
-    return _judge(card(**bounds), condition(reward or Reward(name="r", gates=(FORMAT, EXACT)), null_control), made, 1.0)
+    completions = [(row, Sampled(text=text, tokens=3, truncated=place in cut)) for place, text in enumerate(texts)]
+    return _judge(card(**bounds), condition(reward or Reward(name="r", gates=(FORMAT, EXACT)), null_control), completions, 1.0)
 
 
 def test_a_reward_with_signal_passes_and_its_numbers_are_counts():
@@ -42,7 +42,7 @@ def test_a_reward_with_signal_passes_and_its_numbers_are_counts():
     assert (result.verdict, result.reasons) == ("pass", ())
     assert (result.completions, result.groups, result.zero_signal_groups, result.unknown) == (4, 2, 0, 0)
     assert result.reward_mean == 0.5 and result.atoms == (Atom(reward=1.0, completions=2), Atom(reward=0.0, completions=2))
-    shares = {found.gate: (found.reached, found.passed, found.failed, found.unknown) for found in result.funnel}
+    shares = {gate.gate: (gate.reached, gate.passed, gate.failed, gate.unknown) for gate in result.funnel}
     assert shares == {"format": (4, 3, 1, 0), "answer": (3, 2, 1, 0)}
     assert [(row["step"], row["group"], row["reward"]) for row in rows] == [(0, 0, 1.0), (0, 0, 0.0), (0, 1, 0.0), (0, 1, 1.0)]
 
@@ -127,17 +127,17 @@ def test_shorter_answers_that_earn_more_are_said():
 
 def test_what_a_step_will_take_is_predicted_from_what_preflight_took():
     asked = condition(Reward(name="r", gates=(FORMAT, EXACT))).model_copy(update={"completions_per_step": 64})
-    made = [(ROW, Sampled(text=text, tokens=3, truncated=False)) for text in ("1", "x", "2", "1")]
-    result, _ = _judge(card(), asked, made, 2.0)
+    completions = [(ROW, Sampled(text=text, tokens=3, truncated=False)) for text in ("1", "x", "2", "1")]
+    result, _ = _judge(card(), asked, completions, 2.0)
     assert (result.step.completions, result.step.sampling) == (64, 32.0), "2 s for 4 completions"
     assert 0 <= result.step.scoring < 10 and result.step.slowest_gate in ("format", "answer")
     assert judged(["1", "x"])[0].step is None, "cards from before do not say how large a step is"
 
 
 def test_a_verifier_that_starves_training_is_said():
-    said = starvation(StepTime(completions=64, sampling=2.0, scoring=6.0, slowest_gate="tests"))
-    assert "the 64 completions of a step will take about 6.0 s, sampling them 2.0 s: 75% of that time waits for gates" in said[0]
-    assert "most of it for tests" in said[0]
+    sentences = starvation(StepTime(completions=64, sampling=2.0, scoring=6.0, slowest_gate="tests"))
+    assert "the 64 completions of a step will take about 6.0 s, sampling them 2.0 s: 75% of that time waits for gates" in sentences[0]
+    assert "most of it for tests" in sentences[0]
     assert starvation(StepTime(completions=64, sampling=6.0, scoring=6.0, slowest_gate="tests")) == []
     assert starvation(StepTime(completions=64, sampling=0.1, scoring=0.9, slowest_gate="tests")) == []
     assert starvation(None) == []

@@ -12,7 +12,7 @@ WORDS = Gate(name="words", kind="length", settings={"formula": "1 - words/16", "
 
 
 def best(card, rows=ROWS):
-    return [one.name for one in probes(card, rows) if one.best]
+    return [probe.name for probe in probes(card, rows) if probe.best]
 
 
 def reward(*gates, **changes):
@@ -25,9 +25,9 @@ def example(text, expect):
 
 def test_what_is_tried():
     structure = Gate(name="structure", kind="ocaml_structure", settings={"end_marker": "(* END *)", "required": ["let", "in"]})
-    found = texts(reward(structure))
-    assert list(found) == ["empty", "one word", "repeated", "end marker only", "required parts only"]
-    assert found["end marker only"] == "(* END *)" and found["required parts only"] == "let\nin"
+    tried = texts(reward(structure))
+    assert list(tried) == ["empty", "one word", "repeated", "end marker only", "required parts only"]
+    assert tried["end marker only"] == "(* END *)" and tried["required parts only"] == "let\nin"
     assert list(texts(reward(EXACT))) == ["empty", "one word", "repeated"]
 
 
@@ -46,7 +46,7 @@ def test_the_examples_say_what_the_best_answer_earns():
     paid = (example("a b c d", 0.75),)
     assert best(reward(WORDS, examples=paid)) == ["empty", "one word"], "more than the author's own good answer"
     assert best(reward(WORDS, examples=(*paid, example("", 1.0)))) == ["empty"]
-    assert [one.declared for one in probes(reward(WORDS, examples=(*paid, example(" ", 1.0))), ROWS)] == [True, False, False]
+    assert [probe.declared for probe in probes(reward(WORDS, examples=(*paid, example(" ", 1.0))), ROWS)] == [True, False, False]
 
 
 def test_a_reward_that_pays_nothing_has_no_best_answer():
@@ -57,14 +57,14 @@ def test_a_reward_that_pays_nothing_has_no_best_answer():
 def test_scale_and_cap_move_what_the_best_answer_earns():
     scaled = reward(WORDS, scale=Scale(low=1.0, high=2.0))
     assert (highest(scaled), highest(reward(WORDS, cap=0.5)), highest(reward(WORDS))) == (2.0, 0.5, 1.0)
-    assert [one.reward for one in probes(scaled, ROWS)] == [2.0, pytest.approx(1 + 15 / 16), 1.0]
+    assert [probe.reward for probe in probes(scaled, ROWS)] == [2.0, pytest.approx(1 + 15 / 16), 1.0]
     assert best(scaled) == ["empty"]
 
 
 def test_an_inversion_is_left_out():
-    assert [one.reward for one in probes(reward(BRIEF, invert=True), ROWS)] == [1.0, 1.0, 0.0]
+    assert [probe.reward for probe in probes(reward(BRIEF, invert=True), ROWS)] == [1.0, 1.0, 0.0]
 
 
 def test_a_gate_that_does_not_know_is_no_optimum():
     nowhere = Gate(name="exact", kind="exact_match", settings={"column": "gone"})
-    assert [(one.reward, one.best) for one in probes(reward(nowhere), ROWS)] == [(None, False)] * 3
+    assert [(probe.reward, probe.best) for probe in probes(reward(nowhere), ROWS)] == [(None, False)] * 3

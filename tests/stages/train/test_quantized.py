@@ -71,6 +71,6 @@ def test_loads_samples_and_trains_an_adapter(tmp_path, bits, kind, most):
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", "OMP_NUM_THREADS": "1"}
     ran = subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / "m"), bits], capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
-    assert kind in found["kinds"] and 0 < found["away"] < most and found["made"] == 2
-    assert found["trained"] == ["lora"] and found["last"] < found["first"]
+    results = json.loads(ran.stdout.splitlines()[-1])
+    assert kind in results["kinds"] and 0 < results["away"] < most and results["made"] == 2
+    assert results["trained"] == ["lora"] and results["last"] < results["first"]

@@ -74,27 +74,27 @@ def test_two_processes_learn_what_one_does(tmp_path):
         settings = GrpoSettings.model_validate({**plain, "per_device_train_batch_size": 8 // processes})
         runs.append(run_folder(tmp_path / name, base, settings, processes))
         stage = start("grpo", tmp_path / name, tmp_path / "draws")
-        said, _ = stage.communicate(timeout=500)
-        assert stage.returncode == 0 and read(Outcome, runs[-1].outcome).finished, said
-    one, two = runs
-    made = pq.read_table(two.completions).to_pylist()
+        output, _ = stage.communicate(timeout=500)
+        assert stage.returncode == 0 and read(Outcome, runs[-1].outcome).finished, output
+    single, double = runs
+    completions = pq.read_table(double.completions).to_pylist()
     for step in (1, 2, 3):
-        rows = [row for row in made if row["step"] == step]
+        rows = [row for row in completions if row["step"] == step]
         groups = [{row["prompt_id"] for row in rows if row["group"] == group} for group in (0, 1)]
         assert len(rows) == 8 and all(len(prompts) == 1 for prompts in groups) and groups[0] != groups[1]
         assert set.union(*groups) <= {row["id"] for row in ROWS}
-        assert cells(two)[step, "reward"] == pytest.approx(sum(row["reward"] for row in rows) / 8)
-        assert cells(two)[step, "grad_norm"] > 0 and len({row["tokens"] for row in rows}) > 1, "else any way to average would do"
-    whole = pq.read_table(one.completions).to_pylist()
-    assert [(row["step"], row["group"], row["text"], row["reward"]) for row in made] == [
+        assert cells(double)[step, "reward"] == pytest.approx(sum(row["reward"] for row in rows) / 8)
+        assert cells(double)[step, "grad_norm"] > 0 and len({row["tokens"] for row in rows}) > 1, "else any way to average would do"
+    whole = pq.read_table(single.completions).to_pylist()
+    assert [(row["step"], row["group"], row["text"], row["reward"]) for row in completions] == [
         (row["step"], row["group"], row["text"], row["reward"]) for row in whole
     ]
-    assert cells(two) == {place: pytest.approx(value, rel=1e-4, abs=1e-6) for place, value in cells(one).items()}
+    assert cells(double) == {place: pytest.approx(value, rel=1e-4, abs=1e-6) for place, value in cells(single).items()}
     adapters = [load_file(run.adapter / "adapter_model.safetensors") for run in runs]
     assert adapters[0].keys() == adapters[1].keys()
     for name, weight in adapters[0].items():
         assert weight.abs().max() > 0 and adapters[1][name].numpy() == pytest.approx(weight.numpy(), abs=1e-7), name
-    assert len(two.attempts.read_text().splitlines()) == 2, "one attempt, not one a process"
+    assert len(double.attempts.read_text().splitlines()) == 2, "one attempt, not one a process"
 
 
 def test_a_worker_that_lost_its_stage_while_it_started_ends(tmp_path):
@@ -145,6 +145,6 @@ def test_one_process_needs_no_other():
 
 
 def test_each_rank_has_random_numbers_of_its_own_in_a_checkpoint():
-    alone, two = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, model=SimpleNamespace(adapter=Adapter()))) for gpus in (1, 2))
+    alone, double = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, model=SimpleNamespace(adapter=Adapter()))) for gpus in (1, 2))
     assert set(CHECKPOINT) < set(alone)
-    assert set(two) == set(alone) - {"rng_state.pth"} | {"rng_state_0.pth", "rng_state_1.pth"}
+    assert set(double) == set(alone) - {"rng_state.pth"} | {"rng_state_0.pth", "rng_state_1.pth"}

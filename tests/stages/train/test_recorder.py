@@ -26,21 +26,9 @@ def test_a_torn_line_loses_only_itself(tmp_path):
         stream.write('{"attempt": "a1", "step": 2, "cel')
     step(Journal(tmp_path), 2, attempt="a2", reward=0.2)
     assert [(row["step"], row["attempt"], row["value"]) for row in journal.history_rows()] == [(1, "a1", 0.1), (2, "a2", 0.2)]
-    assert (journal.last_step("a1"), journal.last_step("a2"), journal.last_step("a3")) == (1, 2, 0)
-
-
-def test_both_attempts_of_a_step_are_kept(tmp_path):
-    journal = Journal(tmp_path)
-    step(journal, 3, attempt="a1", reward=0.1)
-    step(journal, 3, attempt="a2", reward=0.2)
-    assert [row["attempt"] for row in journal.history_rows()] == ["a1", "a2"]
-
-
-def test_an_empty_history_keeps_its_columns(tmp_path):
-    write_history(tmp_path / "history.parquet", [], card_id="c", attempt="a1")
-    table = pq.read_table(tmp_path / "history.parquet")
-    assert table.num_rows == 0 and table.column_names == list(HISTORY_COLUMNS)
-    assert Journal(tmp_path / "none").last_step("a1") == 0
+    step(journal, 2, attempt="a3", reward=0.3)
+    assert [row["attempt"] for row in journal.history_rows()] == ["a1", "a2", "a3"], "both attempts of a step are kept"
+    assert [journal.last_step(attempt) for attempt in ("a1", "a2", "a3", "a4")] == [1, 2, 2, 0]
 
 
 def test_hostile_text_survives(tmp_path):
@@ -49,9 +37,9 @@ def test_hostile_text_survives(tmp_path):
     row = {"prompt_id": "p", "group": 0, "text": text, "reward": None, "tokens": 3, "truncated": False}
     journal.batch(attempt="a1", step=1, rows=[{**row, "gate.tests.status": "unknown", "gate.tests.score": None, "gate.tests.reason": "x"}])
     write_completions(tmp_path / "c.parquet", journal.completion_rows(), ["tests"], card_id="c", attempt="a1")
-    found = pq.read_table(tmp_path / "c.parquet").to_pylist()[0]
-    assert found["text"].startswith("<script>|{{ 7*7 }}\u202e\x00") and found["text"].endswith("\n")
-    assert found["reward"] is None and found["gate.tests.status"] == "unknown"
+    stored = pq.read_table(tmp_path / "c.parquet").to_pylist()[0]
+    assert stored["text"].startswith("<script>|{{ 7*7 }}\u202e\x00") and stored["text"].endswith("\n")
+    assert stored["reward"] is None and stored["gate.tests.status"] == "unknown"
 
 
 def test_skipped_steps_in_a_row_are_remembered_where_they_count(tmp_path):

@@ -58,9 +58,9 @@ def test_the_microbatch_is_halved_again_and_stays_halved():
     second = change([attempt(2, "out_of_memory", changed=first)], ALL, 16)
     third = change([attempt(3, "nonfinite", changed=second)], ALL, 16)
     assert (first.microbatch, second.microbatch, third.microbatch, third.resume) == (8, 4, 4, "last_finite_checkpoint")
-    one = Changed(after="a3", failure="out_of_memory", microbatch=1)
-    assert change([attempt(4, "out_of_memory", changed=one)], ALL, 16).microbatch == 1
-    assert refusal([attempt(4, "out_of_memory", changed=one)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
+    smallest = Changed(after="a3", failure="out_of_memory", microbatch=1)
+    assert change([attempt(4, "out_of_memory", changed=smallest)], ALL, 16).microbatch == 1
+    assert refusal([attempt(4, "out_of_memory", changed=smallest)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
     assert refusal([attempt(1, "out_of_memory")], ALL, 15, 1) == "a micro-batch of 15 cannot be halved"
     assert change([], ALL, 16) is None and change([attempt(1, None)], ALL, 16) is None
     assert words(third) == "micro-batch 4, last finite checkpoint"

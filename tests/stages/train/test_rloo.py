@@ -18,9 +18,9 @@ def test_a_run(tmp_path):
     settings = RlooSettings.model_validate(plain | {"per_device_train_batch_size": 8, "num_generations": 4})
     run = run_folder(tmp_path, random_model(tmp_path / "base"), settings)
     stage = start("rloo", tmp_path)
-    said, _ = stage.communicate(timeout=300)
-    assert stage.returncode == 0 and read(Outcome, run.outcome).finished, said
-    assert "RLOO, 3 steps, reward short" in said
+    output, _ = stage.communicate(timeout=300)
+    assert stage.returncode == 0 and read(Outcome, run.outcome).finished, output
+    assert "RLOO, 3 steps, reward short" in output
 
     cells = {(row["step"], row["metric"]): row["value"] for row in pq.read_table(run.history).to_pylist()}
     for step in (1, 2, 3):

@@ -37,14 +37,14 @@ def policy(kind, **adapter):
         max_position_embeddings=128,
         **sizes,
     )
-    found = get_peft_model(model(config), LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", **adapter))
+    peft_model = get_peft_model(model(config), LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", **adapter))
     with torch.no_grad():
-        for name, value in found.named_parameters():
+        for name, value in peft_model.named_parameters():
             if "lora_B" in name:
                 value.normal_(0.0, 0.3)
             elif "norm" not in name and "lora" not in name:
                 value.mul_(6.0)
-    return found.eval()
+    return peft_model.eval()
 
 
 def log_probabilities(model, ids, attention, width, temperature):
@@ -197,9 +197,9 @@ def card(device, quantization="none", **generation):
 
 def test_engines():
     assert [engine(card("cpu")), engine(card("cuda")), engine(card("cuda", "nf4"))] == ["transformers", "compiled", "compiled"]
-    made = PpoSettings(algorithm="ppo", max_steps=1, learning_rate=1.0, max_completion_length=1)
-    ppo = [TrainCard[PpoSettings].model_construct(device=device, model=card("cpu").model, train=made) for device in ("cpu", "cuda")]
-    assert [engine(one) for one in ppo] == ["transformers", "compiled"] and "generation" not in made.model_dump()
+    ppo_settings = PpoSettings(algorithm="ppo", max_steps=1, learning_rate=1.0, max_completion_length=1)
+    ppo = [TrainCard[PpoSettings].model_construct(device=device, model=card("cpu").model, train=ppo_settings) for device in ("cpu", "cuda")]
+    assert [engine(ppo_card) for ppo_card in ppo] == ["transformers", "compiled"] and "generation" not in ppo_settings.model_dump()
     assert [engine(card("cuda", "int8")), engine(card("cpu", engine="compiled"))] == ["transformers", "compiled"]
     assert trl_settings(card("cpu")) == {} == trl_settings(card("cuda"))
     assert trl_settings(card("cuda", engine="continuous_batching")) == {"use_transformers_continuous_batching": True}
@@ -214,7 +214,7 @@ def test_vllm_is_named_when_it_is_missing():
 @pytest.mark.e2e
 def test_a_run_samples_what_it_samples_with_transformers(tmp_path):
     """On a CPU both draw the same random numbers in the same order."""
-    base, told = random_model(tmp_path / "base"), {}
+    base, results = random_model(tmp_path / "base"), {}
     for engine_name in ("transformers", "compiled"):
         folder = tmp_path / engine_name
         folder.mkdir()
@@ -222,13 +222,13 @@ def test_a_run_samples_what_it_samples_with_transformers(tmp_path):
         how = {"generation": {"engine": engine_name, "torch_compile": False}, "per_device_train_batch_size": 8}
         run = run_folder(folder, base, GrpoSettings.model_validate(plain | how))
         stage = start("grpo", folder)
-        said, _ = stage.communicate(timeout=300)
-        assert stage.returncode == 0, said
+        output, _ = stage.communicate(timeout=300)
+        assert stage.returncode == 0, output
         rows = pq.read_table(run.history).to_pylist()
         ended = json.loads(run.attempts.read_text().splitlines()[-1])
         texts = [row["text"] for row in pq.read_table(run.completions).to_pylist()]
-        told[engine_name] = texts, ended.get("generation"), {(row["step"], row["metric"]): row["value"] for row in rows}
-    assert told["transformers"][0] == told["compiled"][0]
-    assert (told["transformers"][1], told["compiled"][1]) == (None, "compiled, without torch.compile")
+        results[engine_name] = texts, ended.get("generation"), {(row["step"], row["metric"]): row["value"] for row in rows}
+    assert results["transformers"][0] == results["compiled"][0]
+    assert (results["transformers"][1], results["compiled"][1]) == (None, "compiled, without torch.compile")
     for step in (1, 2, 3):
-        assert told["compiled"][2][step, "sampling/sampling_logp_difference/max"] < 1e-4
+        assert results["compiled"][2][step, "sampling/sampling_logp_difference/max"] < 1e-4

@@ -39,10 +39,10 @@ class Killed(BaseException):
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
-    before = {one: signal.getsignal(one) for one in interrupts.HANDLED}
+    before = {entry: signal.getsignal(entry) for entry in interrupts.HANDLED}
     yield run_folder(tmp_path, tmp_path / "base", PpoSettings(algorithm="ppo", max_steps=4, learning_rate=0.1, max_completion_length=6))
-    for one, handler in before.items():
-        signal.signal(one, handler)
+    for entry, handler in before.items():
+        signal.signal(entry, handler)
 
 
 def step(work, number, weight=1.0, gradient=1.0):
@@ -62,10 +62,10 @@ def train(run, until=4, end=None, **how):
     """One attempt that goes on to a step and then ends so. Returns the exit code."""
 
     def fit(work):
-        made = [step(work, number, **how) for number in range(work.steps_before + 1, until + 1)]
+        folders = [step(work, number, **how) for number in range(work.steps_before + 1, until + 1)]
         if end is not None:
             end()
-        return made[-1]
+        return folders[-1]
 
     return attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES)
 
@@ -97,7 +97,7 @@ def test_killed_while_finishing_no_step_is_trained_again(run):
 
 def test_a_finished_run_that_is_asked_for_again_begins_anew(run):
     assert train(run) == 0 and train(run) == 0
-    assert [one.started.resumed_from for one in read_attempts(run.attempts)] == [None, None]
+    assert [entry.started.resumed_from for entry in read_attempts(run.attempts)] == [None, None]
 
 
 def test_an_adapter_that_is_not_finite_is_no_result_also_with_the_next_attempt(run):
@@ -223,13 +223,13 @@ def test_case_9_a_crash_has_its_class_its_step_and_the_steps_done_before_it(run,
 
         code = attempt(run.root, TrainCard[PpoSettings], "stages.train.ppo", fit, FILES)
         assert code == (1 if crash == "disk" else 0)
-        found, ended = read(Outcome, run.outcome), last(run).ended
-        assert (found.finished, found.failure, found.steps_done) == (False, crash.split(":")[0], step_of_it - 1)
+        outcome, ended = read(Outcome, run.outcome), last(run).ended
+        assert (outcome.finished, outcome.failure, outcome.steps_done) == (False, crash.split(":")[0], step_of_it - 1)
         assert (ended.outcome, ended.failure, ended.last_step) == ("failed", crash.split(":")[0], step_of_it - 1)
         if crash.split(":")[0] in ("reward", "verifier"):
             assert f"2 of 2 rewards of step {step_of_it} are unknown" in ended.error
     assert train(run) == 0 and read(Outcome, run.outcome).steps_done == 4
-    assert [one.state for one in read_attempts(run.attempts)] == ["failed"] * 3 + ["finished"]
+    assert [entry.state for entry in read_attempts(run.attempts)] == ["failed"] * 3 + ["finished"]
 
 
 def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run, monkeypatch):

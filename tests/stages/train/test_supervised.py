@@ -56,16 +56,16 @@ def folder_of(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict
 
 def trained(folder: Path) -> str:
     stage = start("sft", folder)
-    said, _ = stage.communicate(timeout=600)
-    assert stage.returncode == 0, said
-    return said
+    output, _ = stage.communicate(timeout=600)
+    assert stage.returncode == 0, output
+    return output
 
 
 def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
     """Of each step what the last attempt that made it logged, times aside."""
     rows = pq.read_table(run.history).to_pylist()
-    found = {(row["step"], row["metric"]): row["value"] for row in rows if not row["metric"].endswith("seconds")}
-    return found | {(row["step"], "tokens"): row["tokens"] for row in rows}
+    logged = {(row["step"], row["metric"]): row["value"] for row in rows if not row["metric"].endswith("seconds")}
+    return logged | {(row["step"], "tokens"): row["tokens"] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +80,17 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     round of its ten rows: the same numbers and weights."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run, again = folder_of(whole, base, adapter), folder_of(cut, base, adapter)
-    said = trained(whole)
-    assert "SFT, 24 steps, gold answers under `gold`" in said and "gold tokens" in said
+    output = trained(whole)
+    assert "SFT, 24 steps, gold answers under `gold`" in output and "gold tokens" in output
     assert read(Outcome, run.outcome).finished
-    found = cells(run)
+    logged = cells(run)
     steps = range(1, 25)
-    assert found[24, "loss"] < found[1, "loss"] and all(found[step, "grad_norm"] > 0 and found[step, "skipped"] == 0 for step in steps)
-    assert all(0 <= found[step, "mean_token_accuracy"] <= 1 and found[step, "learning_rate"] == 3e-2 for step in steps)
-    assert {metric for _, metric in found} == {
+    assert logged[24, "loss"] < logged[1, "loss"] and all(logged[step, "grad_norm"] > 0 and logged[step, "skipped"] == 0 for step in steps)
+    assert all(0 <= logged[step, "mean_token_accuracy"] <= 1 and logged[step, "learning_rate"] == 3e-2 for step in steps)
+    assert {metric for _, metric in logged} == {
         "loss", "grad_norm", "learning_rate", "entropy", "mean_token_accuracy", "skipped", "tokens"
     }  # fmt: skip
-    counted = [found[step, "tokens"] for step in steps]
+    counted = [logged[step, "tokens"] for step in steps]
     assert counted == sorted(counted) and 4 * 8 <= counted[0] <= 4 * 10, "4 pairs of 5 bytes, 3 or 4 more, and the end"
     assert pq.read_table(run.completions).num_rows == 0
 
@@ -104,7 +104,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     assert "resumed from step" in trained(cut)
     first, second = read_attempts(again.attempts)
     assert first.state == "killed" and second.state == "finished" and (second.started.resumed_from or 0) >= 4
-    assert cells(again) == pytest.approx(found)
+    assert cells(again) == pytest.approx(logged)
     for name in os.listdir(run.adapter):
         if name.endswith(".safetensors"):
             assert (run.adapter / name).read_bytes() == (again.adapter / name).read_bytes()

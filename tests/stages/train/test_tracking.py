@@ -51,8 +51,8 @@ def test_a_server_that_cannot_be_reached_costs_no_run(tmp_path, answers):
         if answers:
             server.listen()  # it takes connections, and never says anything
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        said = tracked(tmp_path, WANDB_API_KEY="a" * 40, WANDB_BASE_URL=address, WANDB_INIT_TIMEOUT="2")
-    assert "W&B did not start" in said and "wandb sync" in said
+        output = tracked(tmp_path, WANDB_API_KEY="a" * 40, WANDB_BASE_URL=address, WANDB_INIT_TIMEOUT="2")
+    assert "W&B did not start" in output and "wandb sync" in output
     assert b"train/reward" in logged(tmp_path).read_bytes()
 
 
