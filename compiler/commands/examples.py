@@ -47,14 +47,14 @@ def check(compiled: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diag
 
 def _degenerate(card: Reward, rows: Mapping[str, Mapping[str, Any]], node: Node) -> Iterator[Diagnostic]:
     """Texts that take no skill and that no right answer beats, unless an example says what they earn (W302 is about that)."""
-    from stages.train.probes import REFUSED, highest, probes
+    from stages.train.probes import REFUSED, highest, is_declared, probes
 
     own = ((json.dumps(example.row.get("id", example.row), ensure_ascii=False), example.row) for example in card.examples)
     wanted: dict[str, Mapping[str, Any]] = {name.strip('"'): row for name, row in own}
     wanted = wanted or dict(list(rows.items())[:3])
     if not wanted:  # prompts of the hub, and no example that brings a row
         return
-    best = [probe for probe in probes(card, list(wanted.values())) if probe.best and not probe.declared]
+    best = [probe for probe in probes(card, list(wanted.values())) if probe.best and not is_declared(card, probe)]
     for probe in sorted(best, key=lambda probe: probe.name not in REFUSED)[:1]:  # what repairs the emptiest one mostly repairs the others
         refused = probe.name in REFUSED
         text = json.dumps(probe.text if len(probe.text) <= 40 else f"{probe.text[:40].rstrip()} ...", ensure_ascii=False)

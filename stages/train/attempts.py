@@ -13,10 +13,9 @@ import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from stages.contracts.artifact import Frozen
-from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Started, StoppedBy, read_attempts
+from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Outcome, Started, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
 from stages.train.environment import commit, host_class, versions
@@ -80,28 +79,17 @@ def begin(
     return started
 
 
-def end(
-    run: RunFolder,
-    started: Started,
-    *,
-    failure: FailureClass | None,
-    error: str | None,
-    last_step: int,
-    seconds: float,
-    outcome: Literal["finished", "failed", "unknown"] | None = None,
-    stopped: StoppedBy | None = None,
-    generation: str | None = None,
-) -> None:
-    """Append the end of an attempt. Without `outcome` it finished when there is no failure, also when a rule stopped it."""
+def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, generation: str | None = None) -> None:
+    """Append the end of an attempt. It finished also when a rule stopped it."""
     ended = Ended(
         attempt=started.attempt,
         at=_now(),
-        outcome=outcome or ("failed" if failure else "finished"),
-        failure=failure,
-        last_step=last_step,
+        outcome="finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
+        failure=outcome.failure,
+        last_step=outcome.steps_done,
         seconds=round(seconds, 1),
-        error=error[:500] if error else None,
-        stopped=stopped,
+        error=outcome.error[:500] if outcome.error else None,
+        stopped=outcome.stopped,
         generation=generation,
     )
     _append(run.attempts, ended)

@@ -58,15 +58,7 @@ def collect(folder: Path) -> int:
             source = unusable(card, started, error)
         outcome = outcome_of(card, source, failure)
         write_files(run, source, outcome)
-        end(
-            run,
-            started,
-            failure=failure,
-            error=outcome.error,
-            last_step=outcome.steps_done,
-            seconds=time.monotonic() - begun,
-            outcome="finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
-        )
+        end(run, started, outcome, time.monotonic() - begun)
     if failure:
         print(f"\n{run.root}: the import failed ({failure}): {outcome.error}", file=sys.stderr)
         return {"interrupted": 130, "disk": 1}.get(failure, 0)

@@ -83,8 +83,9 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
     result = ReadRun(import_record(card, started, history, True, source), history.rows, history.last, error or "")
-    write_files(run, result, outcome_of(card, result, failure))
-    end(run, started, failure=failure, error=error, last_step=history.last, seconds=time.monotonic() - begun)
+    outcome = outcome_of(card, result, failure)
+    write_files(run, result, outcome)
+    end(run, started, outcome, time.monotonic() - begun)
     if failure is None:
         return 0
     print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)

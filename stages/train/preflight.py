@@ -21,7 +21,6 @@ from stages.contracts.preflight_card import (
     PreflightCard,
     PreflightCondition,
     PreflightResult,
-    ProbeReward,
     StepTime,
 )
 from stages.contracts.reward import Gate
@@ -135,7 +134,7 @@ def _judge(
         funnel=_funnel(scored),
         atoms=atoms,
         seconds=round(seconds, 3),
-        probes=tuple(ProbeReward(name=probe.name, text=probe.text, reward=probe.reward, best=probe.best) for probe in probed),
+        probes=tuple(probed),
         step=step,
         **counts,
     )

@@ -6,10 +6,10 @@ A policy finds such an optimum and then writes nothing else. An author who means
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stages.contracts.plugin import Answer
+from stages.contracts.preflight_card import ProbeReward
 from stages.contracts.reward import Reward
 from stages.train.rewards.compose import compose
 
@@ -18,19 +18,6 @@ REFUSED = ("empty", "end marker only", "required parts only")
 ROWS = 3
 """Data rows that each text is scored on: one row's answer may happen to be `x`."""
 TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One degenerate text and the least that it earns on any row; null when a gate does not know."""
-
-    name: str
-    text: str
-    reward: float | None
-    best: bool
-    """No right answer earns more."""
-    declared: bool
-    """An example says what it earns, so its author knows."""
 
 
 def texts(reward: Reward) -> dict[str, str]:
@@ -53,10 +40,14 @@ def highest(reward: Reward) -> float:
     return most if reward.scale is None else reward.scale.low + most * (reward.scale.high - reward.scale.low)
 
 
-def probes(reward: Reward, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
+def is_declared(reward: Reward, probe: ProbeReward) -> bool:
+    """Whether an example says what the text earns, so that its author knows."""
+    return probe.text.strip() in {example.completion.strip() for example in reward.examples}
+
+
+def probes(reward: Reward, rows: Sequence[Mapping[str, Any]]) -> list[ProbeReward]:
     """Score all texts on the first rows, before any inversion. Never raises for a gate that fails."""
     composed = compose(reward.model_copy(update={"invert": False}))
-    declared = {example.completion.strip() for example in reward.examples}
     top, bottom = highest(reward), 0.0 if reward.scale is None else reward.scale.low
     probed = []
     for name, text in texts(reward).items():
@@ -66,5 +57,5 @@ def probes(reward: Reward, rows: Sequence[Mapping[str, Any]]) -> list[Probe]:
         known = [earned for earned in rewards if earned is not None]
         least = min(known) if known and len(known) == len(rewards) else None
         is_best = least is not None and least >= top - TOLERANCE and least > bottom + TOLERANCE
-        probed.append(Probe(name, text, least, is_best, text.strip() in declared))
+        probed.append(ProbeReward(name=name, text=text, reward=least, best=is_best))
     return probed

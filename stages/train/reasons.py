@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
+from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, ProbeReward, StepTime
 from stages.contracts.reward import Reward
-from stages.train.probes import REFUSED, Probe, highest
+from stages.train.probes import REFUSED, highest, is_declared
 from stages.train.rewards.compose import check_examples
 
 ATOM_SHARE = 0.4
@@ -70,20 +70,20 @@ def atoms(values: Sequence[Atom], known: Sequence[float]) -> list[str]:
     ]
 
 
-def refused_optima(reward: Reward, tried: Sequence[Probe]) -> list[str]:
+def refused_optima(reward: Reward, probed: Sequence[ProbeReward]) -> list[str]:
     """The first text without any content that no right answer beats."""
-    return [_optimum(reward, probe) for probe in tried if probe.best and not probe.declared and probe.name in REFUSED][:1]
+    return [_optimum(reward, probe) for probe in probed if probe.best and not is_declared(reward, probe) and probe.name in REFUSED][:1]
 
 
-def doubtful_optima(reward: Reward, tried: Sequence[Probe]) -> list[str]:
+def doubtful_optima(reward: Reward, probed: Sequence[ProbeReward]) -> list[str]:
     """The same where the author says so with an example, or where the text might be an answer."""
-    return [_optimum(reward, probe) for probe in tried if probe.best and (probe.declared or probe.name not in REFUSED)][:1]
+    return [_optimum(reward, probe) for probe in probed if probe.best and (is_declared(reward, probe) or probe.name not in REFUSED)][:1]
 
 
-def _optimum(reward: Reward, probe: Probe) -> str:
+def _optimum(reward: Reward, probe: ProbeReward) -> str:
     text = json.dumps(probe.text if len(probe.text) <= 24 else f"{probe.text[:24]}...", ensure_ascii=False)
     what = f"The degenerate answer {text} ({probe.name}) earns {probe.reward:g}; no right answer earns more than {highest(reward):g}"
-    return f"{what}: " + ("an example says so, and training will find it." if probe.declared else "add a gate that fails it.")
+    return f"{what}: " + ("an example says so, and training will find it." if is_declared(reward, probe) else "add a gate that fails it.")
 
 
 def shorter_pays(earned: Sequence[tuple[int, float | None]]) -> list[str]:

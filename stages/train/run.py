@@ -70,17 +70,6 @@ class Work(Generic[S]):
         return self.checkpoint[1] if self.checkpoint else 0
 
 
-@dataclass(frozen=True)
-class Attempted:
-    """How training ended: the checkpoint with the adapter, or the class of the failure and a sentence."""
-
-    adapter: Path | None
-    failure: FailureClass | None
-    error: str | None
-    steps: int
-    seconds: float
-
-
 Fit = Callable[[Work[S]], Path]
 
 
@@ -100,9 +89,10 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
             permission = Permission(condition=card.condition, train=True)
         policy = retries.read_policy(experiment.retries)
         work = _begin(run, card, rows, resume.required_files(checkpoint_files, card), policy)
-        attempted = _train(work, fit, permission)
-        _record(work, attempted)
-        return _exit_code(work, attempted, policy, module)
+        begun = time.monotonic()
+        adapter, outcome = _train(work, fit, permission)
+        _record(work, adapter, outcome, time.monotonic() - begun)
+        return _exit_code(work, outcome, policy, module)
 
 
 def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[str], policy: Retries) -> Work[S]:
@@ -134,9 +124,9 @@ def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[
     return Work(run, resume.with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
 
 
-def _train(work: Work[S], fit: Fit[S], permission: Permission) -> Attempted:
-    """Train to the end, or to a failure, which is classified."""
-    begun, target = time.monotonic(), work.card.train.max_steps
+def _train(work: Work[S], fit: Fit[S], permission: Permission) -> tuple[Path | None, Outcome]:
+    """Train to the end, or to a failure, which is classified. Returns the checkpoint with the adapter, and how the attempt ended."""
+    target, started = work.card.train.max_steps, work.started
     adapter: Path | None = None
     failure: FailureClass | None = None
     error: str | None = None
@@ -151,13 +141,21 @@ def _train(work: Work[S], fit: Fit[S], permission: Permission) -> Attempted:
             path = work.journal.history.parent / "traceback.txt"
             path.write_text(traceback.format_exc(), encoding="utf-8")
             error = f"{error} (traceback: {path})"
-    if failure is None and work.stopping.stopped:
-        steps = work.stopping.stopped.step
-    else:
-        steps = min(max(work.journal.last_step(work.started.attempt), work.steps_before), target)
-        if failure is None and steps < target:
-            adapter, failure, error = None, "bug", f"the trainer ended after {steps} of {target} steps"
-    return Attempted(adapter, failure, error, steps, time.monotonic() - begun)
+    stopped = work.stopping.stopped if failure is None else None
+    steps = stopped.step if stopped else min(max(work.journal.last_step(started.attempt), work.steps_before), target)
+    if failure is None and stopped is None and steps < target:
+        adapter, failure, error = None, "bug", f"the trainer ended after {steps} of {target} steps"
+    outcome = Outcome(
+        card_id=started.card_id,
+        attempt=started.attempt,
+        finished=failure is None,
+        steps_done=steps,
+        target_steps=target,
+        failure=failure,
+        error=error,
+        stopped=stopped,
+    )
+    return adapter, outcome
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
@@ -175,56 +173,35 @@ def _trained(work: Work[S], fit: Fit[S]) -> Path:
     return folder
 
 
-def _record(work: Work[Any], attempted: Attempted) -> None:
+def _record(work: Work[Any], adapter: Path | None, outcome: Outcome, seconds: float) -> None:
     """Write the files of the run and the end of the attempt. Raises OSError when the files cannot be written; the ledger then says so."""
-    run, card, started = work.run, work.card, work.started
-    stopped = work.stopping.stopped if attempted.failure is None else None
-    outcome = Outcome(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        finished=attempted.failure is None,
-        steps_done=attempted.steps,
-        target_steps=card.train.max_steps,
-        failure=attempted.failure,
-        error=attempted.error,
-        stopped=stopped,
-    )
+    run, started = work.run, work.started
     identity = {"card_id": started.card_id, "attempt": started.attempt}
     try:
         write_history(run.history, work.journal.history_rows(), **identity)
-        write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(card)], **identity)
+        write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(work.card)], **identity)
         shutil.rmtree(run.adapter, ignore_errors=True)
         run.adapter.mkdir()
-        if attempted.adapter:
-            resume.copy_adapter(attempted.adapter, run.adapter)
+        if adapter:
+            resume.copy_adapter(adapter, run.adapter)
         write(run.outcome, outcome)
     except OSError as caught:
         failure, error = classify(caught)
-        end(run, started, failure=failure, error=error, last_step=attempted.steps, seconds=attempted.seconds)
+        end(run, started, outcome.model_copy(update={"finished": False, "failure": failure, "error": error, "stopped": None}), seconds)
         raise
-    end(
-        run,
-        started,
-        failure=attempted.failure,
-        error=attempted.error,
-        last_step=attempted.steps,
-        seconds=attempted.seconds,
-        stopped=stopped,
-        generation=work.notes.get("generation"),
-    )
+    end(run, started, outcome, seconds, work.notes.get("generation"))
 
 
-def _exit_code(work: Work[Any], attempted: Attempted, policy: Retries, module: str) -> int:
+def _exit_code(work: Work[Any], outcome: Outcome, policy: Retries, module: str) -> int:
     """Say how the attempt ended, and try again where the policy wants it: then this does not return."""
-    run, stopped, failure = work.run, work.stopping.stopped, attempted.failure
+    run, stopped, failure = work.run, outcome.stopped, outcome.failure
     if failure is None:
         if stopped:
-            target = work.card.train.max_steps
-            print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {target}: {stopped.says}", flush=True)
+            print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {outcome.target_steps}: {stopped.says}", flush=True)
         shutil.rmtree(work.journal.history.parent, ignore_errors=True)
         return 0
     number = work.started.number
-    print(f"\n{run.root}: attempt {number} failed ({failure}) after step {attempted.steps}: {attempted.error}", file=sys.stderr)
+    print(f"\n{run.root}: attempt {number} failed ({failure}) after step {outcome.steps_done}: {outcome.error}", file=sys.stderr)
     tried = retries.attempts_so_far()
     why_not = retries.refusal(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
     if why_not is None and interrupts.received() is None:

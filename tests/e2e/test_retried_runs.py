@@ -78,6 +78,11 @@ def test_a_verifier_that_fails_is_restarted_in_the_same_call(project):
     assert read(Outcome, run.outcome).finished
 
 
+def without_memory(started, steps):
+    identity = {"card_id": started.card_id, "attempt": started.attempt}
+    return Outcome(**identity, finished=False, steps_done=steps, target_steps=4, failure="out_of_memory", error="told by the test")
+
+
 def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
     """The attempt before had no memory, says the ledger: 16 completions a step in two micro-steps of 8, the same texts and rewards."""
     _, before = numbers(project.run(RUN))
@@ -90,7 +95,7 @@ def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
 
     identity = card_id(read(TrainCard[GrpoSettings], run.card))
     started = begin(run, identity, devices=("cpu",), sandbox="none needed", resumed_from=None)
-    end(run, started, failure="out_of_memory", error="told by the test", last_step=0, seconds=1.0)
+    end(run, started, without_memory(started, 0), 1.0)
     stage(project)
     attempt: Attempt = project.attempts(RUN)[-1]
     assert attempt.started.changed == Changed(after=started.attempt, failure="out_of_memory", microbatch=8)
@@ -112,7 +117,7 @@ def test_half_a_microbatch_goes_on_from_a_checkpoint(project, monkeypatch):
     process.wait()
     killed = project.attempts(RUN)[-1]
     assert killed.ended is None
-    end(run, killed.started, failure="out_of_memory", error="told by the test", last_step=2, seconds=1.0)
+    end(run, killed.started, without_memory(killed.started, 2), 1.0)
     stage(project)
     last = project.attempts(RUN)[-1]
     assert (last.state, last.started.changed.microbatch) == ("finished", 8) and last.started.resumed_from == 2

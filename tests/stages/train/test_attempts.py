@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from stages.contracts.attempt import read_attempts
+from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
 from stages.train.attempts import begin, end, lock, under
@@ -23,12 +23,17 @@ def begun(run, card="c1"):
     return begin(run, card, devices=("cpu",), sandbox="bubblewrap", resumed_from=None)
 
 
+def outcome(started, steps, failure=None, error=None):
+    fields = {"card_id": started.card_id, "attempt": started.attempt, "finished": failure is None, "steps_done": steps, "target_steps": 60}
+    return Outcome(**fields, failure=failure, error=error)
+
+
 def test_attempts_are_numbered_and_the_ledger_keeps_them_all(run):
     first = begun(run)
     second = begun(run)
-    end(run, second, failure="nonfinite", error="x" * 900, last_step=7, seconds=1.26)
+    end(run, second, outcome(second, 7, failure="nonfinite", error="x" * 900), 1.26)
     third = begun(run, card="c2")
-    end(run, third, failure=None, error=None, last_step=60, seconds=2.0)
+    end(run, third, outcome(third, 60), 2.0)
     attempts = read_attempts(run.attempts)
     assert [attempt.started.number for attempt in attempts] == [1, 2, 3]
     assert {attempt.started.attempt: attempt.state for attempt in attempts} == {

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.contracts.reward import Example, Gate, Reward, Scale
-from stages.train.probes import highest, probes, texts
+from stages.train.probes import highest, is_declared, probes, texts
 
 ROWS = [{"id": "a", "answer": "x"}, {"id": "b", "answer": "y"}]
 BRIEF = Gate(name="brief", kind="length", settings={"max_words": 5})
@@ -46,7 +46,8 @@ def test_the_examples_say_what_the_best_answer_earns():
     paid = (example("a b c d", 0.75),)
     assert best(reward(WORDS, examples=paid)) == ["empty", "one word"], "more than the author's own good answer"
     assert best(reward(WORDS, examples=(*paid, example("", 1.0)))) == ["empty"]
-    assert [probe.declared for probe in probes(reward(WORDS, examples=(*paid, example(" ", 1.0))), ROWS)] == [True, False, False]
+    declared = reward(WORDS, examples=(*paid, example(" ", 1.0)))
+    assert [is_declared(declared, probe) for probe in probes(declared, ROWS)] == [True, False, False]
 
 
 def test_a_reward_that_pays_nothing_has_no_best_answer():
