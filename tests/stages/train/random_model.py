@@ -82,3 +82,11 @@ def start(algorithm: str, folder: Path, *modules: Path, group: bool = False) -> 
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=group
     )
+
+
+def finish(algorithm: str, folder: Path, *modules: Path) -> str:
+    """Run that stage to its end, which must be a good one. Returns what it printed."""
+    stage = start(algorithm, folder, *modules)
+    output, _ = stage.communicate(timeout=900)
+    assert stage.returncode == 0, output
+    return output

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import random_model, run_folder, start
+from random_model import finish, random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
 from stages.contracts.ppo import PpoSettings
@@ -93,9 +93,8 @@ def test_one_of_two_processes_is_killed(tmp_path):
         assert process.returncode == 0, output
     (first,) = read_attempts(run.attempts)
     assert (first.state, first.ended.failure, first.ended.error) == ("failed", "interrupted", "rank 1 was killed by SIGKILL")
-    process = start("grpo", tmp_path / "killed")
-    output, _ = process.communicate()
-    assert process.returncode == 0 and read_attempts(run.attempts)[-1].started.resumed_from is not None, output
+    finish("grpo", tmp_path / "killed")
+    assert read_attempts(run.attempts)[-1].started.resumed_from is not None
     assert left(run) == left(whole)
 
 
@@ -108,9 +107,7 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
     whole, run = (run_folder(tmp_path / name, base, settings, processes, DEVICE) for name in ("whole", "killed"))
-    undisturbed = start(algorithm, tmp_path / "whole")
-    output, _ = undisturbed.communicate()
-    assert undisturbed.returncode == 0, output
+    finish(algorithm, tmp_path / "whole")
     expected, chance, killed, resumed, at = left(whole), random.Random(7), 0, 0, dict.fromkeys(MOMENTS, 0)
     folder = tmp_path / "killed"
     while killed < KILLS:
@@ -123,16 +120,14 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
         if process.poll() is None:
             process.kill()
             killed, at = killed + 1, at | {moment: at[moment] + 1}
-        output, _ = process.communicate()
+        _output, _ = process.communicate()
         attempts = read_attempts(run.attempts)
         resumed += bool(attempts) and attempts[-1].started.resumed_from is not None
         if run.outcome.exists() and attempts[-1].state == "finished":
             assert left(run) == expected
             run.attempts.unlink()
             run.outcome.unlink()
-    process = start(algorithm, folder)
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    finish(algorithm, folder)
     assert left(run) == expected
     assert {attempt.state for attempt in read_attempts(run.attempts)} <= {"killed", "finished"}
     assert all(at.values()) and resumed, f"{at}, {resumed} resumed"

@@ -5,7 +5,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 import torch
-from random_model import ROWS, random_model, run_folder, start
+from random_model import ROWS, finish, random_model, run_folder, start
 
 from stages.contracts.algorithms import ALGORITHMS
 from stages.contracts.artifact import read
@@ -68,9 +68,13 @@ def nothing(_):
     pass
 
 
+def trained(base, **changes):
+    ppo, rows = trained(base, **changes)
+    return ppo, rows
+
+
 def test_before_the_first_step_policy_and_reference_are_one(base):
-    ppo, rows = trainer(base, max_steps=1)
-    ppo.train(nothing)
+    _ppo, rows = trained(base, max_steps=1)
     (first,) = rows
     assert first["objective.kl"] == 0.0 and first["kl"] == 0.0 and first["value.mean"] == 0.0
     assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
@@ -89,33 +93,29 @@ def test_no_reward_and_no_penalty_move_nothing(base):
 
 
 def test_the_reward_rises(base):
-    ppo, rows = trainer(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
-    ppo.train(nothing)
+    _ppo, rows = trained(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
     scores = [row["objective.scores"] for row in rows]
     assert sum(scores[-5:]) / 5 > 2 * sum(scores[:5]) / 5
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["transformers", "compiled"])
 def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path, compiled):
-    whole, undisturbed = trainer(base, compiled=compiled)
-    whole.train(nothing)
+    _whole, undisturbed = trained(base, compiled=compiled)
     begun, rows = trainer(base, save_steps=2, compiled=compiled)
     begun.settings = begun.settings.model_copy(update={"max_steps": 2})
-    begun.train(lambda trained: save(trained, tmp_path))
+    begun.train(lambda ppo: save(ppo, tmp_path))
     torch.manual_seed(99)
     resumed, later = trainer(base, save_steps=2, compiled=compiled)
     restore(resumed, tmp_path / "checkpoint-2")
-    resumed.train(lambda trained: save(trained, tmp_path))
+    resumed.train(lambda ppo: save(ppo, tmp_path))
     assert rows + later == undisturbed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-2", "checkpoint-4"]
 
 
 def test_the_compiled_engine_samples_what_transformers_samples(base):
     """On a CPU both draw the same random numbers in the same order; the difference of log-probabilities is logged beside."""
-    usual, plain = trainer(base, max_steps=3)
-    usual.train(nothing)
-    ppo, rows = trainer(base, max_steps=3, compiled=True)
-    ppo.train(nothing)
+    _usual, plain = trained(base, max_steps=3)
+    ppo, rows = trained(base, max_steps=3, compiled=True)
     assert ppo.policy.rollouts.notes == {"generation": "compiled, without torch.compile"}
     assert [row.pop(f"{METRIC}/mean") for row in rows] == pytest.approx([0.0] * 3, abs=1e-5)
     assert all(0 <= row.pop(f"{METRIC}/max") < 1e-4 for row in rows)
@@ -133,8 +133,7 @@ def test_an_engine_that_samples_another_policy_is_left(base, capsys):
 
 
 def test_what_is_scored_elsewhere_is_not_compared(base):
-    ppo, rows = trainer(base, max_steps=1, compiled=True, temperature=0.7, scoring_temperature=1.0)
-    ppo.train(nothing)
+    ppo, rows = trained(base, max_steps=1, compiled=True, temperature=0.7, scoring_temperature=1.0)
     assert f"{METRIC}/mean" not in rows[0] and ppo.policy.rollouts.refused is None
 
 
@@ -151,25 +150,21 @@ def test_compiled_completions_are_as_wide_as_the_longest(base):
 def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):
     logged = []
     for minibatch, accumulation in ((8, 1), (4, 2), (2, 4)):
-        ppo, rows = trainer(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
-        ppo.train(nothing)
+        _ppo, rows = trained(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
         logged.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
     assert logged[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
     assert logged[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
 
 
 def test_recomputed_activations_change_nothing(base):
-    plain, kept = trainer(base, max_steps=2)
-    plain.train(nothing)
-    recomputing, again = trainer(base, max_steps=2, gradient_checkpointing=True)
-    recomputing.train(nothing)
+    _plain, kept = trained(base, max_steps=2)
+    _recomputing, again = trained(base, max_steps=2, gradient_checkpointing=True)
     names = ("loss", "grad_norm", "objective.kl", "loss.value", "policy.first_ratio")
     assert [[row[name] for name in names] for row in again] == [pytest.approx([row[name] for name in names], rel=1e-4) for row in kept]
 
 
 def test_in_bfloat16_sampling_and_training_still_agree(base):
-    ppo, rows = trainer(base, max_steps=2, bf16=True)
-    ppo.train(nothing)
+    ppo, rows = trained(base, max_steps=2, bf16=True)
     assert {parameter.dtype for parameter in ppo.policy.trainable()} == {torch.float32}, "only the base model is held in bfloat16"
     assert [row["policy.first_ratio"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-3) and rows[1]["grad_norm"] > 0
 
@@ -192,8 +187,7 @@ def test_an_unknown_reward_is_no_number(base):
 
 
 def test_target_kl_ends_an_update(base):
-    ppo, rows = trainer(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
-    ppo.train(nothing)
+    _ppo, rows = trained(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
     assert 1 <= rows[0]["optimizer_steps"] < 8
 
 
@@ -204,7 +198,7 @@ def test_a_callback_can_stop_the_run(base, tmp_path):
 
     ppo, rows = trainer(base, save_steps=100)
     ppo.callbacks = [*ppo.callbacks, Stop()]
-    ppo.train(lambda trained: save(trained, tmp_path))
+    ppo.train(lambda ppo: save(ppo, tmp_path))
     assert len(rows) == 2 and (tmp_path / "checkpoint-2").is_dir()
 
 
@@ -247,9 +241,7 @@ def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
     killed, whole = (run_folder(tmp_path / name, base, settings(max_steps=60, save_steps=5)) for name in ("killed", "whole"))
-    undisturbed = start("ppo", tmp_path / "whole")
-    output, _ = undisturbed.communicate(timeout=300)
-    assert undisturbed.returncode == 0, output
+    finish("ppo", tmp_path / "whole")
 
     first = start("ppo", tmp_path / "killed")
     deadline = time.monotonic() + 300
@@ -258,9 +250,7 @@ def test_a_killed_stage_resumes_as_if_nothing_had_happened(base, tmp_path):
         time.sleep(0.02)
     first.kill()
     first.communicate()
-    second = start("ppo", tmp_path / "killed")
-    output, _ = second.communicate(timeout=300)
-    assert second.returncode == 0, output
+    finish("ppo", tmp_path / "killed")
 
     attempts = read_attempts(killed.attempts)
     assert [attempt.state for attempt in attempts] == ["killed", "finished"] and attempts[1].started.resumed_from >= 10

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import ROWS, random_model, run_folder, start
+from random_model import ROWS, finish, random_model, run_folder
 from safetensors.torch import load_file
 
 from stages.contracts.artifact import read
@@ -73,9 +73,8 @@ def test_two_processes_learn_what_one_does(tmp_path):
         (tmp_path / name).mkdir()
         settings = GrpoSettings.model_validate({**plain, "per_device_train_batch_size": 8 // processes})
         runs.append(run_folder(tmp_path / name, base, settings, processes))
-        stage = start("grpo", tmp_path / name, tmp_path / "draws")
-        output, _ = stage.communicate(timeout=500)
-        assert stage.returncode == 0 and read(Outcome, runs[-1].outcome).finished, output
+        output = finish("grpo", tmp_path / name, tmp_path / "draws")
+        assert read(Outcome, runs[-1].outcome).finished, output
     single, double = runs
     completions = pq.read_table(double.completions).to_pylist()
     for step in (1, 2, 3):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import random_model, run_folder, start
+from random_model import finish, random_model, run_folder
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
@@ -17,9 +17,8 @@ def test_a_run(tmp_path):
     plain = {"algorithm": "rloo", "max_steps": 3, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 2}
     settings = RlooSettings.model_validate(plain | {"per_device_train_batch_size": 8, "num_generations": 4})
     run = run_folder(tmp_path, random_model(tmp_path / "base"), settings)
-    stage = start("rloo", tmp_path)
-    output, _ = stage.communicate(timeout=300)
-    assert stage.returncode == 0 and read(Outcome, run.outcome).finished, output
+    output = finish("rloo", tmp_path)
+    assert read(Outcome, run.outcome).finished, output
     assert "RLOO, 3 steps, reward short" in output
 
     cells = {(row["step"], row["metric"]): row["value"] for row in pq.read_table(run.history).to_pylist()}

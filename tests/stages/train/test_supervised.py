@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import random_model, start
+from random_model import finish, random_model, start
 from transformers import AutoTokenizer
 
 from stages.contracts.artifact import file_digest, read, write
@@ -54,13 +54,6 @@ def folder_of(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict
     return run
 
 
-def trained(folder: Path) -> str:
-    stage = start("sft", folder)
-    output, _ = stage.communicate(timeout=600)
-    assert stage.returncode == 0, output
-    return output
-
-
 def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
     """Of each step what the last attempt that made it logged, times aside."""
     rows = pq.read_table(run.history).to_pylist()
@@ -80,7 +73,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     round of its ten rows: the same numbers and weights."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run, again = folder_of(whole, base, adapter), folder_of(cut, base, adapter)
-    output = trained(whole)
+    output = finish("sft", whole)
     assert "SFT, 24 steps, gold answers under `gold`" in output and "gold tokens" in output
     assert read(Outcome, run.outcome).finished
     logged = cells(run)
@@ -101,7 +94,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
             os.kill(stage.pid, signal.SIGKILL)
             break
     stage.communicate()
-    assert "resumed from step" in trained(cut)
+    assert "resumed from step" in finish("sft", cut)
     first, second = read_attempts(again.attempts)
     assert first.state == "killed" and second.state == "finished" and (second.started.resumed_from or 0) >= 4
     assert cells(again) == pytest.approx(logged)
@@ -145,7 +138,7 @@ def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> No
 @pytest.mark.e2e
 def test_a_row_without_a_gold_answer_is_recorded(tmp_path: Path, base: Path) -> None:
     run = folder_of(tmp_path, base, rows=[*ROWS[:3], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
-    trained(tmp_path)
+    finish("sft", tmp_path)
     outcome = read(Outcome, run.outcome)
     assert not outcome.finished and outcome.failure == "data"
     assert outcome.error == "1 of 4 rows have no text under `gold`, the gold answer; first `row-x`"
