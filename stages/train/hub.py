@@ -6,6 +6,7 @@ HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN apply. What has been fetched o
 from __future__ import annotations
 
 import json
+import textwrap
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def require_model(card: ModelRef) -> None:
 def missing(kind: str, name: str, revision: str, error: Exception | None = None) -> StageError:
     """S275: the `model` or `dataset` could not be fetched, or cannot be read."""
     flag = " --repo-type dataset" if kind == "dataset" else ""
-    reason = _one_line(error) if error else "offline"
+    reason = _words(error) if error else "offline"
     return StageError(
         "S275",
         f"the {kind} {name} at {revision[:12]} is not in the hub cache of this machine, and cannot be had: {reason}",
@@ -55,7 +56,7 @@ def dataset_rows(data: DatasetRef) -> list[dict[str, Any]]:
         raw = [dict(row) for row in islice(stream, data.rows)]
     except Exception as error:  # each reader of a format raises its own kind for what it cannot read
         inside = f" of `{data.config}`" if data.config else ""
-        raise _unfit(data, f"has no split `{data.split}`{inside} that can be read: {_one_line(error)}") from None
+        raise _unfit(data, f"has no split `{data.split}`{inside} that can be read: {_words(error)}") from None
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(raw, start=1):
         place = f"in row {number} of `{data.split}`"
@@ -82,6 +83,5 @@ def _unfit(data: DatasetRef, what: str) -> StageError:
     )
 
 
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return (text[:200] + "..." if len(text) > 200 else text) or type(error).__name__
+def _words(error: Exception) -> str:
+    return textwrap.shorten(str(error), 200, placeholder="...") or type(error).__name__

@@ -14,7 +14,7 @@ from stages.contracts.training import OwnGenerationSettings
 from stages.train.engines import engine
 from stages.train.model import prompt_texts
 from stages.train.run import Work, attempt
-from stages.train.trl import CHECKPOINT, checked, prepared, saved_checkpoint
+from stages.train.trl import CHECKPOINT, prepared, saved_checkpoint
 
 MODULE = "stages.train.ppo"
 FILES = (*CHECKPOINT, "value_head.pt")
@@ -52,10 +52,9 @@ def fit(work: Work[PpoSettings]) -> Path:
             reward=parts.reward,
             callbacks=parts.listeners,
         )
-        with checked(work, trainer, policy.network, parts.tokenizer):
-            if work.checkpoint:
-                restore(trainer, work.checkpoint[0])
-            trainer.train(lambda trained: save(trained, work.output))
+        if work.checkpoint:
+            restore(trainer, work.checkpoint[0])
+        trainer.train(lambda trained: save(trained, work.output))
     return saved_checkpoint(work, FILES)
 
 

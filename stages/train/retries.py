@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, Changed
-from stages.contracts.retries import NONE, Retries
+from stages.contracts.retries import Retries
 from stages.contracts.stage import TRIED
 
 _RETRIED = ("out_of_memory", "nonfinite", "verifier")
 """Failures after which the same call tries again, when the policy has a rule for them."""
-
-
-def read_policy(path: Path) -> Retries:
-    """The experiment's policy; without a file nothing is tried again by itself. Raises ArtifactError for a broken one."""
-    return read(Retries, path) if path.exists() else NONE
 
 
 def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Changed | None:

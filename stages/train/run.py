@@ -24,7 +24,7 @@ from stages.contracts.artifact import read, write
 from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
-from stages.contracts.retries import Retries
+from stages.contracts.retries import NONE, Retries
 from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import TRIED, card_id, open_card, replace
@@ -87,7 +87,7 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
             permission = read(Permission, experiment.permission(card.condition))
         else:  # preflight looks at rewards: without one there is nothing to refuse
             permission = Permission(condition=card.condition, train=True)
-        policy = retries.read_policy(experiment.retries)
+        policy = read(Retries, experiment.retries) if experiment.retries.exists() else NONE
         work = _begin(run, card, rows, resume.required_files(checkpoint_files, card), policy)
         begun = time.monotonic()
         adapter, outcome = _train(work, fit, permission)

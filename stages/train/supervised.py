@@ -46,7 +46,7 @@ def fit(work: Work[SftSettings]) -> Path:
             callbacks=parts.listeners,
         )
         training.remove_callback(PrinterCallback)
-        return train_to_end(work, training, parts.tokenizer)
+        return train_to_end(work, training)
 
 
 def gold_pairs(model: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequence[Row], max_length: int) -> list[dict[str, list[int]]]:

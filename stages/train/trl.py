@@ -71,7 +71,7 @@ def fit(work: Work[Any]) -> Path:
             Rollouts(card.train.generation or GenerationSettings(), parts.logits, work.notes).attach(training)
         training._generate = parts.generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
         continue_order(training, work.steps_before)
-        return train_to_end(work, training, parts.tokenizer)
+        return train_to_end(work, training)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,13 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_before: int = 0) -> Iterator[Prepared]:
-    """The model ready to train, the reward and the listeners of an attempt; tracked in W&B while inside. `group`: completions of a
-    prompt. `pad_ends`: a completion that ends in padding was not cut. `tokens_before`: those of the steps before a resume, for a
-    trainer that counts from its own start."""
+    """The model ready to train, the reward and the listeners of an attempt; tracked in W&B while inside. Raises Stopped when training
+    inside failed and the policy's logits are not finite.
+
+    `group`: completions of a prompt. `pad_ends`: a completion that ends in padding was not cut. `tokens_before`: those of the steps
+    before a resume, for a trainer that counts from its own start."""
     from stages.train.callbacks import Clock, HistoryRecorder, Tracker
-    from stages.train.guards import InvalidLogits, NonfiniteGuard
+    from stages.train.guards import InvalidLogits, NonfiniteGuard, policy_finite
 
     card, settings = work.card, work.card.train
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
@@ -121,28 +123,20 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
     recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before)
     with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
         listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
-        yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)
+        try:
+            yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)
+        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
+            if policy_finite(model, tokenizer, work.rows[0][card.data.prompt]):
+                raise
+            last = max(work.steps_before, work.journal.last_step(work.started.attempt))
+            raise Stopped("nonfinite", f"the policy's logits are not finite after step {last}") from None
 
 
-def train_to_end(work: Work[T], training: Any, tokenizer: Any) -> Path:
+def train_to_end(work: Work[Any], training: Any) -> Path:
     """Let a trainer of TRL train, from the checkpoint where there is one, and return the checkpoint that holds what was trained."""
-    with checked(work, training, training.model, tokenizer):
-        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+    training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
     ranks.gathered([0])  # every rank has saved
     return work.output if ranks.rank() else saved_checkpoint(work, CHECKPOINT)
-
-
-@contextlib.contextmanager
-def checked(work: Work[Any], training: Any, model: Any, tokenizer: Any) -> Iterator[None]:
-    """Train inside. Raises Stopped when sampling failed and the policy's logits are not finite."""
-    from stages.train.guards import policy_finite
-
-    try:
-        yield
-    except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
-        if policy_finite(model, tokenizer, work.rows[0][work.card.data.prompt]):
-            raise
-        raise Stopped("nonfinite", f"the policy's logits are not finite after step {training.state.global_step}") from None
 
 
 def saved_checkpoint(work: Work[Any], files: Sequence[str]) -> Path:

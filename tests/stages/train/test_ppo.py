@@ -75,7 +75,7 @@ def trained(base, **changes):
 
 
 def test_before_the_first_step_policy_and_reference_are_one(base):
-    _ppo, rows = trained(base, max_steps=1)
+    _, rows = trained(base, max_steps=1)
     (first,) = rows
     assert first["objective.kl"] == 0.0 and first["kl"] == 0.0 and first["value.mean"] == 0.0
     assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
@@ -94,14 +94,14 @@ def test_no_reward_and_no_penalty_move_nothing(base):
 
 
 def test_the_reward_rises(base):
-    _ppo, rows = trained(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
+    _, rows = trained(base, max_steps=40, batch_size=32, mini_batch_size=16, kl={"init_kl_coef": 0.01})
     scores = [row["objective.scores"] for row in rows]
     assert sum(scores[-5:]) / 5 > 2 * sum(scores[:5]) / 5
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["transformers", "compiled"])
 def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path, compiled):
-    _whole, undisturbed = trained(base, compiled=compiled)
+    _, undisturbed = trained(base, compiled=compiled)
     begun, rows = trainer(base, save_steps=2, compiled=compiled)
     begun.settings = begun.settings.model_copy(update={"max_steps": 2})
     begun.train(lambda ppo: save(ppo, tmp_path))
@@ -115,7 +115,7 @@ def test_a_resumed_run_logs_what_an_undisturbed_one_logs(base, tmp_path, compile
 
 def test_the_compiled_engine_samples_what_transformers_samples(base):
     """On a CPU both draw the same random numbers in the same order; the difference of log-probabilities is logged beside."""
-    _usual, plain = trained(base, max_steps=3)
+    _, plain = trained(base, max_steps=3)
     ppo, rows = trained(base, max_steps=3, compiled=True)
     assert ppo.policy.rollouts.notes == {"generation": "compiled, without torch.compile"}
     assert [row.pop(f"{METRIC}/mean") for row in rows] == pytest.approx([0.0] * 3, abs=1e-5)
@@ -151,15 +151,15 @@ def test_compiled_completions_are_as_wide_as_the_longest(base):
 def test_a_step_of_several_minibatches_is_one_step_of_their_batch(base):
     logged = []
     for minibatch, accumulation in ((8, 1), (4, 2), (2, 4)):
-        _ppo, rows = trained(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
+        _, rows = trained(base, max_steps=2, ppo_epochs=1, mini_batch_size=minibatch, gradient_accumulation_steps=accumulation)
         logged.append([[row[name] for name in ("loss", "grad_norm", "policy.approxkl", "loss.value", "objective.scores")] for row in rows])
     assert logged[1] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
     assert logged[2] == [pytest.approx(row, rel=1e-4, abs=1e-7) for row in logged[0]]
 
 
 def test_recomputed_activations_change_nothing(base):
-    _plain, kept = trained(base, max_steps=2)
-    _recomputing, again = trained(base, max_steps=2, gradient_checkpointing=True)
+    _, kept = trained(base, max_steps=2)
+    _, again = trained(base, max_steps=2, gradient_checkpointing=True)
     names = ("loss", "grad_norm", "objective.kl", "loss.value", "policy.first_ratio")
     assert [[row[name] for name in names] for row in again] == [pytest.approx([row[name] for name in names], rel=1e-4) for row in kept]
 
@@ -188,7 +188,7 @@ def test_an_unknown_reward_is_no_number(base):
 
 
 def test_target_kl_ends_an_update(base):
-    _ppo, rows = trained(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
+    _, rows = trained(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
     assert 1 <= rows[0]["optimizer_steps"] < 8
 
 
