@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -23,6 +24,8 @@ from stages.contracts.stage import ROOT
 from stages.contracts.training import TrainSettings
 
 ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n", "gold": "odd" if number % 2 else "even"} for number in range(12)]
+
+LORA = Adapter(r=4)
 
 
 def random_model(folder: Path) -> Path:
@@ -46,11 +49,19 @@ def random_model(folder: Path) -> Path:
     return folder
 
 
-def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1, device: str = "cpu") -> RunFolder:
+def run_folder(
+    folder: Path,
+    base: Path,
+    settings: TrainSettings,
+    gpus: int = 1,
+    device: str = "cpu",
+    adapter: Adapter = LORA,
+    rows: Sequence[Mapping[str, str]] = ROWS,
+) -> RunFolder:
     """`runs/small/short-s1` of a project: its card, rewarded for short completions (SFT: with gold answers), its permission, and the
     data. `gpus` is the number of processes: on a CPU each is one."""
     run = RunFolder(folder / "runs/small/short-s1")
-    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     gate = Gate(name="chars", kind="length", settings={"formula": "2 - chars/16", "low": 1.0, "high": 2.0})
     gold = settings.algorithm == "sft"
     modules = [ALGORITHMS[settings.algorithm].stage]
@@ -59,7 +70,7 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
         condition="short",
         seed=1,
         null_control=False,
-        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter(r=4)),
+        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=adapter),
         data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
         reward=None if gold else Reward(name="short", gates=(gate,)),
         train=settings,
@@ -69,7 +80,8 @@ def run_folder(folder: Path, base: Path, settings: TrainSettings, gpus: int = 1,
         code=code_versions(CodeTree(ROOT), modules if gold else [*modules, "stages.train.rewards.length"]),
     )
     write(run.card, card)
-    write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
+    if not gold:  # nothing is asked before a run learns gold answers
+        write(ExperimentFolder(run.root.parent).permission("short"), Permission(condition="short", train=True))
     return run
 
 

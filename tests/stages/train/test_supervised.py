@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import finish, random_model, start
+from random_model import LORA, finish, random_model, run_folder, start
 from transformers import AutoTokenizer
 
 from stages.contracts.artifact import file_digest, read, write
@@ -22,7 +21,6 @@ from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.reward import Gate
-from stages.contracts.run_card import TrainCard
 from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
 from stages.train.attempts import Stopped
@@ -30,28 +28,12 @@ from stages.train.supervised import gold_pairs
 
 PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
 ROWS = [{"id": f"row-{number}", "prompt": f"{number} is\n", "gold": "odd" if number % 2 else "even"} for number in range(10)]
-LORA, FULL = Adapter(r=4), Adapter(kind="full")
+FULL = Adapter(kind="full")
 
 
-def folder_of(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict[str, str]] = ROWS, **settings: object) -> RunFolder:
-    """`runs/small/short-s1` of a project, trained on gold answers; there is no permission, because nothing is asked before."""
-    run = RunFolder(folder / "runs/small/short-s1")
-    run.root.mkdir(parents=True)
-    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    card = TrainCard[SftSettings](
-        experiment="small",
-        condition="short",
-        seed=1,
-        null_control=False,
-        model=ModelRef(base="tiny", path=str(base), revision="0", adapter=adapter),
-        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold"),
-        train=SftSettings.model_validate(PLAIN | settings),
-        device="cpu",
-        versions={},
-        code=code_versions(CodeTree(ROOT), ["stages.train.supervised"]),
-    )
-    write(run.card, card)
-    return run
+def gold_folder(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict[str, str]] = ROWS) -> RunFolder:
+    folder.mkdir(exist_ok=True)
+    return run_folder(folder, base, SftSettings.model_validate(PLAIN), adapter=adapter, rows=rows)
 
 
 def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
@@ -72,7 +54,7 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     """An undisturbed run, and one that is killed after step 6 and goes on from its checkpoint, in another
     round of its ten rows: the same numbers and weights."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run, again = folder_of(whole, base, adapter), folder_of(cut, base, adapter)
+    run, again = gold_folder(whole, base, adapter), gold_folder(cut, base, adapter)
     output = finish("sft", whole)
     assert "SFT, 24 steps, gold answers under `gold`" in output and "gold tokens" in output
     assert read(Outcome, run.outcome).finished
@@ -137,7 +119,7 @@ def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> No
 
 @pytest.mark.e2e
 def test_a_row_without_a_gold_answer_is_recorded(tmp_path: Path, base: Path) -> None:
-    run = folder_of(tmp_path, base, rows=[*ROWS[:3], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
+    run = gold_folder(tmp_path, base, rows=[*ROWS[:3], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
     finish("sft", tmp_path)
     outcome = read(Outcome, run.outcome)
     assert not outcome.finished and outcome.failure == "data"
