@@ -18,7 +18,7 @@ PAGE = ROOT / "site" / "docs" / "reference" / "spec.md"
 _HEAD = """\
 # Spec keys
 
-<!-- Made from the models by tests/compiler/spec_reference.py; edit compiler/spec.py, then run it. -->
+<!-- Made from the models by tests/compiler/spec_reference.py; edit compiler/language or stages/contracts, then run it. -->
 
 Every key of `specs/<experiment>.yaml`. Keys are closed: one that is not here is an error that names the nearest one. How the parts work
 together is in [Write a spec](../guide/write-a-spec.md), the settings of gates are in [Gates](gates.md).
