@@ -73,11 +73,11 @@ def anomalies(experiment: ExperimentFiles) -> tuple[Anomaly, ...]:
     for run, condition, detection in detections(experiment):
         for signal in detection.signals:
             groups.setdefault((signal.severity, condition, signal.detector, signal.metric), []).append((run, signal))
-    made = []
+    grouped = []
     for (_, condition, _, _), signals in groups.items():
         explained = explain([signal for _, signal in signals], clipped_at(experiment.train_card(condition)))
-        made.append(Anomaly(condition, tuple(signals), len(experiment.of_condition(condition)), explained))
-    return tuple(sorted(made, key=lambda anomaly: SEVERITIES.index(anomaly.severity)))
+        grouped.append(Anomaly(condition, tuple(signals), len(experiment.of_condition(condition)), explained))
+    return tuple(sorted(grouped, key=lambda anomaly: SEVERITIES.index(anomaly.severity)))
 
 
 def detections(experiment: ExperimentFiles) -> Iterator[tuple[str, str, Detection]]:

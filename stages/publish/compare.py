@@ -32,13 +32,13 @@ Row = tuple[str, str, list[tuple[Markup, str]]]
 def comparisons(summaries: Sequence[PageSummary]) -> dict[str, tuple[str, ...]]:
     """Experiment -> what it is compared with, itself included; the first one is what the others change."""
     parents = {summary.experiment: summary.parent for summary in summaries if not summary.profile}
-    made: dict[str, tuple[str, ...]] = {}
+    compared: dict[str, tuple[str, ...]] = {}
     for name, parent in sorted(parents.items()):
         if children := sorted(child for child, its in parents.items() if its == name):
-            made[name] = (name, *children)
+            compared[name] = (name, *children)
         elif parent in parents:
-            made[name] = (parent or "", name)
-    return made
+            compared[name] = (parent or "", name)
+    return compared
 
 
 def comparison(names: tuple[str, ...], pages: Mapping[str, Path], summaries: Mapping[str, PageSummary]) -> str:
@@ -109,4 +109,4 @@ def _claims(columns: Sequence[PageSummary]) -> list[tuple[str, str, list[str | N
     """(id, sentence, verdict in each experiment) of every claim; None where it is not declared."""
     says = {claim.id: claim.says for summary in columns for claim in summary.claims}
     verdicts = [{claim.id: claim.verdict for claim in summary.claims} for summary in columns]
-    return [(id_, sentence, [known.get(id_) for known in verdicts]) for id_, sentence in says.items()]
+    return [(id_, sentence, [by_claim.get(id_) for by_claim in verdicts]) for id_, sentence in says.items()]

@@ -53,10 +53,10 @@ def _run(run: RunFolder) -> Iterator[Difference]:
     if not run.outcome.exists():
         return
     outcome = read(Outcome, run.outcome)
-    made = read(AnyTrainCard, run.card) if run.card.exists() else read(ImportCard, run.import_card) if run.import_card.exists() else None
+    card = read(AnyTrainCard, run.card) if run.card.exists() else read(ImportCard, run.import_card) if run.import_card.exists() else None
     path = run.card if run.card.exists() else run.import_card
     another = f"the run was made from another card than {path.name}"
-    yield from _unequal(path, "card", another, outcome.card_id, card_id(made) if made else outcome.card_id)
+    yield from _unequal(path, "card", another, outcome.card_id, card_id(card) if card else outcome.card_id)
     name = outcome.attempt
     attempt = {attempt.started.attempt: attempt for attempt in read_attempts(run.attempts)}.get(name)
     if attempt is None:
@@ -137,22 +137,22 @@ def _imported(experiment: ExperimentFolder) -> Iterator[RunFolder]:
 def _imports(experiment: ExperimentFolder, run: RunFolder, scratch: Path) -> Iterator[Difference]:
     again = f"dvc repro --force --single-item {experiment.pipeline}:import-{run.name}"
     source = Comparison("S496", "what the source gives", f"dvc checkout {run.root.as_posix()}, or import it again: {again}")
-    made = RunFolder(scratch / run.name)
-    for here, expected in ((run.imported, made.imported), (run.outcome, made.outcome)):
+    fresh = RunFolder(scratch / run.name)
+    for here, expected in ((run.imported, fresh.imported), (run.outcome, fresh.outcome)):
         yield from source.differences(here.as_posix(), expected.read_bytes(), here.read_bytes() if here.is_file() else b"")
-    yield from islice(_cells(run.history, made.history, source.fix), LIMIT)
+    yield from islice(_cells(run.history, fresh.history, source.fix), LIMIT)
 
 
 def _cells(here: Path, expected: Path, fix: str) -> Iterator[Difference]:
     """Cells of a history that the source does not give."""
     try:
-        found = _history(here)
+        actual = _history(here)
     except (pa.ArrowException, OSError, KeyError):
         return  # locks and metadata tell of a table that is none
     wanted = _history(expected)
-    for key in dict.fromkeys((*wanted, *found)):
-        if wanted.get(key) != found.get(key):
-            cell, old, new = f"{key[2]} at step {key[1]}", _cell(wanted.get(key)), _cell(found.get(key))
+    for key in dict.fromkeys((*wanted, *actual)):
+        if wanted.get(key) != actual.get(key):
+            cell, old, new = f"{key[2]} at step {key[1]}", _cell(wanted.get(key)), _cell(actual.get(key))
             what = f"{cell}: {new} is not what the source gives"
             yield Difference(code="S496", path=here.as_posix(), cell=cell, what=what, expected=old, found=new, fix=fix)
 

@@ -34,13 +34,13 @@ def write_crate(folder: ExperimentFolder, target: Path) -> int:
     Raises ArtifactError when the experiment has no findings or no lock.
     """
     experiment = load(folder.root)
-    made = _Crate(experiment, _records(folder))
-    made.build()
+    crate = _Crate(experiment, _records(folder))
+    crate.build()
     if target.suffix == ".zip":
-        made.crate.write_zip(target)
+        crate.crate.write_zip(target)
     else:
-        made.crate.write(target)
-    return made.files
+        crate.crate.write(target)
+    return crate.files
 
 
 def _records(folder: ExperimentFolder) -> Mapping[str, Mapping[str, Any]]:
@@ -60,7 +60,7 @@ class _Crate:
         self.context, self.language = ContextEntity, ComputerLanguage
         self.crate = ROCrate(gen_preview=False, version="1.1")
         self.files = 0
-        self.known: dict[str, Entity] = {}
+        self.entities: dict[str, Entity] = {}
         self.tools: dict[str, Entity] = {}
 
     def build(self) -> None:
@@ -78,8 +78,10 @@ class _Crate:
             self._file(written)
         controls = [self._step(workflow, number, name, record) for number, (name, record) in enumerate(self.stages.items(), start=1)]
         outcome = self._action("#run", workflow, f"dvc repro {folder.pipeline}")
-        outcome["object"] = [self.known[card.spec]] if card.spec in self.known else []
-        outcome["result"] = [entity for path in (folder.findings, folder.page / "index.md") if (entity := self.known.get(path.as_posix()))]
+        outcome["object"] = [self.entities[card.spec]] if card.spec in self.entities else []
+        outcome["result"] = [
+            entity for path in (folder.findings, folder.page / "index.md") if (entity := self.entities.get(path.as_posix()))
+        ]
         engine = self._add("#dvc", "SoftwareApplication", name="DVC", url="https://dvc.org/", softwareVersion=self._version("dvc"))
         organized = self._add("#organize", "OrganizeAction", name=f"dvc repro {folder.pipeline}", instrument=engine)
         organized["object"], organized["result"] = controls, outcome
@@ -95,7 +97,7 @@ class _Crate:
         kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
         properties = {"@type": kinds, "name": f"Pipeline of {folder.name}", "sha256": file_digest(folder.pipeline)}
         workflow = self.crate.add_workflow(path, path, main=True, lang=language, properties=properties)
-        self.known[path] = workflow
+        self.entities[path] = workflow
         self.files += 1
         return workflow
 
@@ -112,12 +114,12 @@ class _Crate:
         actions = [self._attempt(self.tools[module], attempt) for attempt in attempts]
         actions = actions or [self._action(f"#action-{name}", self.tools[module], str(record["cmd"]))]
         inputs, results = ([self._reference(entry) for entry in record.get(side) or ()] for side in ("deps", "outs"))
-        made = run.outcome.attempt if run and run.outcome else None
+        newest = run.outcome.attempt if run and run.outcome else None
         others = {f"#attempt-{a.started.attempt}" for a in attempts if run and run.outcome and a.started.card_id != run.outcome.card_id}
         for action in actions:
             if action.id not in others:  # an attempt of an earlier card read other files than the lock names now
                 action["object"] = inputs
-            if made is None or action.id == f"#attempt-{made}":
+            if newest is None or action.id == f"#attempt-{newest}":
                 action["result"] = results
         return self._add(f"#control-{name}", "ControlAction", name=name, instrument=step, object=actions)
 
@@ -139,24 +141,24 @@ class _Crate:
     def _reference(self, entry: Mapping[str, Any]) -> Entity:
         """A path of the lock: the file or folder in the crate, or its name and hash when it is not."""
         path = str(entry["path"])
-        if path in self.known:
-            return self.known[path]
-        inside = [entity for name, entity in self.known.items() if name.startswith(f"{path}/")]
+        if path in self.entities:
+            return self.entities[path]
+        inside = [entity for name, entity in self.entities.items() if name.startswith(f"{path}/")]
         if inside:
-            self.known[path] = self.crate.add_dataset(dest_path=path, properties={"name": path, "hasPart": inside})
+            self.entities[path] = self.crate.add_dataset(dest_path=path, properties={"name": path, "hasPart": inside})
         elif os.path.isfile(path) and path.startswith("data/"):
             self._file(path)
         else:
-            self.known[path] = self._add(f"#{path}", "CreativeWork", name=path, identifier=f"md5:{entry.get('md5')}")
-        return self.known[path]
+            self.entities[path] = self._add(f"#{path}", "CreativeWork", name=path, identifier=f"md5:{entry.get('md5')}")
+        return self.entities[path]
 
     def _file(self, path: str) -> None:
-        if path in self.known or not os.path.isfile(path):
+        if path in self.entities or not os.path.isfile(path):
             return
         kinds = {".json": "application/json", ".csv": "text/csv", ".md": "text/markdown", ".svg": "image/svg+xml", ".yaml": "text/yaml"}
         about = {"name": path, "contentSize": str(os.path.getsize(path)), "sha256": file_digest(Path(path))}
         kind = kinds.get(Path(path).suffix, "application/octet-stream")
-        self.known[path] = self.crate.add_file(path, path, properties={**about, "encodingFormat": kind})
+        self.entities[path] = self.crate.add_file(path, path, properties={**about, "encodingFormat": kind})
         self.files += 1
 
     def _profile(self, name: str, version: str) -> Entity:

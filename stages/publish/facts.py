@@ -26,7 +26,7 @@ class Facts:
 
     def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
         """The first of these statistics of a subject's metric that was computed."""
-        return next((found for s in statistics if (found := self._findings.get(f"{subject}/{metric}/{s}"))), None)
+        return next((finding for s in statistics if (finding := self._findings.get(f"{subject}/{metric}/{s}"))), None)
 
     def get(self, finding: str) -> Finding:
         """Raises KeyError with the nearest known ids in the message."""
@@ -129,7 +129,7 @@ def interval_text(finding: Finding, *, decimals: int | None = None) -> str:
     return numbers.interval(finding.value, finding.low, finding.high, decimals=decimals, signed=signed)
 
 
-def did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
+def did_you_mean(word: str, names: Mapping[str, object] | list[str]) -> str:
     """`unknown id 'x'; did you mean 'y'?`, with at most three near ones."""
-    near = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    near = difflib.get_close_matches(word, list(names), n=3, cutoff=0.6)
     return f"unknown id {word!r}" + (f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else "")

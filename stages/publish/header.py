@@ -161,7 +161,7 @@ def _warnings(experiment: ExperimentFiles, anomalies: Sequence[Anomaly]) -> Iter
     for anomaly in anomalies:
         if anomaly.severity != "info":
             warned[anomaly.condition].append(anomaly)
-    order = {name: min(SEVERITIES.index(one.severity) for one in found) for name, found in warned.items() if found}
+    order = {name: min(SEVERITIES.index(anomaly.severity) for anomaly in some) for name, some in warned.items() if some}
     names = sorted(order, key=order.__getitem__)
     for name in names[:_MOST_WARNINGS]:
         phrases = dict.fromkeys(anomaly.phrase for anomaly in warned[name])
@@ -177,11 +177,11 @@ def _movements(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str,
         metric = f"evaluation.{name}.pass_share"
         before = facts.find("untrained", metric, "final", "share", "initial")
         after = {c.name: facts.find(c.name, metric, "final", "share") for c in experiment.card.conditions}
-        known = {condition: finding for condition, finding in after.items() if finding and finding.value is not None}
-        if before and known:
-            digits = numbers.column_decimals((f.value, f.low, f.high) for f in known.values())
-            parts = Markup(", ").join(Markup("{} {}").format(escape(c), facts.interval(f, digits)) for c, f in known.items())
-            none = [condition for condition in after if condition not in known]
+        measured = {condition: finding for condition, finding in after.items() if finding and finding.value is not None}
+        if before and measured:
+            digits = numbers.column_decimals((f.value, f.low, f.high) for f in measured.values())
+            parts = Markup(", ").join(Markup("{} {}").format(escape(c), facts.interval(f, digits)) for c, f in measured.items())
+            none = [condition for condition in after if condition not in measured]
             rest = escape(f"; of {listed(none)} no run counts" if none else "")
             text = Markup("Shared evaluation, {}: untrained {}; after training {}{}.")
             yield "plain", text.format(escape(name), facts.value(before, digits), parts, rest)

@@ -78,7 +78,7 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
     groups = (full[:_CARDS], profiles[: _PROFILE_CARDS if full else _CARDS])
     trees = families(experiments)
     members = [member for tree in trees for member in tree]
-    made = _render(
+    computed = _render(
         "home.html.j2",
         experiments,
         groups=groups,
@@ -90,7 +90,7 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
         more_family=len(members) > MEMBERS,
         base="experiments/",
     )
-    return text.replace(MARKER, made) if MARKER in text else f"{text.rstrip()}\n\n{made}"
+    return text.replace(MARKER, computed) if MARKER in text else f"{text.rstrip()}\n\n{computed}"
 
 
 def overview(experiments: Sequence[PageSummary]) -> str:

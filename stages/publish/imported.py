@@ -69,8 +69,8 @@ def _read_from(card: ColumnCard | SummaryCard) -> str:
 
 def held(experiment: ExperimentFiles) -> dict[str, tuple[ColumnStats, ...]]:
     """Run -> every mapped metric over all rows, of the first runs."""
-    found = {run.ref.name: run.imported.held for run in experiment.runs if run.imported and run.imported.held}
-    return dict(list(found.items())[:MOST_HELD])
+    rows = {run.ref.name: run.imported.held for run in experiment.runs if run.imported and run.imported.held}
+    return dict(list(rows.items())[:MOST_HELD])
 
 
 def held_numbers(row: ColumnStats) -> list[str]:
@@ -89,27 +89,27 @@ def at_the_end(experiment: ExperimentFiles) -> str:
 
 def banners(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str]]:
     """(tone, title, text) of what a reader must know before the first number."""
-    found = [(run, run.imported) for run in experiment.runs if run.imported and (run.import_card is None or run.only_read)]
-    if not found:
+    logs = [(run, run.imported) for run in experiment.runs if run.imported and (run.import_card is None or run.only_read)]
+    if not logs:
         return
-    formats = dict.fromkeys(FORMATS[read.read.format] for _, read in found)
+    formats = dict.fromkeys(FORMATS[read.read.format] for _, read in logs)
     text = f"octavo did not train these runs; their numbers were read from: {listed(list(formats))}."
-    if all(read.summary for _, read in found):
+    if all(read.summary for _, read in logs):
         text += " There are no series, so no number is a window mean and no detector could look."
     if experiment.card.claims:
         text += " Rules are dated against octavo's first look at the logs; octavo cannot tell whether the author knew the results by then."
-    yield "smoke", f"Imported: {plural(len(found), 'run')}", text
-    ends = [run.outcome.unknown for run, _ in found if run.state == "unknown" and run.outcome]
+    yield "smoke", f"Imported: {plural(len(logs), 'run')}", text
+    ends = [run.outcome.unknown for run, _ in logs if run.state == "unknown" and run.outcome]
     if ends:
         different = sorted(set(ends))
         text = f"{'; '.join(different[:3])}{' ...' if len(different) > 3 else ''}."
-        yield "hole", f"Whether they finished is unknown: {len(ends)} of {len(found)} runs", text
-    uneven = {run.ref.name: str(read.stride) for run, read in found if read.stride > 1}
+        yield "hole", f"Whether they finished is unknown: {len(ends)} of {len(logs)} runs", text
+    uneven = {run.ref.name: str(read.stride) for run, read in logs if read.stride > 1}
     if uneven:
-        about = "about " if any(read.read.epoch for _, read in found) else ""  # steps of printed epochs are near ones
+        about = "about " if any(read.read.epoch for _, read in logs) else ""  # steps of printed epochs are near ones
         strides = sorted(set(uneven.values()), key=int)
         text = f"logged {about}every {listed(strides)} steps: {listed(list(uneven))}."
-        yield "hole", f"Not every step was logged: {len(uneven)} of {len(found)} runs", text
+        yield "hole", f"Not every step was logged: {len(uneven)} of {len(logs)} runs", text
 
 
 def source(run: RunFiles) -> str:

@@ -19,20 +19,20 @@ def lineage(experiment: ExperimentFiles, sources: Iterable[Source]) -> Lineage:
     """The files of all runs, of the analysis, and those that the shown numbers and figures were computed from (`sources`). A file that is
     not here and whose digest was never recorded is left out. Paths are relative to the project."""
     recorded = {source.path: source for source in sources}
-    made: dict[str, MadeFile] = {}
+    files: dict[str, MadeFile] = {}
     for path, sha256, by in [*_analysis(experiment), *(entry for run in experiment.runs for entry in _run(run))]:
         name = path.as_posix()
-        known = recorded[name].sha256 if name in recorded else sha256
-        if digest := known or (file_digest(path) if path.is_file() else None):
-            made.setdefault(name, MadeFile(path=name, sha256=digest, made_by=by))
+        pin = recorded[name].sha256 if name in recorded else sha256
+        if digest := pin or (file_digest(path) if path.is_file() else None):
+            files.setdefault(name, MadeFile(path=name, sha256=digest, made_by=by))
     for name, source in recorded.items():
         by = f"attempt {source.attempt}" if source.attempt else "a stage"
-        made.setdefault(name, MadeFile(path=name, sha256=source.sha256, made_by=by))
+        files.setdefault(name, MadeFile(path=name, sha256=source.sha256, made_by=by))
     commit = commits(experiment.runs)
     return Lineage(
         experiment=experiment.folder.name,
         commit=commit[0] if len(commit) == 1 else None,
-        files=tuple(made[name] for name in sorted(made)),
+        files=tuple(files[name] for name in sorted(files)),
     )
 
 

@@ -12,30 +12,30 @@ from stages.publish.passports import commits
 
 def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     """(what, name, pin) of the files and models that the results depend on."""
-    found: dict[tuple[str, str], str] = {}
+    pins: dict[tuple[str, str], str] = {}
     for run in experiment.runs:
         if run.card:
             data, model = run.card.data, run.card.model
-            found |= {("training data", data.name): data.pin, ("base model", model.base): f"revision {model.revision}"}
+            pins |= {("training data", data.name): data.pin, ("base model", model.base): f"revision {model.revision}"}
         if run.import_card:
-            found["imported log", run.import_card.source.path] = f"sha256 {run.import_card.source.sha256}"
+            pins["imported log", run.import_card.source.path] = f"sha256 {run.import_card.source.sha256}"
     if experiment.folder.evaluate_card.exists():
         data = DatasetRef.model_validate(load_json(experiment.folder.evaluate_card)["data"])
-        found["evaluation data", data.name] = data.pin
-    return [(what, name, pin) for (what, name), pin in found.items()]
+        pins["evaluation data", data.name] = data.pin
+    return [(what, name, pin) for (what, name), pin in pins.items()]
 
 
 def inputs(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     """(name, short pin) of the data, models and logs that runs were made from."""
-    found: dict[tuple[str, str], None] = {}
+    pins: dict[tuple[str, str], None] = {}
     for run in experiment.runs:
         if run.card:
             data, model = run.card.data, run.card.model
-            found[data.name, data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}"] = None
-            found[model.base, f"revision {model.revision[:12]}"] = None
+            pins[data.name, data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}"] = None
+            pins[model.base, f"revision {model.revision[:12]}"] = None
         if run.import_card:
-            found[run.import_card.source.path, f"sha256 {run.import_card.source.sha256[:12]}"] = None
-    return list(found)
+            pins[run.import_card.source.path, f"sha256 {run.import_card.source.sha256[:12]}"] = None
+    return list(pins)
 
 
 def machines(experiment: ExperimentFiles) -> dict[str, str]:
@@ -50,12 +50,12 @@ def machines(experiment: ExperimentFiles) -> dict[str, str]:
 
 def versions(experiment: ExperimentFiles) -> dict[str, str]:
     """Library -> the versions that attempts ran with."""
-    found: dict[str, dict[str, None]] = {}
+    by_library: dict[str, dict[str, None]] = {}
     for run in experiment.runs:
         for attempt in run.attempts:
             for library, version in attempt.started.versions.items():
-                found.setdefault(library, {})[version] = None
-    return {library: ", ".join(found[library]) for library in sorted(found)}
+                by_library.setdefault(library, {})[version] = None
+    return {library: ", ".join(by_library[library]) for library in sorted(by_library)}
 
 
 def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
@@ -65,10 +65,10 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
         if run.card:
             trained.setdefault(judged.versions(run.card.code), {})[run.ref.condition] = None
     every = len(trained) == 1
-    found = [("train" if every else f"train, {listed(list(conditions))}", code) for code, conditions in trained.items()]
-    found += [("import", code) for code in sorted({judged.versions(run.import_card.code) for run in experiment.runs if run.import_card})]
-    found += [("conclude", judged.versions(experiment.conclude.code))] if experiment.conclude else []
-    return [*found, ("page", judged.versions(experiment.card.code))]
+    rows = [("train" if every else f"train, {listed(list(conditions))}", code) for code, conditions in trained.items()]
+    rows += [("import", code) for code in sorted({judged.versions(run.import_card.code) for run in experiment.runs if run.import_card})]
+    rows += [("conclude", judged.versions(experiment.conclude.code))] if experiment.conclude else []
+    return [*rows, ("page", judged.versions(experiment.card.code))]
 
 
 def commands(experiment: ExperimentFiles) -> list[str]:

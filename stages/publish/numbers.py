@@ -37,8 +37,8 @@ def _rounded(value: float, decimals: int) -> Decimal:
 
 def decimals_for(value: float | None, low: float | None = None, high: float | None = None) -> int:
     """Digits after the point: one significant digit of the interval's half width, or two of the value; at least two below ten."""
-    known = [abs(x) for x in (value, low, high) if x is not None]
-    size = max(known, default=0.0)
+    sizes = [abs(x) for x in (value, low, high) if x is not None]
+    size = max(sizes, default=0.0)
     least, most = 2 if size < 10 else 1 if size < 100 else 0, _cap(size, _MOST)
     if low is not None and high is not None and (half := high / 2 - low / 2) > 0:
         return max(least, min(most, -math.floor(math.log10(half))))
@@ -68,9 +68,9 @@ _Spread = tuple[float | None, float | None, float | None]
 
 def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
     """Digits for all numbers (value, low, high) of a column: those of the cell that needs most, but no more than `most`."""
-    known = [cell for cell in cells if cell[0] is not None]
-    largest = max((abs(x) for cell in known for x in cell if x is not None), default=0.0)
-    return min(_cap(largest, most), max((decimals_for(*cell) for cell in known), default=2))
+    filled = [cell for cell in cells if cell[0] is not None]
+    largest = max((abs(x) for cell in filled for x in cell if x is not None), default=0.0)
+    return min(_cap(largest, most), max((decimals_for(*cell) for cell in filled), default=2))
 
 
 def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:

@@ -138,7 +138,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
 def figure_passport(experiment: ExperimentFiles, drawing: Drawing) -> Passport:
     """What a figure shows, the numbers in it, the files that it was drawn from, and its table."""
     figure = drawing.figure
-    made = {name: digest(content) for name, content in files(drawing).items() if not name.endswith(".json")}
+    digests = {name: digest(content) for name, content in files(drawing).items() if not name.endswith(".json")}
     shown = [(name, f"figures/{path.name}") for name, path in (("table", drawing.csv), ("picture", drawing.svg)) if path.exists()]
     draw = f"dvc repro --force --single-item {experiment.folder.pipeline}:draw"
     return Passport(
@@ -150,7 +150,7 @@ def figure_passport(experiment: ExperimentFiles, drawing: Drawing) -> Passport:
         behind=_behind(experiment, figure.sources),
         spec=(experiment.card.spec,),
         links=tuple(shown),
-        values={"files": made},
+        values={"files": digests},
     )
 
 
@@ -203,8 +203,8 @@ def recompute(experiment: ExperimentFiles) -> str:
 def records(experiment: ExperimentFiles, used: Iterable[Finding | Figure]) -> dict[str, Record]:
     """What passports refer to, by run: every run, with those of its files that numbers and figures in use were computed from."""
     owned = sources_by_run(experiment, (source for entry in used for source in entry.sources))
-    made = {run.ref.name: Record(run_rows(experiment, run), owned.get(run.ref.name, ())) for run in experiment.runs}
-    return made | ({OTHER_FILES: Record((), owned[OTHER_FILES])} if OTHER_FILES in owned else {})
+    by_run = {run.ref.name: Record(run_rows(experiment, run), owned.get(run.ref.name, ())) for run in experiment.runs}
+    return by_run | ({OTHER_FILES: Record((), owned[OTHER_FILES])} if OTHER_FILES in owned else {})
 
 
 def sources_by_run(experiment: ExperimentFiles, sources: Iterable[Source]) -> dict[str, tuple[Source, ...]]:
@@ -244,8 +244,8 @@ def _attempt(run: RunFiles, attempt: Attempt) -> str:
 
 def commits(runs: Iterable[RunFiles]) -> list[str]:
     """Git commits of the attempts that made the runs' files."""
-    made = (a.started for run in runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
-    return list(dict.fromkeys(start.commit for start in made if start.commit))
+    starts = (a.started for run in runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
+    return list(dict.fromkeys(start.commit for start in starts if start.commit))
 
 
 def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], shared: Mapping[str, Record]) -> str:

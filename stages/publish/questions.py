@@ -94,8 +94,8 @@ def printed(facts: Facts, finding: Finding | None, digits: int | None, *, bounds
 
 def changes(experiment: ExperimentFiles, facts: Facts, metric: str) -> dict[str, Finding]:
     """Condition -> change of the metric, where it has a value."""
-    found = {name: facts.find(name, metric, "change") for name in conditions(experiment)}
-    return {name: change for name, change in found.items() if change and change.value is not None}
+    moved = {name: facts.find(name, metric, "change") for name in conditions(experiment)}
+    return {name: change for name, change in moved.items() if change and change.value is not None}
 
 
 def ends(experiment: ExperimentFiles, facts: Facts, condition: str, metric: str, statistic: str) -> list[tuple[RunFiles, Finding]]:

@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 @cache
 def environment() -> jinja2.Environment:
     """Autoescape on, unknown names are errors, and all output goes through `escape`."""
-    made = jinja2.Environment(
+    jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -28,7 +28,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(
+    jinja.filters.update(
         with_code=escape_with_code,
         slug=slug,
         figure_id=figure_id,
@@ -46,7 +46,7 @@ def environment() -> jinja2.Environment:
         listed=lambda parts: numbers.listed(list(parts)),
         spaced=lambda name: name.replace("_", " "),
     )
-    return made
+    return jinja
 
 
 def render(template: str, **values: Any) -> str:

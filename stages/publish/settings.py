@@ -23,8 +23,8 @@ class Setting(NamedTuple):
 
 def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
     """Title -> every value of the train cards but the reward (a section of its own) and the seed."""
-    found = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
-    return {title: rows for title, rows in found.items() if rows}
+    groups = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
+    return {title: rows for title, rows in groups.items() if rows}
 
 
 def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:

@@ -135,7 +135,7 @@ def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) ->
     )
     assert any(why.endswith("with this rule it would read supported.") for why in whys)
     views = claim_views(found, Facts(found.findings))
-    assert {view.verdict for view in views} == {"void"} and all(view.late for view in views)
+    assert {view.verdict for view in views} == {"void"} and all(view.dated.late for view in views)
 
 
 def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> None:

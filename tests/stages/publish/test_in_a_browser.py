@@ -173,6 +173,28 @@ def test_a_passport_opens_from_the_file_system_and_without_its_script_the_link_l
     assert tab.run(opened)
 
 
+CLOSE = """(async () => {
+  const fact = document.querySelector(".claim .number a.fact");
+  const popover = () => document.querySelector(".popover");
+  const open = async () => { fact.click(); for (let n = 0; n < 100 && !popover(); n++) await new Promise((done) => setTimeout(done, 50)); };
+  await open();
+  const opened = popover().textContent.includes(fact.dataset.finding) && popover().textContent.includes("Welch t interval");
+  const expanded = fact.getAttribute("aria-expanded");
+  document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
+  const closed = !popover(), focused = document.activeElement === fact;
+  await open();
+  const links = [...popover().querySelectorAll("a.ref")].every((link) => link.href.includes("/numbers.html#behind-"));
+  document.body.click();
+  const text = document.body.textContent.includes("<script>window.hacked=1<" + "/script>");
+  return [opened, expanded, closed, focused, links, !popover(), location.hash, text];
+})()"""
+
+
+def test_a_passport_closes_by_a_key_or_a_click_outside_and_the_focus_goes_back(hostile: Path, tab: Browser) -> None:
+    tab.open(hostile / "experiments/hostile/index.html")
+    assert tab.run(CLOSE) == [True, "true", True, True, True, True, "", True]
+
+
 def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> None:
     tab.open(hostile / "index.html")
     found = tab.run(
