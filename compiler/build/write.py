@@ -32,19 +32,21 @@ def compare(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
 
 
 def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
-    """Write what differs. Raises Rejected E401 for a place that cannot be written."""
+    """Write what differs: first all texts beside their targets, then rename. Raises Rejected E401 for a place that cannot be written."""
     written = compare(files, once)
-    for path in written.differing:
-        temporary = Path(f"{path}.octavo-new")
-        try:
+    beside = {path: Path(f"{path}.octavo-new") for path in written.differing}
+    try:
+        for path, temporary in beside.items():
             temporary.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(files.get(path, once.get(path, "")), encoding="utf-8", newline="\n")
+        for path, temporary in beside.items():
             temporary.replace(path)
-        except OSError as error:
+    except OSError as error:
+        for temporary in beside.values():
             with suppress(OSError):
                 temporary.unlink()
-            place = Path(str(error.filename or path).removesuffix(".octavo-new"))
-            raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=place.parent)]) from None
+        place = Path(str(error.filename2 or error.filename or "a generated file").removesuffix(".octavo-new"))
+        raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=place.parent)]) from None
     return written
 
 
