@@ -25,19 +25,19 @@ NAMED = ("expected one argument", "the following arguments are required")
 
 def commands(text):
     """(line, words, whether in running text) of each `octavo` and `make` command of a page."""
-    found = []
+    lines = []
     for block in FENCE.finditer(text):
         if block[1] == "sh":
             first = text[: block.start(2)].count("\n") + 1
-            found += [
+            lines += [
                 (first + number, line, False) for number, line in enumerate(block[2].splitlines()) if re.search(r"\b(octavo|make)\b", line)
             ]
     bare = FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
-    found += [(bare[: code.start()].count("\n") + 1, code[1].replace("\n", " "), True) for code in INLINE.finditer(bare)]
-    for line, said, is_named in found:
-        if said.count("'") % 2:  # a message that begins with octavo's name
+    lines += [(bare[: code.start()].count("\n") + 1, code[1].replace("\n", " "), True) for code in INLINE.finditer(bare)]
+    for line, typed, is_named in lines:
+        if typed.count("'") % 2:  # a message that begins with octavo's name
             continue
-        lexer = shlex.shlex(re.sub(r"<[^<>]+>", "x", said), posix=True, punctuation_chars="&|;")
+        lexer = shlex.shlex(re.sub(r"<[^<>]+>", "x", typed), posix=True, punctuation_chars="&|;")
         lexer.whitespace_split, lexer.commenters = True, "#"
         command = []
         for word in [*lexer, ";"]:
@@ -60,9 +60,9 @@ def test_commands_that_people_are_told_to_type_exist(page, capsys):
         try:
             _parser().parse_args(words)
         except SystemExit as end:
-            said = capsys.readouterr().err
-            if end.code and not (is_named and any(text in said for text in NAMED)):
-                wrong.append((line, " ".join(words), said.splitlines()[-1]))
+            errors = capsys.readouterr().err
+            if end.code and not (is_named and any(text in errors for text in NAMED)):
+                wrong.append((line, " ".join(words), errors.splitlines()[-1]))
     assert not wrong
 
 
@@ -134,10 +134,10 @@ def test_yaml_that_people_are_shown_is_right(page, tmp_path, monkeypatch, capsys
         for whole in wholes(block, below, so_far):
             (tmp_path / "specs/block.yaml").write_text(json.dumps(whole), encoding="utf-8")
             main(["check", "block"])
-            said = re.findall(r"^(?:\S+ )?(E\d{3} .*)", capsys.readouterr().err, re.M)
-            if not [one for one in said if not one.startswith("E389 ")]:  # a log that is the reader's own
+            problems = re.findall(r"^(?:\S+ )?(E\d{3} .*)", capsys.readouterr().err, re.M)
+            if not [one for one in problems if not one.startswith("E389 ")]:  # a log that is the reader's own
                 so_far = whole
                 break
-            tried.append(said)
+            tried.append(problems)
         else:
-            pytest.fail(f"{page}:{line}: in no whole spec is this right:\n" + "\n".join(" | ".join(said) for said in tried))
+            pytest.fail(f"{page}:{line}: in no whole spec is this right:\n" + "\n".join(" | ".join(problems) for problems in tried))

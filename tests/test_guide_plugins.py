@@ -25,8 +25,8 @@ def shown(page: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_gate_judges_endings_and_never_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = shown("add-a-gate.md", "ends_with", tmp_path, monkeypatch)
     settings = gate.Settings(ending=")")
-    found = gate.judge(settings, [Answer("(x)", {}), Answer("(x", {}), Answer("", {}), Answer("\x00\u202e)", {"row": None})])
-    assert [(one.status, one.score) for one in found] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
+    judgements = gate.judge(settings, [Answer("(x)", {}), Answer("(x", {}), Answer("", {}), Answer("\x00\u202e)", {"row": None})])
+    assert [(one.status, one.score) for one in judgements] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
     with pytest.raises(ValueError, match="ending"):
         gate.Settings(ending="")
 

@@ -54,7 +54,7 @@ kept.write_text(json.dumps(comments))
 
 @dataclass
 class Job:
-    """What happened in one job. `steps`: name, or first line of the command -> said, of each `run:` that ran."""
+    """What happened in one job. `steps`: name, or first line of the command -> its output, of each `run:` that ran."""
 
     succeeded: bool = True
     steps: dict[str, str] = field(default_factory=dict)
@@ -271,8 +271,8 @@ def test_what_does_not_compile_fails_the_check_before_anything_runs(proposed):
     _git(proposed.author.root, "push", "--quiet", "--force", str(proposed.github.origin), "HEAD:refs/heads/merge")
     did = proposed.opened(_git(proposed.author.root, "rev-parse", "HEAD"), "check")["check"]
     assert not did.succeeded
-    name, said = list(did.steps.items())[-1]
-    assert name == "Cards and pipelines are those of the specs" and "E402" in said
+    name, output = list(did.steps.items())[-1]
+    assert name == "Cards and pipelines are those of the specs" and "E402" in output
 
 
 @pytest.mark.workflow

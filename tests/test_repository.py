@@ -44,10 +44,10 @@ def test_no_path_of_this_checkout_is_committed():
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
     checkout = str(ROOT)
-    found = []
+    names = []
     for name in listed.stdout.split("\0"):
         path = ROOT / name
         if name and path.is_file() and path.suffix in {".py", ".md", ".yaml", ".yml", ".json", ".toml", ".txt", ".lock", ".js", ".css"}:
             text = path.read_text(encoding="utf-8", errors="replace")
-            found += [name] if checkout in text else []
-    assert found == []
+            names += [name] if checkout in text else []
+    assert names == []

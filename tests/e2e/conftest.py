@@ -1,14 +1,22 @@
+import os
+from pathlib import Path
+
 import pytest
+from filelock import FileLock
 from project import Project, make
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Project:
-    """A project after its first compile and `dvc repro`: tests copy it and go on from there."""
-    project = make(tmp_path_factory.mktemp("e2e") / "built")
-    project.octavo("compile")
-    (project.root / "first-repro.txt").write_text(project.repro())
-    return project
+    """A project after its first compile and `dvc repro`, one for all workers: tests copy it and go on from there."""
+    folder: Path = tmp_path_factory.getbasetemp()
+    root = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "built"
+    with FileLock(f"{root}.lock"):
+        if not (root / "first-repro.txt").exists():
+            project = make(root)
+            project.octavo("compile")
+            (root / "first-repro.txt").write_text(project.repro())
+    return Project(root)
 
 
 @pytest.fixture

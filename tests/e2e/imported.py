@@ -46,7 +46,7 @@ def run(folder: Path) -> Path:
 
 def findings(folder: Path) -> dict[str, dict]:
     """Findings by id."""
-    return {found["id"]: found for found in json.loads((folder / "analysis/findings.json").read_text())["findings"]}
+    return {finding["id"]: finding for finding in json.loads((folder / "analysis/findings.json").read_text())["findings"]}
 
 
 def health(folder: Path, run_name: str) -> dict:

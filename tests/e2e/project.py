@@ -95,11 +95,10 @@ class Project:
 
     def call(self, *words: str, ok: bool | None = True, **environment: str) -> str:
         """Run a command in the project; its output. `ok` states the exit code that is expected (None: any)."""
-        found = subprocess.run(
-            words, cwd=self.root, env=self.environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert ok is None or (found.returncode == 0) == ok, f"{' '.join(words)} -> {found.returncode}\n{found.stdout}"
-        return found.stdout
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        ran = subprocess.run(words, cwd=self.root, env=self.environment(**environment), text=True, **pipes)
+        assert ok is None or (ran.returncode == 0) == ok, f"{' '.join(words)} -> {ran.returncode}\n{ran.stdout}"
+        return ran.stdout
 
     def octavo(self, *words: str, ok: bool | None = True) -> str:
         return self.call(sys.executable, "-m", "compiler", *words, ok=ok)
@@ -136,11 +135,8 @@ class Project:
 
 def make(root: Path) -> Project:
     """Lay out a project: the code of this checkout, a git repository, DVC."""
-    shutil.copytree(ROOT / "compiler", root / "compiler", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "stages", root / "stages", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "site", root / "site")
-    shutil.copytree(ROOT / "data", root / "data")
-    shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    for name in ("compiler", "stages", "site", "data", ".dvc"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "cache", "tmp"))
     for name in ("constraints.txt", ".gitignore", ".dvcignore"):
         shutil.copy2(ROOT / name, root / name)
     (root / "specs/_models").mkdir(parents=True)

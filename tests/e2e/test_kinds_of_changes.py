@@ -111,9 +111,9 @@ _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 def printed(text: str) -> Decimal:
     """The first number of a cell, exactly as it is printed."""
-    found = _NUMBER.match(plain(text))
-    assert found is not None, text
-    return Decimal(found[1]).scaleb(int(found[2].translate(_RAISED)) if found[2] else 0)
+    match = _NUMBER.match(plain(text))
+    assert match is not None, text
+    return Decimal(match[1]).scaleb(int(match[2].translate(_RAISED)) if match[2] else 0)
 
 
 def agrees(cells: tuple[str, str, str], true: tuple[float, float, float], where: str, *, whole: bool = True) -> None:
@@ -135,8 +135,8 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
     """Cells of the table below a question."""
     part = page.partition(heading)[2]
     table = part[: part.index("</table>")]
-    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
-    return [row for row in found if row and plain(row[0]) in CONDITIONS]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
+    return [row for row in rows if row and plain(row[0]) in CONDITIONS]
 
 
 QUESTIONS = {"Did the reward rise": "r", "Did the loss fall": "l", "How far did it go": "k", "Decay or warm-up": "lr"}
@@ -145,9 +145,9 @@ QUESTIONS = {"Did the reward rise": "r", "Did the loss fall": "l", "How far did 
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_cases_15_and_16_in_the_table_of_an_answer(made, asked):
     folder, written = made
-    found = rows_of((folder / "page/index.md").read_text(encoding="utf-8"), f"<h3>{asked}")
-    assert [plain(row[0]) for row in found] == CONDITIONS
-    for row in found:
+    rows = rows_of((folder / "page/index.md").read_text(encoding="utf-8"), f"<h3>{asked}")
+    assert [plain(row[0]) for row in rows] == CONDITIONS
+    for row in rows:
         condition = plain(row[0])
         whole = condition != "c6"  # one of its seeds has no last window, so the change is of the others
         agrees((row[1], row[2], row[3]), truth(written, condition, QUESTIONS[asked]), f"{asked} {condition}", whole=whole)
@@ -184,9 +184,9 @@ def test_cases_15_and_16_in_prose(made):
     text = plain((folder / "page/index.md").read_text(encoding="utf-8"))
     for condition in CONDITIONS:
         for metric, column in METRICS.items():
-            found = re.findall(rf"\b{condition} {metric}: (.*?) to (.*?) is (\S+(?: × 10\S+)?)", text)
-            assert len(found) == 2, (condition, metric)
-            for cells in found:
+            triples = re.findall(rf"\b{condition} {metric}: (.*?) to (.*?) is (\S+(?: × 10\S+)?)", text)
+            assert len(triples) == 2, (condition, metric)
+            for cells in triples:
                 agrees(cells, truth(written, condition, column), f"{condition} {metric}", whole=condition != "c6")
 
 
@@ -194,15 +194,15 @@ def test_cases_15_and_16_in_what_programs_read(made):
     folder, written = made
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder.parents[1])
-        found = findings(folder)
+        values = findings(folder)
     for condition in CONDITIONS:
         for metric, column in METRICS.items():
-            ours = tuple(found[f"{condition}/{metric}/{statistic}"]["value"] for statistic in ("initial", "final", "change"))
+            ours = tuple(values[f"{condition}/{metric}/{statistic}"]["value"] for statistic in ("initial", "final", "change"))
             assert ours == pytest.approx(truth(written, condition, column), rel=1e-12, abs=1e-18)
-            assert found[f"{condition}/{metric}/change"]["unit"] != "%"
+            assert values[f"{condition}/{metric}/change"]["unit"] != "%"
             for seed in (1, 2, 3):
                 first, last = windows(written[condition, seed], column)
-                change = found[f"{condition}-s{seed}/{metric}/change"]["value"]
+                change = values[f"{condition}-s{seed}/{metric}/change"]["value"]
                 assert change == (None if last is None else pytest.approx(last - first, rel=1e-12, abs=1e-18))
-    contrast = found["c1-vs-c0/reward/change"]["value"]
+    contrast = values["c1-vs-c0/reward/change"]["value"]
     assert contrast == pytest.approx(truth(written, "c1", "r")[2] - truth(written, "c0", "r")[2])

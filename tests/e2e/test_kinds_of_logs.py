@@ -43,8 +43,8 @@ def imported(logs: list[Log], target: int, metrics: str, role: str = "treatment"
         Path(f"logs/{seed}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     wanted = {"TARGET": target, "METRICS": metrics, "SEEDS": list(range(1, len(logs) + 1)), "ROLE": role}
     text = SPEC
-    for word, value in wanted.items():
-        text = text.replace(word, str(value))
+    for key, value in wanted.items():
+        text = text.replace(key, str(value))
     make(Path.cwd(), "kinds", text)
     folder = compiled("kinds")
     for card in sorted(folder.glob("*/import.card.json")):
@@ -54,10 +54,10 @@ def imported(logs: list[Log], target: int, metrics: str, role: str = "treatment"
     return folder
 
 
-def told(folder: Path, seed: int, *detectors: str) -> dict[str, list[dict[str, Any]]]:
+def alarms(folder: Path, seed: int, *detectors: str) -> dict[str, list[dict[str, Any]]]:
     """The signals of these detectors that are no mere information."""
-    found = {one["detector"]: one["signals"] for one in health(folder, f"only-s{seed}")["detections"]}
-    return {name: [signal for signal in found[name] if signal["severity"] != "info"] for name in detectors}
+    signals = {each["detector"]: each["signals"] for each in health(folder, f"only-s{seed}")["detections"]}
+    return {name: [signal for signal in signals[name] if signal["severity"] != "info"] for name in detectors}
 
 
 @pytest.fixture(autouse=True)
@@ -98,30 +98,30 @@ def trajectory(rows: Log) -> dict[int, float]:
 def test_cases_11_12_and_20_no_log_is_more_or_less_complete_than_its_last_trajectory(target):
     rng = random.Random(target)
     logs: list[Log] = []
-    for _ in range(40):
+    for _ in range(24):
         steps = [step for part in parts(rng, target) for step in part]
         logs.append([{"step": step, "reward": rng.random(), "grad_norm": 0.1} for step in steps])
     folder = imported(logs, target, "reward: reward, grad_norm: grad_norm")
-    found, states, width = findings(folder), [], max(2, round(target / 10))
+    values, states, width = findings(folder), [], max(2, round(target / 10))
     for seed, rows in enumerate(logs, start=1):
         kept, highest, name = trajectory(rows), max(row["step"] for row in rows), f"only-s{seed}"
-        said, end = health(folder, name), max(trajectory(rows))
-        gate = next(one for one in said["gates"] if one["gate"] == "steps")
+        screened, end = health(folder, name), max(trajectory(rows))
+        gate = next(one for one in screened["gates"] if one["gate"] == "steps")
         if highest > target:
             expected = (False, f"contaminated: {highest} steps of {target}, so a finished run was trained on")
-            assert any(note.startswith(f"contaminated: the log reaches step {highest} of {target}") for note in said["notes"])
+            assert any(note.startswith(f"contaminated: the log reaches step {highest} of {target}") for note in screened["notes"])
         elif end == target:
             expected = (True, f"{target} of {target} steps done")
         else:
             expected = (None, f"unknown (log ends at {end})")
         assert (gate["passed"], gate["says"]) == expected, rows
-        assert said["included"] == (expected[0] is True)
-        assert said["state"] == ("unknown" if expected[0] is None else "finished"), "a log alone is no evidence of a failure"
-        assert read_attempts(folder / name / "attempts.jsonl")[0].state == said["state"]
+        assert screened["included"] == (expected[0] is True)
+        assert screened["state"] == ("unknown" if expected[0] is None else "finished"), "a log alone is no evidence of a failure"
+        assert read_attempts(folder / name / "attempts.jsonl")[0].state == screened["state"]
         states.append(expected[0])
         for statistic, first, last in (("initial", 1, width), ("final", target - width + 1, target)):
             inside = [value for step, value in kept.items() if first <= step <= last]
-            value = found[f"{name}/reward/{statistic}"]["value"]
+            value = values[f"{name}/reward/{statistic}"]["value"]
             assert value == (pytest.approx(statistics.fmean(inside)) if inside else None), "nothing beyond the target is in a window"
     assert {True, False, None} == set(states)
 
@@ -136,7 +136,7 @@ def test_case_12_no_detector_looks_beyond_the_target():
     ]
     rows += [{"step": step, "reward": 1.0, "entropy": 0.001, "kl": 40.0, "tokens": 1.0} for step in range(301, 401)]
     folder = imported([rows], 300, "reward: reward, entropy: entropy, kl: kl, completion_tokens: tokens")
-    assert told(folder, 1, "entropy_change", "kl_reference", "degenerate") == {"entropy_change": [], "kl_reference": [], "degenerate": []}
+    assert alarms(folder, 1, "entropy_change", "kl_reference", "degenerate") == {"entropy_change": [], "kl_reference": [], "degenerate": []}
     assert not health(folder, "only-s1")["included"]
 
 
@@ -157,7 +157,7 @@ UNSCORED = {"grad": 0.0, "frac": 0.0, "reward": None, "std": None}
 """As TRL logs steps whose rewards are all None."""
 Course = Callable[[int], dict[str, Any]]
 COURSES: list[tuple[Course, str | None, bool]] = [
-    # (what another step than a healthy one has, what `gradient` says, whether zero signal is told)
+    # (what another step than a healthy one has, what `gradient` says, whether zero signal is reported)
     (lambda step: {}, None, False),
     (lambda step: DEAD, "severe", False),
     (lambda step: DEAD if step > 90 else {}, "severe", False),
@@ -187,17 +187,17 @@ def test_cases_5_and_24_a_gradient_of_zero_is_disconnected_or_without_signal_and
         dead = [step for step in range(1, 201) if course(step).get("grad") == 0.0 and course(step).get("frac", 0.0) < 1]
         dead = [step for step in dead if course(step).get("reward", 0) is not None]
         streak = len(dead) >= OF_A_STREAK or severity is None
-        signals = told(folder, seed, "gradient", "zero_signal")
-        found = [signal["severity"] for signal in signals["gradient"]]
-        assert found == ([severity] if severity and streak else []), (seed, signals["gradient"])
-        if found:
+        signals = alarms(folder, seed, "gradient", "zero_signal")
+        severities = [signal["severity"] for signal in signals["gradient"]]
+        assert severities == ([severity] if severity and streak else []), (seed, signals["gradient"])
+        if severities:
             assert signals["gradient"][0]["onset"] == dead[0] and "this is not collapse" in signals["gradient"][0]["says"]
         silent = (silent and role == "treatment") or course is COURSES[-1][0]  # of a null control it is expected
         assert bool(signals["zero_signal"]) == silent, (seed, signals["zero_signal"])
 
 
 @pytest.mark.parametrize("role", ["treatment", "null_control"])
-def test_case_24_where_no_spread_was_logged_a_gradient_of_zero_is_told_and_its_reason_left_open(role):
+def test_case_24_where_no_spread_was_logged_a_gradient_of_zero_is_reported_and_its_reason_left_open(role):
     """Zero throughout, zero but for one step, zero in too few steps to tell; then with the spread, which decides."""
     rng = random.Random(2424)
     zeros = [
@@ -210,7 +210,7 @@ def test_case_24_where_no_spread_was_logged_a_gradient_of_zero_is_told_and_its_r
     assert still["severity"] == ("info" if role == "null_control" else "warning") and (still["onset"], still["last"]) == (1, 60)
     assert "exactly 0 in all 60 logged steps" in still["says"] and "it is open whether" in still["says"]
     folder = imported(zeros[:1], 60, METRICS, role)
-    (signal,) = told(folder, 1, "gradient")["gradient"]
+    (signal,) = alarms(folder, 1, "gradient")["gradient"]
     assert "exactly 0 in 60 of the 60 steps whose rewards differ within groups" in signal["says"]
 
 
@@ -218,29 +218,29 @@ def test_case_5_without_rewards_no_number_says_that_groups_differ():
     rng = random.Random(5)
     logs = [[row(rng, step, **(UNSCORED if step > since else {"frac": 0.1})) for step in range(1, 61)] for since in (0, 30, 60)]
     folder = imported(logs, 60, METRICS)
-    found = findings(folder)
-    finals = [found[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
+    values = findings(folder)
+    finals = [values[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
     assert finals == [1.0, 1.0, pytest.approx(0.1)], "what was not scored has no signal, though the log says 0.0"
-    assert found["only-s2/zero_signal_share/initial"]["value"] == pytest.approx(statistics.fmean(line["frac"] for line in logs[1][:6]))
-    (whole,), (half,) = (told(folder, seed, "zero_signal")["zero_signal"] for seed in (1, 2))
+    assert values["only-s2/zero_signal_share/initial"]["value"] == pytest.approx(statistics.fmean(line["frac"] for line in logs[1][:6]))
+    (whole,), (half,) = (alarms(folder, seed, "zero_signal")["zero_signal"] for seed in (1, 2))
     assert whole["says"] == "no reward: all 60 logged rewards are null, so no completion was ever scored"
     # steps 24-33 hold 7 x 0.1 + 3 = 3.7 of 10
     assert half["says"].startswith("100% of groups had no reward spread in the last 10 steps; above 30% first in steps 24-33")
     assert half["says"].endswith("; no completion was scored in 30 of 60 logged steps, first in step 31")
     assert (half["severity"], half["onset"]) == ("severe", 31)
     folder = imported(logs, 60, METRICS.removeprefix("reward: reward, "))  # the spread alone is null then
-    assert [len(told(folder, seed, "zero_signal")["zero_signal"]) for seed in (1, 2, 3)] == [1, 1, 0]
-    assert [told(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3)] == [[], [], []]
+    assert [len(alarms(folder, seed, "zero_signal")["zero_signal"]) for seed in (1, 2, 3)] == [1, 1, 0]
+    assert [alarms(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3)] == [[], [], []]
     finals = [findings(folder)[f"only-s{seed}/zero_signal_share/final"]["value"] for seed in (1, 2, 3)]
     assert finals == [1.0, 1.0, pytest.approx(0.1)]
 
 
-def test_case_6_of_a_spread_that_may_be_the_batch_s_it_is_said():
+def test_case_6_a_spread_that_may_be_that_of_the_batch_is_reported_so():
     rng = random.Random(6)
     logs = [[row(rng, step, grad=0.0) | extra for step in range(1, 31)] for extra in ({}, {"range": 0.0}, {"range": 0.5})]
     logs = [[{"range": None, **line} for line in log] for log in logs]
     folder = imported(logs, 30, METRICS + ", group_range: range")
-    of_batch, constant, differing = (told(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3))
+    of_batch, constant, differing = (alarms(folder, seed, "gradient")["gradient"] for seed in (1, 2, 3))
     assert "unless rewards were scaled by the batch" in of_batch[0]["says"]
     assert constant == [], "the range within groups decides where it is known"
     assert "unless" not in differing[0]["says"]
@@ -259,14 +259,14 @@ def test_case_17_n_is_the_number_of_distinct_runs(tmp_path):
     logs[5] = [{**line, "reward": str(line["reward"])} for line in logs[5]]
     folder = imported(logs, 40, METRICS)
     for seed, index in enumerate(of, start=1):
-        said, first = health(folder, f"only-s{seed}"), of.index(index) + 1
-        assert said["included"] is (seed == first)
+        screened, first = health(folder, f"only-s{seed}"), of.index(index) + 1
+        assert screened["included"] is (seed == first)
         if seed != first:
-            assert said["reasons"][0].startswith(f"DUPLICATE: its series are identical to those of only-s{first}, so")
-    found = findings(folder)["only/reward/final"]
-    assert found["n"] == 5
+            assert screened["reasons"][0].startswith(f"DUPLICATE: its series are identical to those of only-s{first}, so")
+    value = findings(folder)["only/reward/final"]
+    assert value["n"] == 5
     finals = [statistics.fmean(line["reward"] for line in course[36:]) for course in courses]
-    assert found["value"] == pytest.approx(statistics.fmean(finals))
+    assert value["value"] == pytest.approx(statistics.fmean(finals))
 
 
 def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(tmp_path):
@@ -285,9 +285,9 @@ def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(t
         assert collect(card.parent) == 0
     screen(folder)
     for name in ("a-s1", "a-s2", "a-s3", "b-s1", "b-s2", "b-s3"):
-        said = health(folder, name)
-        signals = next(one["signals"] for one in said["detections"] if one["detector"] == "duplicates")
-        assert said["included"] and [signal["severity"] for signal in signals] == ["warning"] * (name == "a-s2")
+        screened = health(folder, name)
+        signals = next(one["signals"] for one in screened["detections"] if one["detector"] == "duplicates")
+        assert screened["included"] and [signal["severity"] for signal in signals] == ["warning"] * (name == "a-s2")
         if signals:
             assert "identical to those of b-s2, a run of another condition" in signals[0]["says"]
 
@@ -297,8 +297,7 @@ def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(t
 PLACES = [2, 3, 7, 12, 19, 20, 21, 22, 100, 199, 200]
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 111.0])
-@pytest.mark.parametrize("factor", [30.0, 54_648_652 / 111])
+@pytest.mark.parametrize(("scale", "factor"), [(1e-9, 54_648_652 / 111), (1.0, 30.0), (111.0, 54_648_652 / 111)])
 def test_case_25_a_spike_has_its_step_wherever_it_is_and_however_high(scale, factor):
     rng = random.Random(25)
     logs, steps = [], []
@@ -311,7 +310,7 @@ def test_case_25_a_spike_has_its_step_wherever_it_is_and_however_high(scale, fac
             steps.append(sorted({place, second or place}))
     folder = imported(logs, 200, "grad_norm: grad")
     for seed, expected in enumerate(steps, start=1):
-        (signal,) = told(folder, seed, "spikes")["spikes"]
+        (signal,) = alarms(folder, seed, "spikes")["spikes"]
         assert (signal["evidence"]["steps"], signal["onset"], signal["last"]) == (expected, expected[0], expected[-1])
         assert signal["value"] == pytest.approx(scale * factor)
         assert "the import does not say" in signal["says"] and "logged before clipping" not in signal["says"]
@@ -323,6 +322,6 @@ def test_case_25_what_a_series_begins_with_is_no_spike_and_a_short_run_says_that
     logs = [[{"step": step, "grad": 1 + rng.gauss(0, 0.05) + shape(step)} for step in range(1, 101)] for shape in shapes]
     logs += [[{"step": step, "grad": 9.0 if step == 15 else 1 + rng.gauss(0, 0.05)} for step in range(1, 21)]]
     folder = imported(logs, 100, "grad_norm: grad")
-    assert [told(folder, seed, "spikes")["spikes"] for seed in (1, 2, 3)] == [[], [], []]
+    assert [alarms(folder, seed, "spikes")["spikes"] for seed in (1, 2, 3)] == [[], [], []]
     short = next(one for one in health(folder, "only-s4")["detections"] if one["detector"] == "spikes")
     assert short["state"] == "not_applicable" and re.fullmatch("grad_norm: 20 rows, 21 are needed", short["reason"])

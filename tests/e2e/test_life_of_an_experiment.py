@@ -28,13 +28,9 @@ def test_the_first_repro_makes_everything_from_model_to_site(built):
     assert (built.root / "runs/_models/small/model/model.safetensors").exists()
 
 
-def test_a_second_repro_runs_nothing(project):
+def test_a_second_repro_runs_nothing_and_words_retrain_nothing_and_reach_the_page(project):
     output = project.repro()
     assert "Running stage" not in output and "up to date" in output
-    assert project.counts() == ONCE
-
-
-def test_words_retrain_nothing_and_reach_the_page(project):
     project.edit("title: Small", "# a comment\ntitle: Smaller")
     project.edit("says: The shaped reward raises", "says: The graded reward raises")
     project.octavo("compile")
@@ -49,33 +45,21 @@ def test_words_retrain_nothing_and_reach_the_page(project):
     assert "Smaller" in (project.root / "build/site/experiments/small/index.html").read_text()
 
 
-def test_a_changed_learning_rate_of_one_condition_retrains_that_condition(project):
+def test_a_changed_learning_rate_retrains_its_condition_and_a_new_seed_its_runs(project):
     project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {learning_rate: 2.0e-3}}")
-    project.octavo("compile")
-    project.repro()
-    assert project.counts() == {name: 2 if name.startswith("shaped") else 1 for name in ONCE}
-    card = json.loads(project.run("shaped-s1").card.read_text())
-    assert card["train"]["learning_rate"] == 0.002
-
-
-def test_a_new_seed_trains_only_the_new_runs(project):
     project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
     project.octavo("compile")
     project.repro()
-    assert project.counts() == {**ONCE, "shaped-s4": 1, "zero-s4": 1}
+    retrained = {name: 2 for name in ONCE if name.startswith("shaped")}
+    assert project.counts() == {**ONCE, **retrained, "shaped-s4": 1, "zero-s4": 1}
+    assert json.loads(project.run("shaped-s1").card.read_text())["train"]["learning_rate"] == 0.002
 
 
-def test_a_killed_run_resumes_and_both_attempts_are_told(project):
+def test_a_killed_run_resumes_and_the_page_shows_both_attempts(project):
     project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 40}}")
     project.octavo("compile")
-    dvc = subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"],
-        cwd=project.experiment.root,
-        env=project.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command, quiet = [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    dvc = subprocess.Popen(command, cwd=project.experiment.root, env=project.environment(), start_new_session=True, **quiet)
     try:
         kill_when_checkpointed(project, dvc)
     finally:
@@ -146,7 +130,5 @@ def test_wandb_gets_group_card_and_attempt(project):
     project.octavo("compile")
     project.repro("runs/small/dvc.yaml:train-shaped-s1", WANDB_MODE="offline")
     attempt = project.attempts("shaped-s1")[-1].started.attempt
-    found = list((project.root / ".cache/wandb").glob(f"wandb/offline-run-*-{attempt}/run-{attempt}.wandb"))
-    assert len(found) == 1
-    content = found[0].read_bytes()
-    assert b"shaped" in content and b"num_generations" in content and attempt.encode() in content
+    (path,) = (project.root / ".cache/wandb").glob(f"wandb/offline-run-*-{attempt}/run-{attempt}.wandb")
+    assert all(word in path.read_bytes() for word in (b"shaped", b"num_generations", attempt.encode()))

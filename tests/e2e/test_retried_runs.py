@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.contracts.artifact import file_digest, read
-from stages.contracts.attempt import Attempt, Changed, Outcome
-from stages.train.attempts import begin, end
+from stages.contracts.attempt import Changed, Outcome
+from stages.train.attempts import end
 
 pytestmark = pytest.mark.e2e
 TIMED = re.compile(r"seconds|step_time")
@@ -39,12 +39,18 @@ def anew(project, retries="", *edits):
 
 def numbers(run):
     """(step, metric) -> value of the last attempt that logged it, timings left out; and the completions of each step likewise."""
-    rows = pq.read_table(run.history).to_pylist()
+    rows, completions = (pq.read_table(path).to_pylist() for path in (run.history, run.completions))
     history = {(row["step"], row["metric"]): row["value"] for row in rows if not TIMED.search(row["metric"])}
-    found = pq.read_table(run.completions).to_pylist()
-    last = {row["step"]: row["attempt"] for row in found}
-    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in found if row["attempt"] == last[row["step"]]]
+    last = {row["step"]: row["attempt"] for row in completions}
+    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in completions if row["attempt"] == last[row["step"]]]
     return history, texts
+
+
+def start(project):
+    """The stage in a process of its own, to be killed."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}"]
+    return subprocess.Popen(command, cwd=project.root, env=project.environment(OMP_NUM_THREADS="1"), **quiet)
 
 
 def steps_logged(project):
@@ -78,51 +84,29 @@ def test_a_verifier_that_fails_is_restarted_in_the_same_call(project):
     assert read(Outcome, run.outcome).finished
 
 
-def without_memory(started, steps):
-    identity = {"card_id": started.card_id, "attempt": started.attempt}
-    return Outcome(**identity, finished=False, steps_done=steps, target_steps=4, failure="out_of_memory", error="told by the test")
-
-
-def test_half_a_microbatch_makes_the_same_groups(project, monkeypatch):
-    """The attempt before had no memory, says the ledger: 16 completions a step in two micro-steps of 8, the same texts and rewards."""
-    _, before = numbers(project.run(RUN))
-    run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
-    monkeypatch.chdir(project.root)
-    card = json.loads(run.card.read_text())
-    from stages.contracts.run_card import TrainCard
-    from stages.contracts.stage import card_id
-    from stages.contracts.training import GrpoSettings
-
-    identity = card_id(read(TrainCard[GrpoSettings], run.card))
-    started = begin(run, identity, devices=("cpu",), sandbox="none needed", resumed_from=None)
-    end(run, started, without_memory(started, 0), 1.0)
-    stage(project)
-    attempt: Attempt = project.attempts(RUN)[-1]
-    assert attempt.started.changed == Changed(after=started.attempt, failure="out_of_memory", microbatch=8)
-    assert attempt.state == "finished" and attempt.started.card_id == identity and card["train"]["per_device_train_batch_size"] == 16
-    _, after = numbers(run)
-    assert len(after) == 4 * 16 and [row for row in after if row[0] == 1] == [row for row in before if row[0] == 1]
-
-
 def test_half_a_microbatch_goes_on_from_a_checkpoint(project, monkeypatch):
-    """Checkpoints hold the size too. Killed after step 2, told as a lack of memory: steps 3 and 4 are those of the whole."""
+    """16 completions a step in two micro-steps of 8, the same texts. Checkpoints hold the size too. Killed after step 2, recorded as a lack
+    of memory: steps 3 and 4 are those of the whole."""
     _, before = numbers(project.run(RUN))
     run = anew(project, "retries: {attempts: 4, out_of_memory: {microbatch: halve}}\n")
     monkeypatch.chdir(project.root)
-    command, quiet = [sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}"], subprocess.DEVNULL
-    process = subprocess.Popen(command, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
+    process = start(project)
     while process.poll() is None and not list(project.root.glob(".cache/checkpoints/*/trainer/checkpoint-2/trainer_state.json")):
         time.sleep(0.01)  # it is the last file of a checkpoint
     process.send_signal(signal.SIGKILL)
     process.wait()
     killed = project.attempts(RUN)[-1]
     assert killed.ended is None
-    end(run, killed.started, without_memory(killed.started, 2), 1.0)
+    identity = {"card_id": killed.started.card_id, "attempt": killed.started.attempt}
+    failed = Outcome(**identity, finished=False, steps_done=2, target_steps=4, failure="out_of_memory", error="recorded by the test")
+    end(run, killed.started, failed, 1.0)
     stage(project)
     last = project.attempts(RUN)[-1]
-    assert (last.state, last.started.changed.microbatch) == ("finished", 8) and last.started.resumed_from == 2
+    assert last.started.changed == Changed(after=killed.started.attempt, failure="out_of_memory", microbatch=8)
+    assert (last.state, last.started.resumed_from, last.started.card_id) == ("finished", 2, killed.started.card_id)
+    assert json.loads(run.card.read_text())["train"]["per_device_train_batch_size"] == 16
     _, after = numbers(run)
-    assert [row[:3] for row in after] == [row[:3] for row in before]
+    assert len(after) == 4 * 16 and [row[:3] for row in after] == [row[:3] for row in before]
 
 
 def test_what_fails_alike_is_given_up(project):
@@ -145,9 +129,8 @@ def test_chaos_kills_at_any_moment_change_no_number(project):
     run.attempts.unlink()
     run.outcome.unlink()
     chance, killed, went_on = random.Random(11), 0, 0
-    command, quiet = [sys.executable, "-m", "stages.train.trl", f"runs/small/{RUN}"], subprocess.DEVNULL
     while killed < KILLS:
-        process = subprocess.Popen(command, cwd=project.root, env=project.environment(OMP_NUM_THREADS="1"), stdout=quiet, stderr=quiet)
+        process = start(project)
         until = steps_logged(project) + chance.randint(0, 2)
         while process.poll() is None and steps_logged(project) < until:
             time.sleep(0.01)

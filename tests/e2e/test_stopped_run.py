@@ -29,8 +29,8 @@ def test_a_rule_stops_a_run_also_after_a_kill(project):
             break
     killed.wait()
     time.sleep(0.2)
-    said = project.call(*command)
-    assert "stopped by early_stop at step 9 of 12" in said
+    output = project.call(*command)
+    assert "stopped by early_stop at step 9 of 12" in output
     outcome = read(Outcome, run.outcome)
     assert outcome.finished and (outcome.steps_done, outcome.target_steps) == (9, 12)
     assert outcome.stopped is not None and (outcome.stopped.rule, outcome.stopped.step) == ("early_stop", 9)

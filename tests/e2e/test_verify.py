@@ -19,12 +19,12 @@ SITE = "build/site/experiments/small"
 
 def verify(project, ok):
     """Differences as (code, path, cell, expected, found)."""
-    said = project.octavo("verify", "small", "--json", ok=ok)
-    path = project.root / "said.json"
-    path.write_text(said[said.index("{") :])
-    found = read(Verification, path)
-    differences = [one for part in found.experiments for one in part.differences]
-    return found, [(one.code, one.path, one.cell, one.expected, one.found) for one in differences]
+    output = project.octavo("verify", "small", "--json", ok=ok)
+    path = project.root / "verification.json"
+    path.write_text(output[output.index("{") :])
+    verification = read(Verification, path)
+    differences = [each for experiment in verification.experiments for each in experiment.differences]
+    return verification, [(each.code, each.path, each.cell, each.expected, each.found) for each in differences]
 
 
 def change(project, path, edit):
@@ -47,71 +47,62 @@ def digit(text, after):
 
 
 def test_what_was_just_made_is_verified(built):
-    made, found = verify(built, True)
-    one, site = made.experiments
-    assert found == []
-    assert one.checked["runs"] == 6 and one.checked["findings computed again"] > 50 and site.checked["files of the site"] > 10
-    said = built.octavo("verify")
-    assert said.startswith("small: verified\n") and "DIFFER" not in said
+    verification, differences = verify(built, True)
+    experiment, site = verification.experiments
+    assert differences == [] and experiment.checked["runs"] == 6 and experiment.checked["findings computed again"] > 50
+    assert site.checked["files of the site"] > 10
+    output = built.octavo("verify")
+    assert output.startswith("small: verified\n") and "DIFFER" not in output
 
 
 def test_a_changed_digit_on_the_home_page_is_named(project):
     change(project, "build/site/index.html", lambda old: old.replace(b"<dt>runs</dt><dd>6</dd>", b"<dt>runs</dt><dd>5</dd>"))
-    said = project.octavo("verify", ok=False)
-    assert re.search(r"build/site/index.html:\d+:\d+: S489 .*expected 6, found 5", said) and "small: verified" in said
+    output = project.octavo("verify", ok=False)
+    assert re.search(r"build/site/index.html:\d+:\d+: S489 .*expected 6, found 5", output) and "small: verified" in output
 
 
 def test_one_changed_digit_in_each_published_form_is_named(project):
     """On the page, in its built form, in the findings, in a figure's table and in the JSON twin; and nothing else is named."""
     finding = "shaped-vs-zero/evaluation.tests.pass_share/final"
-    told = {}
-
-    def edit(path, after):
-        def changed(old):
-            text, before, now = digit(old.decode(), after)
-            told[path] = before, now
-            return text.encode()
-
-        change(project, path, changed)
-
-    edit("runs/small/page/index.md", f'data-finding="{finding}"')
-    edit(f"{SITE}/index.html", 'data-finding="untrained/evaluation.tests.pass_share/final"')
-    edit("runs/small/analysis/findings.json", '"id": "shaped/reward/final"')
-    edit("runs/small/analysis/figures/curves-reward.csv", "shaped-s1,1,1,")
-    edit("runs/small/page/passports.js", f'"{finding}": {{')
-    _, found = verify(project, False)
-    assert {code for code, *_ in found} == {"E487", "S488", "S489", "S495"}
-    named = {path: (cell, expected, now) for code, path, cell, expected, now in found if code in ("S488", "S489")}
-    assert set(named) == set(told)
-    for path, (before, now) in told.items():
-        _, expected, shown = named[path]
-        assert before in expected and now in shown, path
+    places = {
+        "runs/small/page/index.md": f'data-finding="{finding}"',
+        f"{SITE}/index.html": 'data-finding="untrained/evaluation.tests.pass_share/final"',
+        "runs/small/analysis/findings.json": '"id": "shaped/reward/final"',
+        "runs/small/analysis/figures/curves-reward.csv": "shaped-s1,1,1,",
+        "runs/small/page/passports.js": f'"{finding}": {{',
+    }
+    changes = {path: digit((project.root / path).read_text(), after) for path, after in places.items()}
+    for path, (text, _, _) in changes.items():
+        change(project, path, lambda _, text=text: text.encode())
+    _, differences = verify(project, False)
+    assert {code for code, *_ in differences} == {"E487", "S488", "S489", "S495"}
+    named = {path: (cell, expected, now) for code, path, cell, expected, now in differences if code in ("S488", "S489")}
+    assert set(named) == set(changes)
+    for path, (_, before, now) in changes.items():
+        assert before in named[path][1] and now in named[path][2], path
     assert named["runs/small/page/index.md"][0] == finding
     assert named[f"{SITE}/index.html"][0] == "untrained/evaluation.tests.pass_share/final"
     assert named["runs/small/analysis/findings.json"][0].startswith("findings[shaped/reward/final].")
     assert named["runs/small/analysis/figures/curves-reward.csv"][0].startswith("row 2, column ")
-    locked = {cell for code, _, cell, *_ in found if code == "E487"}
-    assert locked == {path for path in told if not path.startswith("build/")}
+    locked = {cell for code, _, cell, *_ in differences if code == "E487"}
+    assert locked == {path for path in changes if not path.startswith("build/")}
 
 
 def test_one_value_in_a_history_is_named_with_what_rests_on_it(project):
     def edit(content):
         table = pq.read_table(io.BytesIO(content))
-        values = table.column("value").to_pylist()
-        where = list(zip(table.column("metric").to_pylist(), table.column("step").to_pylist(), strict=True))
-        values[where.index(("reward", 4))] += 0.01
-        field = table.schema.get_field_index("value")
-        column = pa.array(values, table.schema.field("value").type)
-        made = io.BytesIO()
-        pq.write_table(table.set_column(field, table.schema.field("value"), column), made)
-        return made.getvalue()
+        rows = table.to_pylist()
+        next(row for row in rows if (row["metric"], row["step"]) == ("reward", 4))["value"] += 0.01
+        changed = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, table.schema), changed)
+        return changed.getvalue()
 
     history = "runs/small/shaped-s2/history.parquet"
     change(project, history, edit)
-    _, found = verify(project, False)
-    assert found[0][:3] == ("E487", "runs/small/dvc.lock", history)
-    assert ("S495", history) in {(code, path) for code, path, *_ in found}
-    cells = [cell for code, path, cell, *_ in found if path == "runs/small/analysis/findings.json"]
+    _, differences = verify(project, False)
+    assert differences[0][:3] == ("E487", "runs/small/dvc.lock", history)
+    assert ("S495", history) in {(code, path) for code, path, *_ in differences}
+    cells = [cell for code, path, cell, *_ in differences if path == "runs/small/analysis/findings.json"]
     assert any(cell.startswith(("findings[shaped-s2/reward/final].", "findings[shaped/reward/final].")) for cell in cells)
 
 
@@ -123,19 +114,19 @@ def test_adapter_lock_card_and_ledger_are_named_apart(project):
     change(project, card, lambda old: old.replace(b'"above": 0.05', b'"above": 0.06'))
     change(project, ledger, lambda old: re.sub(rb'("last_step": ?)4', rb"\g<1>3", old))
     change(project, "runs/small/dvc.lock", lambda old: re.sub(rb"(train.jsonl\n.*\n.*\n      size: )\d", rb"\g<1>8", old, count=1))
-    _, found = verify(project, False)
-    assert ("E402", card, "claims[shaped-teaches].above", "0.05", "0.06") in found
-    assert {cell for code, _, cell, *_ in found if code == "E487"} == {adapter, card, f"preflight deps {data} size"}
-    assert ("S495", ledger, "last_step", "4", "3") in [(c, p, cell.rpartition(".")[2], e, f) for c, p, cell, e, f in found]
+    _, differences = verify(project, False)
+    assert ("E402", card, "claims[shaped-teaches].above", "0.05", "0.06") in differences
+    assert {cell for code, _, cell, *_ in differences if code == "E487"} == {adapter, card, f"preflight deps {data} size"}
+    assert ("S495", ledger, "last_step", "4", "3") in [(c, p, cell.rpartition(".")[2], e, f) for c, p, cell, e, f in differences]
 
 
-def test_what_was_compiled_anew_is_due_once_and_real_differences_are_told_beside_it(project):
+def test_what_was_compiled_anew_is_due_once_and_real_differences_stand_beside_it(project):
     """A margin: conclude and all after it are due, trained files are held against their locks as ever."""
     project.edit("above: 0.05", "above: 0.04")
     project.octavo("compile")
-    made, found = verify(project, False)
-    one = made.experiments[0]
-    assert [(code, path, cell) for code, path, cell, *_ in found] == [
+    verification, differences = verify(project, False)
+    one = verification.experiments[0]
+    assert [(code, path, cell) for code, path, cell, *_ in differences] == [
         ("E410", "runs/small/dvc.lock", "conclude"),
         ("E410", "runs/small/dvc.lock", "page"),
     ]
@@ -145,22 +136,22 @@ def test_what_was_compiled_anew_is_due_once_and_real_differences_are_told_beside
     assert "findings computed again" not in one.checked and one.checked["files computed again"] == 6  # health of every run
     history = "runs/small/zero-s1/history.parquet"
     change(project, history, lambda old: old + b"x")
-    _, found = verify(project, False)
-    assert [(code, cell) for code, _, cell, *_ in found if code != "S495"] == [
+    _, differences = verify(project, False)
+    assert [(code, cell) for code, _, cell, *_ in differences if code != "S495"] == [
         ("E487", history),
         ("S102", "stages.analyse.screen"),
         ("E410", "conclude"),
         ("E410", "page"),
     ]
-    said = project.octavo("verify", "small", ok=False)
-    assert "\n  due     conclude: runs/small/analysis/conclude.card.json was compiled anew since it ran\n" in said
-    assert "E410 runs/small/dvc.lock: 2 stages are due: conclude, page\n" in said and said.count("E410") == 1
+    output = project.octavo("verify", "small", ok=False)
+    assert "\n  due     conclude: runs/small/analysis/conclude.card.json was compiled anew since it ran\n" in output
+    assert "E410 runs/small/dvc.lock: 2 stages are due: conclude, page\n" in output and output.count("E410") == 1
 
 
 def test_a_page_that_is_gone_is_one_thing_and_no_fault_of_octavo(project):
     shutil.rmtree(project.root / "runs/small/page")
-    _, found = verify(project, False)
-    assert [(code, path, cell) for code, path, cell, *_ in found] == [
+    _, differences = verify(project, False)
+    assert [(code, path, cell) for code, path, cell, *_ in differences] == [
         ("E487", "runs/small/dvc.lock", "page outs runs/small/page"),
         ("S488", "runs/small/page", ""),
     ]
@@ -173,14 +164,14 @@ def test_an_experiment_that_was_never_run_and_one_that_is_none(project):
     spec = (project.root / "specs/small.yaml").read_text()
     (project.root / "specs/other.yaml").write_text(spec.replace("title: Small", "title: Other"))
     project.octavo("compile", "other")
-    said = project.octavo("verify", "other", ok=False)
-    assert "E494 runs/other: nothing of it has been run" in said and "fix: dvc repro runs/other/dvc.yaml" in said
+    output = project.octavo("verify", "other", ok=False)
+    assert "E494 runs/other: nothing of it has been run" in output and "fix: dvc repro runs/other/dvc.yaml" in output
     assert "E321" in project.octavo("verify", "smal", ok=False)
 
 
-def test_a_stage_that_refuses_is_told_in_its_own_words(project):
+def test_a_stage_that_refuses_is_shown_in_its_own_words(project):
     change(project, "runs/small/zero-s1/outcome.json", lambda old: old.replace(b'"steps_done": 4', b'"steps_done": "four"'))
-    said = project.octavo("verify", "small", ok=False)
-    assert re.search(r"runs/small/dvc.lock:\d+:12: E487 runs/small/zero-s1/outcome.json is not the file that train-zero-s1, ", said)
-    assert "S102" in said and "steps_done" in said and "Traceback" not in said
+    output = project.octavo("verify", "small", ok=False)
+    assert re.search(r"runs/small/dvc.lock:\d+:12: E487 runs/small/zero-s1/outcome.json is not the file that train-zero-s1, ", output)
+    assert "S102" in output and "steps_done" in output and "Traceback" not in output
     assert json.loads(Path(project.root / "runs/small/analysis/findings.json").read_text())["schema"]

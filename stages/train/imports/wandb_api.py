@@ -1,6 +1,6 @@
 """Fetches runs of W&B projects into snapshots. The one reader that uses the network, and never part of a stage.
 
-    python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>
+    python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>      prints its answer
     python -m stages.train.imports.wandb_api -      questions as lines on stdin, an answer a line (stages.contracts.import_card.py)
 
 It scans the whole history. `history()` of the same API returns some 500 rows picked from all, so it is never used; and a history that
@@ -151,17 +151,13 @@ def main() -> int:
         print("usage: python -m stages.train.imports.wandb_api <entity>/<project>/<run id> <file>", file=sys.stderr)
         return 2
     questions = [Ask.model_validate_json(line) for line in sys.stdin] if is_piped else [Ask(run=sys.argv[1], file=sys.argv[2])]
+    has_failed = False
     with tempfile.TemporaryDirectory() as own:
         os.environ |= {"WANDB_CACHE_DIR": own, "WANDB_DIR": own}
         for answer in answers(questions):
-            if is_piped:
-                print(answer.model_dump_json(), flush=True)
-            elif answer.fault:
-                print(f"error: {answer.text}", file=sys.stderr)
-                return 1
-            else:
-                print(f"{sys.argv[2]}: {answer.rows} rows, {answer.state}")
-    return 0
+            print(answer.model_dump_json(), flush=True)
+            has_failed = answer.fault is not None
+    return int(has_failed and not is_piped)
 
 
 if __name__ == "__main__":

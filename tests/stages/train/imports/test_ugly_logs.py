@@ -5,7 +5,7 @@ import gzip
 import json
 import math
 import random
-import signal
+import time
 
 import numpy as np
 import pytest
@@ -183,7 +183,7 @@ def test_two_rows_on_one_line_of_text_are_two(tmp_path):
     assert values(history(tmp_path, "text", "3-5 2\n1 7.\n", "{step} {r}.")) == [(1, 7.0)]
 
 
-def test_what_a_terminal_shows_is_read_and_what_it_hid_is_reported(tmp_path):
+def test_what_a_terminal_shows_is_read(tmp_path):
     mapped = history(tmp_path, "text", "\x1b[1mstep\x1b[0m 1 r \x1b[32m1.5\x1b[0m\nstep 2 r None\n")
     assert values(mapped) == [(1, 1.5), (2, "null")]
     assert values(history(tmp_path, "text", "step 1 r 1.5\nstep 2 r -None\nstep 3 r -nan\nstep 4 r -.5\n")) == [
@@ -206,36 +206,19 @@ def test_what_a_terminal_shows_is_read_and_what_it_hid_is_reported(tmp_path):
     ],
 )
 def test_no_search_goes_back(tmp_path, pattern, line):
-    """They take milliseconds; going back, the first would take hours. The signal counts this process's own CPU time."""
-
-    def too_long(*_: object) -> None:
-        raise AssertionError("20 CPU-seconds for ten lines")
-
+    """They take milliseconds; going back, the first would take hours, and the limit of time of a test ends it."""
     path = tmp_path / "log"
     path.write_text((line + "\n") * 10 + "\n")
-    before = signal.signal(signal.SIGVTALRM, too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 20)
-    try:
-        with contextlib.suppress(Unreadable):
-            read_log(path, card("text", pattern))
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+    before = time.process_time()
+    with contextlib.suppress(Unreadable):
+        read_log(path, card("text", pattern))
+    assert time.process_time() - before < 20
 
 
 def test_a_line_beyond_all_length_is_left_out_and_told(tmp_path):
     mapped = history(tmp_path, "text", "x" * 30_000_000 + "\n" + TEXTS["text"])
     assert values(mapped) == BOTH and mapped.notes == ("lines of more than 20,000 characters, which were left out: 1",)
     assert values(history(tmp_path, "jsonl", '{"step": 1, "r": 1.5, "t": "' + "x" * 30_000_000 + '"}\n{"step": 2, "r": 2.5}\n')) == BOTH
-
-
-def test_event_files_of_several_folders_are_reported(tmp_path):
-    writers = pytest.importorskip("torch.utils.tensorboard")
-    for name in ("train", "eval"):
-        with writers.SummaryWriter(tmp_path / "tb" / name) as writer:
-            writer.add_scalar("r", 1.5, 1)
-    read = card("tensorboard")
-    assert "event files of 2 folders" in map_log(read_log(tmp_path / "tb", read), read, 1, "a").notes[0]
 
 
 def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
@@ -246,7 +229,8 @@ def test_event_files_follow_each_other_in_time_and_never_run_at_once(tmp_path):
         with writers.SummaryWriter(tmp_path / "resumed" / folder) as writer:
             for step in steps:
                 writer.add_scalar("r", step + (folder == "Dec01"), step)
-    assert values(map_log(read_log(tmp_path / "resumed", read), read, 4, "a")) == [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0)]
+    mapped = map_log(read_log(tmp_path / "resumed", read), read, 4, "a")
+    assert values(mapped) == [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0)] and "event files of 2 folders" in mapped.notes[0]
 
     train, other = writers.SummaryWriter(tmp_path / "both" / "train"), writers.SummaryWriter(tmp_path / "both" / "eval")
     for step in (1, 2, 3):
