@@ -86,7 +86,7 @@ def children() -> float:
 
 
 def synthetic(folder: Path, runs: int) -> Path:
-    """A project whose one experiment has so many runs: conditions that each change the learning rate, four seeds each, or ten where
+    """A project whose one experiment has N runs: conditions that each change the learning rate, four seeds each, or ten where
     a spec holds no more conditions."""
     (folder / "specs" / "_models").mkdir(parents=True)
     shutil.copytree(ROOT / "data/quickstart", folder / "data/quickstart")

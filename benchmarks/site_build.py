@@ -1,6 +1,6 @@
 """Building the site of 10, 100 and 1,000 experiment pages against plain Material for MkDocs on the same Markdown.
 
-`--runs` gives every experiment so many run pages: 100 experiments with 10 each are the target's 1,000 (30 s, an index below 2 MB). Plain
+`--runs` gives every experiment N run pages: 100 experiments with 10 each are the target's 1,000 (30 s, an index below 2 MB). Plain
 Material gets the same run pages as Markdown files with the same HTML. With a Chromium on the machine the first search is timed, from the
 input to the first result, with the index not yet loaded.
 
@@ -111,7 +111,7 @@ def first_search(site: Path) -> str:
 
 
 def experiments(project: Path, count: int, runs: int) -> Path:
-    """A project with so many experiments that have run and been written up."""
+    """A project with a given number of experiments that have run and been written up."""
     project.mkdir()
     with contextlib.chdir(project):
         copy_site(project)

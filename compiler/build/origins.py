@@ -32,7 +32,7 @@ _WRITTEN_AS = {"score": "constant", "distribution": "random"}
 
 
 def origin(node: Node | None, block: bool = False) -> Origin:
-    """The place and layer of a value, or with `block` of its key; a default when nobody wrote it."""
+    """The place and layer of a value, or with `block` of its key; a default when no spec says it."""
     if node is None:
         return DEFAULT
     place = (node.key if block else None) or node.place

@@ -29,7 +29,7 @@ class WrittenRule:
         return isinstance(self.written, GreenLight)
 
     def resolved(self, target_steps: int) -> StopRule:
-        """The rule for runs of so many steps. Raises Unreadable."""
+        """The rule for runs of this number of steps. Raises Unreadable."""
         after, lasting = getattr(self.written, "after", None), getattr(self.written, "lasting", None)
         return StopRule(
             id=self.id,

@@ -29,7 +29,7 @@ class Due:
     following: frozenset[str] = frozenset()
     """Names of these stages and of all that read what they write."""
     cards: frozenset[str] = frozenset()
-    """Generated files of which a lock records another text."""
+    """Generated files whose text differs from what a lock records."""
 
 
 def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: Files) -> Due:

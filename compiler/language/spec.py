@@ -112,7 +112,7 @@ class Resources(Section):
         0,
         ge=0,
         le=16,
-        description="0: trains on the CPU. More: each run trains on so many GPUs of one host, and its batch is so many times as large.",
+        description="Number of GPUs of one host that train a run together, each with a batch of its own; 0 means CPU.",
     )
     gpu_memory: int | None = Field(
         None,

@@ -61,7 +61,7 @@ class Experiment:
         self.marks: dict[str, list[Mark]] = {name: [] for name in card.curves}
         self.cells: dict[str, list[pd.DataFrame]] = {name: [] for name in card.curves}
         self.whole: dict[tuple[str, str], list[pd.Series]] = {}
-        """By metric and condition: the values of its included runs, of which the mean is drawn."""
+        """By metric and condition: the values of its included runs; their mean is drawn."""
         conditions = {condition.name: condition for condition in card.conditions}
         for ref in card.runs:
             place = folder.run(ref.name)
@@ -131,7 +131,7 @@ def draw(folder: Path) -> None:
 
 
 def thinned(values: pd.Series, points: int) -> pd.Series:
-    """At most so many values: of each stretch the smallest and the largest, in order of steps."""
+    """At most N values: of each stretch the smallest and the largest, in order of steps."""
     if len(values) <= points:
         return values
     stretches = pd.Series(values.to_numpy()).groupby(np.arange(len(values)) * (points // 2) // len(values))

@@ -142,7 +142,7 @@ def meaning(name: str) -> Metric:
 
 
 def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
-    """History metrics of which every run and condition gets findings."""
+    """History metrics that every run and condition gets findings of."""
     named = [claim.metric for claim in card.claims if not claim.metric.startswith("evaluation.")]
     return tuple(dict.fromkeys([*FIRST_SCREEN, *card.metrics, *named]))
 

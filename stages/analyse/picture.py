@@ -70,7 +70,7 @@ def share(value: float) -> str:
 
 
 def shorten(text: str, width: float) -> str:
-    """The text, cut with an ellipsis where it would be wider than so many units."""
+    """The text, cut with an ellipsis where it would be wider than the limit."""
     letters = max(2, int(width / 6.8))
     return text if len(text) <= letters else text[: letters - 1] + "\u2026"
 

@@ -1,4 +1,4 @@
-"""Runs of which only a summary was imported: single values, no series. Detectors cannot look; values are held against thresholds."""
+"""Runs that are imported as a summary alone: single values, no series. Detectors cannot look; values are held against thresholds."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Changed(Frozen):
     failure: str
     """Its class of failure; `preempted`: it was killed, or stopped by a signal."""
     microbatch: int | None = later(None)
-    """Completions per device and micro-step in place of the card's; so many more micro-steps that the batch is the same."""
+    """Completions per device and micro-step in place of the card's; the micro-steps grow so that the batch stays the same."""
     resume: Literal["last_checkpoint", "last_finite_checkpoint"] | None = later(None)
     restart_verifier: bool = later(False)
 
@@ -91,7 +91,7 @@ class Outcome(Artifact):
     failure: FailureClass | None = None
     error: str | None = None
     unknown: str = later("")
-    """Of an imported run: why nobody knows whether it finished, such as `log ends at 299`. Then `finished` is false."""
+    """Of an imported run: why it is unknown whether it finished, such as `log ends at 299`. Then `finished` is false."""
     stopped: StoppedBy | None = later(None)
     """Set when a rule ended the run: it is finished with fewer steps than its target."""
 

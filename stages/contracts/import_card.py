@@ -118,7 +118,7 @@ class ImportCard(Section, Artifact):
     seed: int
     null_control: bool
     source: SourceCard
-    """Of a run that a command trains: its log, whose content nobody knows before."""
+    """Of a run that a command trains: its log, whose content is not known before."""
     read: ReadCard
     target_steps: int
     command: CommandCard | None = None

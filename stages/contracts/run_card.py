@@ -34,7 +34,7 @@ class TrainCard(Section, Artifact, Generic[S]):
     """When the run is stopped before its end; null: never."""
     device: Literal["cpu", "cuda"]
     gpus: int = later(1, ge=1)
-    """Devices that train the run together, each with a batch of its own: the effective batch is so many times as large."""
+    """Devices that train the run together, each with a batch of its own: the effective batch grows with their number."""
     versions: dict[str, str]
     """Library versions the result depends on, from the project's constraints.txt."""
     code: dict[str, Version]

@@ -66,7 +66,7 @@ def _with_unit(value: Any) -> Any:
 LengthText = Annotated[str, BeforeValidator(_with_unit), Field(json_schema_extra={"pattern": PATTERN})]
 """Text with the unit checked."""
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
-_FOR = "The condition holds on so many logged steps in a row; not given: once, for the mean over the last tenth of the run."
+_FOR = "Number of logged steps in a row on which the condition must hold; not given: once, for the mean over the last tenth of the run."
 
 
 class EarlyStop(Section):
@@ -108,7 +108,7 @@ class StopRule(Frozen):
     after: int = Field(0, ge=0)
     """The rule looks at steps from this one on."""
     lasting: int | None = Field(None, ge=1)
-    """The condition must hold on so many logged steps in a row, each step's own value; null: once, for means over the trailing window."""
+    """Logged steps in a row on which the condition must hold, each step's own value; null: once, for means over the trailing window."""
     window: int = Field(ge=1)
     """Steps of the trailing window that a metric's mean is taken over: a tenth of the run, as of the final window."""
 

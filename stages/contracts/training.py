@@ -18,7 +18,7 @@ class Guards(Section):
     """What is done about non-finite gradients and logits during training."""
 
     skip_nonfinite_gradients: bool = Field(True, description="Skip an optimizer step whose gradient is not finite; it is counted.")
-    stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after so many skipped steps in a row.")
+    stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after this number of skipped steps in a row.")
     remove_invalid_logits: bool = later(
         False,
         description="Replace logits that are not finite before sampling, which else ends with an error; `invalid_logits` counts them.",
@@ -97,7 +97,7 @@ class OwnGenerationSettings(Section):
     """`train.generation` where octavo's own trainer samples (PPO). Left out, a GPU takes `compiled` and a CPU `transformers`."""
 
     engine: Literal["auto", "transformers", "compiled"] = Field("auto", description=_ENGINE)
-    bucket: int = Field(64, ge=8, description="compiled: prompts are padded to a multiple of so many tokens, so that few shapes occur.")
+    bucket: int = Field(64, ge=8, description="compiled: prompts are padded to a multiple of these tokens, so that few shapes occur.")
     torch_compile: bool = Field(True, description="compiled: compile the forward pass too; false only records its kernels.")
 
 

@@ -105,7 +105,7 @@ def _unequal(path: Path, cell: str, what: str, expected: str, found: str) -> Ite
 
 def imports_again(experiment: ExperimentFolder, due: Set[str]) -> tuple[list[Difference], int, list[str]]:
     """(differences, number of runs, notes): imported runs whose import is not due, read again from their sources as their stage would.
-    Locks tell of sources that changed. Logs of programs that octavo ran are kept by nobody."""
+    Locks show sources that changed. Logs of programs that octavo ran are not kept."""
     runs = [run for run in _imported(experiment) if f"import-{run.name}" not in due]
     if not runs:
         return [], 0, []

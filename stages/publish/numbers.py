@@ -48,7 +48,7 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
 
 
 def _cap(largest: float, most: int) -> int:
-    """Most digits of numbers of which this is the largest."""
+    """Most digits of numbers whose largest is this."""
     return _FINEST if 0 < largest < 10.0**-_MOST else most
 
 

@@ -93,7 +93,7 @@ def for_training(card: ModelRef, model: Any, gradient_checkpointing: bool) -> An
 
 
 def load_weights(folder: Path, device: Literal["cpu", "cuda"]) -> Any:
-    """A model of which training changed all weights, from the folder of its run; the tokenizer is that of the base model."""
+    """A model whose training changed all weights, from the folder of its run; the tokenizer is that of the base model."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -49,7 +49,7 @@ class GateChange(Frozen):
     before: Counts | None
     after: Counts
     changed: int
-    """Completions of which it says something else: another status, or another score."""
+    """Completions that it judges differently: another status, or another score."""
     gained: int
     """Of those: it passes them and did not before."""
     lost: int

@@ -148,7 +148,7 @@ def ledger(path: Path, seconds: float, outcome: str = "finished", devices: tuple
 
 
 def edit(path: str, old: str, new: str, count: int = 1) -> None:
-    """Replace text that occurs so many times."""
+    """Replace text that occurs `count` times."""
     text = Path(path).read_text()
     assert text.count(old) == count, f"{old!r} occurs {text.count(old)} times in {path}"
     Path(path).write_text(text.replace(old, new))

@@ -2,8 +2,8 @@
 
 Rewards that differ give advantages, and advantages give a gradient; where it is exactly 0, no trained weight is connected with the loss
 (or every completion of the step was masked, so steps in which all were cut are left out). That is not collapse: the rewards are fine. An
-adapter may also be lost on the way, such as at a resume: zero gradients that follow each other over a tenth of the target steps are told
-whatever their share. Where no spread within groups was logged, a gradient of 0 from first to last is told all the same, and that its reason
+adapter may also be lost on the way, such as at a resume: zero gradients that follow each other over a tenth of the target steps count
+whatever their share. Where no spread within groups was logged, a gradient of 0 from first to last is reported too, and that its reason
 is open. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a run the adapter
 itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
 """

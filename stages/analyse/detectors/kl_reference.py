@@ -19,7 +19,7 @@ class Settings(Thresholds):
     above: float = threshold(0.5, "nats per token", gt=0)
     """A larger mean of the last window is a warning."""
     errors: float = threshold(4.0, "standard errors", f"{OWN}; batch means of short series are rough", gt=0)
-    """The mean over all steps is negative when it lies so many standard errors below 0."""
+    """The mean over all steps is negative when it lies this number of standard errors below 0."""
     share: float = threshold(0.5, "share of steps", ge=0, lt=1)
     """And a larger share of the steps is negative."""
 

@@ -22,7 +22,7 @@ class Settings(Thresholds):
     window: int = threshold(5, "logged rows", ge=2)
     """Rows on each side of a boundary."""
     k: float = threshold(8.0, "median jumps", f"{OWN}; 8 are 5.4 standard deviations of a normal series", gt=0)
-    """A jump so many times the median jump elsewhere is a change-point."""
+    """A jump of this many median jumps is a change-point."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:

@@ -2,7 +2,7 @@
 
 Always reports what it measured. Times of generation and update are said where they were logged apart (`generation_seconds`,
 `update_seconds`); what remains of a step is called the rest, not guessed. Wall times depend on the machine and its neighbours: what they
-say is said as information, and only rewards that nobody knew are a warning.
+say is information, and only unknown rewards are a warning.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ PARTS = {"generation_seconds": "generation", "reward_seconds": "scoring", "updat
 
 class Settings(Thresholds):
     slower: float = threshold(3.0, "ratio", f"{OWN}; longer completions alone make steps slower", gt=1)
-    """A median step of the last window more than so many times that of the first is said."""
+    """Ratio of the median step of the last window to that of the first above which the slowdown is reported."""
     scoring: float = threshold(0.5, "share of time", gt=0, lt=1)
-    """A larger share of the time of all steps that goes into scoring is said."""
+    """A larger share of the time of all steps that goes into scoring is reported."""
     unknown: float = threshold(0.05, "share of completions", ge=0, lt=1)
     """A larger mean share of completions without a known reward is a warning."""
 

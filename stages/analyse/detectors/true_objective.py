@@ -17,7 +17,7 @@ SCORE, OBJECTIVE = "objective.scores", "objective.rlhf_reward"
 
 class Settings(Thresholds):
     errors: float = threshold(4.0, "standard errors", f"{OWN}; batch means of short windows are rough", gt=0)
-    """A change counts when it is larger than so many of its standard errors."""
+    """A change counts when it is larger than this number of its standard errors."""
 
 
 def detect(settings: Settings, run: Run) -> Detection:

@@ -60,7 +60,7 @@ class Settings(Frozen):
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Bounds: pass (1.0) within, else fail (0.0). Formula: the score is its value on the way from low to high; passes above 0.
 
-    Bounds of tokens do not know a text that no model wrote and whose tokens nobody said.
+    Bounds of tokens do not know a text that no model wrote and whose tokens are not known.
     """
     return [_judge(settings, answer.text, answer.tokens) for answer in answers]
 

@@ -183,7 +183,7 @@ def run_answer(contents: int, order: list[int], null: int, filter_: tuple[_Progr
 
 
 def waited(pid: int, seconds: float) -> str:
-    """Wait until a process ends; says "wall" when it was ended here after so many seconds, else "-"."""
+    """Wait until a process ends; returns "wall" when it was ended here after the limit, else "-"."""
     ended = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(ended, select.POLLIN)

@@ -56,7 +56,7 @@ the command that repairs it. All paths in files are relative to the project root
 | `analysis/findings.json` | conclude | DVC | every number that a page may show, and the verdicts |
 | `analysis/figures/` | draw | DVC | each picture as SVG, the numbers behind it as CSV, its words as JSON |
 | `page.card.json` | compiler | git | the words of the page |
-| `origins.json` | compiler | nobody: each compile writes it | where in the spec each value stands |
+| `origins.json` | compiler | no one: each compile writes it | where in the spec each value stands |
 | `page/` | page | DVC | `index.md`, `static/*.html`, `passports.js`, `*.json` (summary, rules, lineage), citations, figures |
 
 Checkpoints lie outside, in `.cache/checkpoints/<card id>/`: DVC empties a stage's outputs before it runs, and a killed run must find them.
