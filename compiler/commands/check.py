@@ -24,19 +24,19 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     if not options.specs and LIVE.exists():
         live(inputs)
     compiled = compile_all(references, inputs)
-    problems = [warning for one in compiled for warning in one.warnings]
+    problems = [warning for each in compiled for warning in each.warnings]
     problems += revisions.unused(inputs.lock(), inputs.document)
     scored: list[int] = []
     if options.rewards:
         from compiler.commands import examples
 
-        problems += [problem for one in compiled for problem in examples.check(one, inputs, scored)]
+        problems += [problem for each in compiled for problem in examples.check(each, inputs, scored)]
     show(problems, inputs)
     if errors(problems):
         return 1
-    runs = sum(len(one.expansion.runs) for one in compiled)
+    runs = sum(len(each.expansion.runs) for each in compiled)
     rewards = f"; examples of rewards that score what they should: {sum(scored)}" if options.rewards else ""
-    print(f"{', '.join(one.experiment.name for one in compiled)}: {runs} runs, no errors{rewards}", file=sys.stderr)
+    print(f"{', '.join(each.experiment.name for each in compiled)}: {runs} runs, no errors{rewards}", file=sys.stderr)
     return 0
 
 

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     warnings = [*texts.warnings, *([] if options.update else revisions.unused(inputs.lock(), inputs.document))]
     show([*fetched.problems, *warnings], inputs)
     print("".join(f"{path}\n" for path in written.differing), end="")
-    for folder in sorted(f"{RUNS}/{one.experiment.name}/{name}" for one in compiled for name in left_over(one)):
+    for folder in sorted(f"{RUNS}/{each.experiment.name}/{name}" for each in compiled for name in left_over(each)):
         print(f"{folder}: no longer in the spec; nothing runs it and nothing deletes it", file=sys.stderr)
     if options.check and written.differing:
         count = len(written.differing)

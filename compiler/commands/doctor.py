@@ -100,15 +100,15 @@ def live_needs() -> Needs:
         where = f"{first.place.file}:{first.place.line}: " if first.place else ""
         repair = first.fix if first.place is None or first.fix.startswith("octavo ") else "octavo check"
         return Needs(problem=f"cannot be compiled: {where}{first.code} {first.what}", repair=repair)
-    specs = {one.experiment.name: one.experiment.spec for one in compiled}
-    uses = [use for one in compiled for setup in one.expansion.setups for use in setup.reward.gates]
-    uses += [use for one in compiled for use in one.expansion.scores]
+    specs = {each.experiment.name: each.experiment.spec for each in compiled}
+    uses = [use for each in compiled for setup in each.expansion.setups for use in setup.reward.gates]
+    uses += [use for each in compiled for use in each.expansion.scores]
     return Needs(
         tuple(specs),
         tuple((name, spec.resources.gpus, spec.resources.gpu_memory) for name, spec in specs.items() if spec.resources.gpus),
         tuple(kind for kind in sorted({use.card.kind for use in uses}) if hasattr(load(GATES, kind), "tier")),
         tuple(name for name, spec in specs.items() if spec.model.quantization != "none"),
-        tuple(sorted({repository for one in compiled for repository in one.cards.on_hub()})),
+        tuple(sorted({repository for each in compiled for repository in each.cards.on_hub()})),
     )
 
 

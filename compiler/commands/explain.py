@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 
 def find(compiled: list[Compiled], name: str) -> tuple[Compiled, Run]:
     """The run of a name such as `shaped-s1` or `quickstart/shaped-s1`. Raises Rejected E330 when there is none, or more than one."""
-    runs = {f"{one.experiment.name}/{run.name}": (one, run) for one in compiled for run in one.expansion.runs}
+    runs = {f"{each.experiment.name}/{run.name}": (each, run) for each in compiled for run in each.expansion.runs}
     return runs[full_name(name, runs, "explain")]
 
 
@@ -58,10 +58,10 @@ def full_name(name: str, runs: Iterable[str], command: str) -> str:
     raise Rejected([problem("E330", what=what, runs=listed(matches or runs, 12), command=command, meant=meant)])
 
 
-def diff(one: Compiled, other: str, inputs: Inputs) -> str:
+def diff(compiled: Compiled, other: str, inputs: Inputs) -> str:
     """Lines `key  before -> after  place -> place`: what the experiment does differently from its parent, or from any other one.
     Raises Rejected E343 when it has no parent, E321 for an unknown experiment."""
-    after = one.experiment
+    after = compiled.experiment
     if other != "parent":
         reference = named(other)
         before = experiment(inputs.document(reference.path), reference.stem, reference.profile, inputs.document)
@@ -72,16 +72,16 @@ def diff(one: Compiled, other: str, inputs: Inputs) -> str:
     return lines(differences(before, after))
 
 
-def explain(one: Compiled, run: Run, key: str | None) -> str:
+def explain(compiled: Compiled, run: Run, key: str | None) -> str:
     """Lines `key = value   place (layer)`; for a single key also the values it replaced. Raises Rejected E331 for an unknown key."""
-    path = f"{run.name}/{IMPORT_CARD if f'{run.name}/{IMPORT_CARD}' in one.cards.single else CARD}"
-    if path in one.cards.single:
-        card = one.cards.single[path].model_dump(mode="json")
+    path = f"{run.name}/{IMPORT_CARD if f'{run.name}/{IMPORT_CARD}' in compiled.cards.single else CARD}"
+    if path in compiled.cards.single:
+        card = compiled.cards.single[path].model_dump(mode="json")
     else:
-        card = one.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json", exclude={"stop"})
-    origins = places_of(one.origins, path)
+        card = compiled.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json", exclude={"stop"})
+    origins = places_of(compiled.origins, path)
     rows = {pointer.strip("/").replace("/", "."): (value, nearest_origin(origins, pointer)) for pointer, value in _leaves("", card)}
-    rows |= _rules(one, run)
+    rows |= _rules(compiled, run)
     if key is not None:
         wanted = key.strip("./").replace("/", ".")
         parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in rows))
@@ -101,9 +101,9 @@ def explain(one: Compiled, run: Run, key: str | None) -> str:
     return "\n".join(table) + "\n"
 
 
-def _rules(one: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
+def _rules(compiled: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
     """Stop rules and expectations of the run by their key in the spec, in words."""
-    spec, rows = one.experiment, dict[str, tuple[Any, Origin]]()
+    spec, rows = compiled.experiment, dict[str, tuple[Any, Origin]]()
     for rule in rules_of(spec, run.setup):
         name = "train.early_stop" if rule.id == "early_stop" else f"stop.{rule.id.replace('-', 's.')}"
         rows[name] = (rule_text(rule.resolved(run.setup.train.max_steps)), origin(rule.node))

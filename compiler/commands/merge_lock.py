@@ -32,24 +32,24 @@ def merge(base: str, ours: str, theirs: str) -> Merged:
     old, mine, other = (parse_lock(text or HEAD) for text in (base, ours, theirs))
     merged = Merged()
     for name in {**mine, **other}:
-        before, one, two = old.get(name), mine.get(name), other.get(name)
-        if one is None or two is None:  # removed on one side: gone, unless the other side ran it again
-            kept = one or two
+        before, our_record, their_record = old.get(name), mine.get(name), other.get(name)
+        if our_record is None or their_record is None:  # removed on one side: gone, unless the other side ran it again
+            kept = our_record or their_record
             merged.text += kept.text if kept and (before is None or kept.text != before.text) else ""
             continue
-        inputs = _merged_inputs(before, one, two)
-        right = [side for side in (one, two) if _inputs(side) == inputs]
-        if two.text in (one.text, before.text if before else None):
-            right = [one]
-        elif before and one.text == before.text:
-            right = [two]
+        inputs = _merged_inputs(before, our_record, their_record)
+        right = [side for side in (our_record, their_record) if _inputs(side) == inputs]
+        if their_record.text in (our_record.text, before.text if before else None):
+            right = [our_record]
+        elif before and our_record.text == before.text:
+            right = [their_record]
         if len(right) == 2:
             merged.conflicts.append(name)
-            merged.text += f"<<<<<<< ours\n{one.text}=======\n{two.text}>>>>>>> theirs\n"
+            merged.text += f"<<<<<<< ours\n{our_record.text}=======\n{their_record.text}>>>>>>> theirs\n"
             continue
         if not right:
             merged.due.append(name)
-        merged.text += (right or [one])[0].text
+        merged.text += (right or [our_record])[0].text
     return merged
 
 
@@ -57,9 +57,9 @@ def _inputs(record: Locked) -> dict[str, Any]:
     return {"": record.cmd, **record.deps}
 
 
-def _merged_inputs(before: Locked | None, one: Locked, two: Locked) -> dict[str, Any]:
+def _merged_inputs(before: Locked | None, our_record: Locked, their_record: Locked) -> dict[str, Any]:
     """The inputs after the merge. One that both sides changed to different values is equal to neither."""
-    old, mine, other = _inputs(before) if before else {}, _inputs(one), _inputs(two)
+    old, mine, other = _inputs(before) if before else {}, _inputs(our_record), _inputs(their_record)
     merged = {}
     for key in {**mine, **other}:
         ours, theirs = mine.get(key), other.get(key)

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     for path in new(options.name):
         print(path)
     compiled = compile_all(with_profiles([named(options.name)], inputs), inputs)
-    show([warning for one in compiled for warning in one.warnings], inputs)
+    show([warning for each in compiled for warning in each.warnings], inputs)
     print(NEXT.replace("SLUG", options.name), end="")
     return 0
 

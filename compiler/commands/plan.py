@@ -102,7 +102,7 @@ def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base:
                 reasons=reasons.of_stage(status),
             ),
         )
-    experiments = tuple(_experiment(one, stages.pop(f"{RUNS}/{one.experiment.name}/dvc.yaml"), before) for one in compiled)
+    experiments = tuple(_experiment(each, stages.pop(f"{RUNS}/{each.experiment.name}/dvc.yaml"), before) for each in compiled)
     return Plan(
         base=base,
         base_name=base_name,
@@ -113,12 +113,12 @@ def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base:
     )
 
 
-def _experiment(one: Compiled, stages: Mapping[str, tuple[Status, StagePlan]], before: _Baseline) -> ExperimentPlan:
-    name, plans = one.experiment.name, tuple(stage for _, stage in stages.values())
+def _experiment(compiled: Compiled, stages: Mapping[str, tuple[Status, StagePlan]], before: _Baseline) -> ExperimentPlan:
+    name, plans = compiled.experiment.name, tuple(stage for _, stage in stages.values())
     lock = before.locks.get(f"{RUNS}/{name}/dvc.yaml", {})
-    runs = [run.name for run in one.expansion.runs]
+    runs = [run.name for run in compiled.expansion.runs]
     ran = {MAKES_DATA.sub("", stage) for stage in lock if MAKES_DATA.match(stage)}
-    ran |= set(left_over(one)) if before.cache is not None else set()
+    ran |= set(left_over(compiled)) if before.cache is not None else set()
     new, removed = [run for run in runs if run not in ran], sorted(ran - set(runs))
     concluded, screened = (_older_card(name, stage, lock, before.past) for stage in ("conclude", "screen"))
     gates = screened["gates"] if screened else None
@@ -126,12 +126,12 @@ def _experiment(one: Compiled, stages: Mapping[str, tuple[Status, StagePlan]], b
     page = stages["page"][0]
     return ExperimentPlan(
         name=name,
-        spec=one.experiment.document.file,
+        spec=compiled.experiment.document.file,
         stages=plans,
         new_runs=tuple(new),
         removed_runs=tuple(removed),
-        cost=cost(one, [stage.run for stage in plans if stage.run and stage.state == "runs"]),
-        claims=tuple(claims_at_risk(one, older, plans, new, removed)),
+        cost=cost(compiled, [stage.run for stage in plans if stage.run and stage.state == "runs"]),
+        claims=tuple(claims_at_risk(compiled, older, plans, new, removed)),
         page="new" if page.locked is None else _PAGE[page.state],
     )
 
@@ -146,7 +146,7 @@ def _older_card(experiment: str, stage: str, lock: Lock, past: Past) -> dict[str
 
 def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
     """A function from a card's path to the places of its values."""
-    files = {one.experiment.name: one.origins for one in compiled}
+    files = {each.experiment.name: each.origins for each in compiled}
 
     def origins(path: str) -> Mapping[str, Origin]:
         experiment, _, below = path.removeprefix(f"{RUNS}/").partition("/")
@@ -195,7 +195,7 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
         for pipeline in texts.pipelines
     }
     past = Past(lambda path, entry: files.text(path), lambda path, entry: files.listing(path))
-    return _Baseline(locks, past, None, tuple(one.experiment.name for one in compiled), tuple(notes))
+    return _Baseline(locks, past, None, tuple(each.experiment.name for each in compiled), tuple(notes))
 
 
 def _compilable(names: Sequence[str], inputs: Inputs) -> tuple[list[Compiled], list[str]]:

@@ -46,18 +46,18 @@ class OlderRules:
 
 
 def claims_at_risk(
-    one: Compiled, older: OlderRules | None, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]
+    compiled: Compiled, older: OlderRules | None, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]
 ) -> list[ClaimAtRisk]:
     """Claims that were concluded, or that the older specs declared, and now rest on other runs, another evaluation or another rule.
 
     `older` is None if it is not known; a verdict is null if this machine has not concluded it. To change a rule, or which runs count, once
     there are data makes the claim void: a reviewer must read that here, not on the page.
     """
-    verdicts = _verdicts(one.experiment.name)
+    verdicts = _verdicts(compiled.experiment.name)
     declared = older.claims if older else {}
-    rules = {rule.id: rule for rule in _card(one).claims}
-    gates = one.cards.single["analysis/screen.card.json"].model_dump(mode="json")["gates"]
-    changes = _Changes(one, stages, new, removed)
+    rules = {rule.id: rule for rule in _card(compiled).claims}
+    gates = compiled.cards.single["analysis/screen.card.json"].model_dump(mode="json")["gates"]
+    changes = _Changes(compiled, stages, new, removed)
     claims = []
     for claim in dict.fromkeys((*verdicts, *declared, *(rules if older else ()))):
         why = ["it is no longer in the spec"]
@@ -77,8 +77,8 @@ def claims_at_risk(
 class _Changes:
     """What happens to the runs of an experiment, and the stages that certainly run."""
 
-    def __init__(self, one: Compiled, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]) -> None:
-        self.one, self.removed = one, removed
+    def __init__(self, compiled: Compiled, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]) -> None:
+        self.compiled, self.removed = compiled, removed
         self.certain = {stage.stage for stage in stages if stage.state == "runs"}
         makers = {MAKES_DATA.sub("", stage.stage): stage for stage in stages if MAKES_DATA.match(stage.stage)}
         imports = {run for run, stage in makers.items() if stage.stage.startswith("import-")}
@@ -93,7 +93,7 @@ class _Changes:
 
     def to_runs(self, rule: ClaimRule) -> Iterator[str]:
         """One sentence for each kind of change to runs that the claim compares."""
-        sides, runs = _sides(rule), _compared(self.one, rule)
+        sides, runs = _sides(rule), _compared(self.compiled, rule)
         for changed, singular, plural in self.kinds:
             yield from _sentence([run for run in runs if run in changed], singular, plural)
         yield from _sentence([run for run in self.removed if run.rpartition("-s")[0] in sides], "is no longer a run", "are no longer runs")
@@ -109,12 +109,12 @@ class _Changes:
             edits.append("its rule changes")
         if older.gates is not None and rule.included_only and older.gates != gates:
             edits.append("its health gates change")
-        since = _first_data(self.one.experiment.name, _compared(self.one, rule)) if edits else None
+        since = _first_data(self.compiled.experiment.name, _compared(self.compiled, rule)) if edits else None
         yield from (f"{edit}, and it has data since {since[:10]}: it becomes void" if since else edit for edit in edits)
 
 
-def _card(one: Compiled) -> ConcludeCard:
-    card = one.cards.single["analysis/conclude.card.json"]
+def _card(compiled: Compiled) -> ConcludeCard:
+    card = compiled.cards.single["analysis/conclude.card.json"]
     assert isinstance(card, ConcludeCard)
     return card
 
@@ -123,9 +123,9 @@ def _sides(rule: ClaimRule) -> set[str]:
     return {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
 
 
-def _compared(one: Compiled, rule: ClaimRule) -> list[str]:
+def _compared(compiled: Compiled, rule: ClaimRule) -> list[str]:
     """Runs of the claim's conditions."""
-    return [run.name for run in _card(one).runs if run.condition in _sides(rule)]
+    return [run.name for run in _card(compiled).runs if run.condition in _sides(rule)]
 
 
 def _sentence(runs: list[str], singular: str, plural: str) -> list[str]:
@@ -157,25 +157,27 @@ def undated(compiled: Iterable[Compiled], stages: Mapping[str, Sequence[StagePla
         name: {MAKES_DATA.sub("", stage.stage) for stage in plans if stage.state == "runs" and MAKES_DATA.match(stage.stage)}
         for name, plans in stages.items()
     }
-    concerned = [one for one in compiled if making.get(one.experiment.name) and one.experiment.spec.claims]
-    files = dict.fromkeys(file for one in concerned for file in (one.experiment.document.file, *(node.place.file for node in _claims(one))))
+    concerned = [each for each in compiled if making.get(each.experiment.name) and each.experiment.spec.claims]
+    files = dict.fromkeys(
+        file for each in concerned for file in (each.experiment.document.file, *(node.place.file for node in _claims(each)))
+    )
     status = git("status", "--porcelain", "-z", "--untracked-files=all", "--", *files) if files else None
     entries = sorted(filter(None, (status or b"").decode("utf-8", "replace").split("\0")))
     for entry in entries:
         if entry[:2] == "??" or entry[:1] == "A":
             yield f"{entry[3:]} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
     if any("M" in entry[:2] and entry[:1] != "A" for entry in entries):
-        for one in concerned:
-            yield from _edited(one, making[one.experiment.name])
+        for each in concerned:
+            yield from _edited(each, making[each.experiment.name])
 
 
-def _edited(one: Compiled, making: Set[str]) -> Iterator[str]:
+def _edited(compiled: Compiled, making: Set[str]) -> Iterator[str]:
     """Rules that are not as HEAD has them: neither in the spec nor, where only words around them changed, on the card of the analysis."""
-    card = show("HEAD", ExperimentFolder(RUNS / one.experiment.name).conclude_card.as_posix())
+    card = show("HEAD", ExperimentFolder(RUNS / compiled.experiment.name).conclude_card.as_posix())
     concluded = json.loads(card)["claims"] if card else []
-    for rule, node in zip(_card(one).claims, _claims(one), strict=True):
+    for rule, node in zip(_card(compiled).claims, _claims(compiled), strict=True):
         text = show("HEAD", node.place.file)
-        if text is None or making.isdisjoint(_compared(one, rule)):
+        if text is None or making.isdisjoint(_compared(compiled, rule)):
             continue
         if rule.model_dump(mode="json") not in concluded and node.plain() not in _claims_in(text, node.place.file):
             yield (
@@ -184,8 +186,8 @@ def _edited(one: Compiled, making: Set[str]) -> Iterator[str]:
             )
 
 
-def _claims(one: Compiled) -> list[Node]:
-    return [one.experiment.node("claims", index) for index in range(len(one.experiment.spec.claims))]
+def _claims(compiled: Compiled) -> list[Node]:
+    return [compiled.experiment.node("claims", index) for index in range(len(compiled.experiment.spec.claims))]
 
 
 def _claims_in(text: str, file: str) -> list[Any]:

@@ -28,17 +28,17 @@ class Cost(Frozen):
     high: float | None = None
 
 
-def cost(one: Compiled, runs: Iterable[str]) -> Cost:
+def cost(compiled: Compiled, runs: Iterable[str]) -> Cost:
     """Device hours of training these runs. The median and the range are those of device seconds a step, times the steps to do."""
-    device = next((card.device for card in one.cards.train.values()), "cpu")  # imported runs have no train cards, and cost nothing
+    device = next((card.device for card in compiled.cards.train.values()), "cpu")  # imported runs have no train cards, and cost nothing
     unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if device == "cuda" else "CPU-hours"
-    steps = {run.name: run.setup.train.max_steps for run in one.expansion.runs}
+    steps = {run.name: run.setup.train.max_steps for run in compiled.expansion.runs}
     again = [steps[name] for name in runs if name in steps]
-    rates = [rate for attempt in _attempts(one.experiment.name) if (rate := _rate(attempt, device)) is not None]
+    rates = [rate for attempt in _attempts(compiled.experiment.name) if (rate := _rate(attempt, device)) is not None]
     if rates and again:
         low, median, high = (round(sum(again) * rate / HOUR, 6) for rate in (min(rates), statistics.median(rates), max(rates)))
         return Cost(unit=unit, runs=len(again), basis="attempts", attempts=len(rates), median=median, low=low, high=high)
-    hours = one.experiment.spec.resources.hours
+    hours = compiled.experiment.spec.resources.hours
     if hours is not None and again:
         return Cost(unit=unit, runs=len(again), basis="resources", median=round(hours * len(again), 6))
     return Cost(unit=unit, runs=len(again), basis="no history", attempts=len(rates))

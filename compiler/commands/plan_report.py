@@ -40,7 +40,7 @@ class Plan(Artifact):
 
     @property
     def stages(self) -> tuple[StagePlan, ...]:
-        return (*(stage for one in self.experiments for stage in one.stages), *self.shared)
+        return (*(stage for experiment in self.experiments for stage in experiment.stages), *self.shared)
 
     @property
     def training(self) -> tuple[StagePlan, ...]:

@@ -39,11 +39,16 @@ _PLAIN = re.compile(r"[^A-Za-z0-9 ,;/()-]")
 def text(plan: Plan) -> str:
     """All of it, for a terminal."""
     lines = [headline(plan), *(f"note: {note}" for note in plan.notes)]
-    for one in plan.experiments:
-        lines += ["", f"{one.name}  ({one.spec})", *(f"  {line}" for line in _counts(one)), *_stages(one.stages)]
-        lines += ["  claims at risk:"] if one.claims else []
-        lines += [f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in one.claims]
-        lines.append(f"  page: {PAGE[one.page]}")
+    for experiment in plan.experiments:
+        lines += [
+            "",
+            f"{experiment.name}  ({experiment.spec})",
+            *(f"  {line}" for line in _counts(experiment)),
+            *_stages(experiment.stages),
+        ]
+        lines += ["  claims at risk:"] if experiment.claims else []
+        lines += [f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in experiment.claims]
+        lines.append(f"  page: {PAGE[experiment.page]}")
     if any(stage.state != "stays" for stage in plan.shared):
         lines += ["", "shared", *_stages(plan.shared)]
     lines += [f"\n{name}: no longer live; nothing runs it and nothing deletes it" for name in plan.removed_experiments]
@@ -62,12 +67,12 @@ def headline(plan: Plan) -> str:
     return f"{_plural(runs, 'stage runs', 'stages run')}, {train}, compared with {against}."
 
 
-def _counts(one: ExperimentPlan) -> list[str]:
+def _counts(experiment: ExperimentPlan) -> list[str]:
     """Runs by what happens to them, and the cost."""
-    imports = [stage for stage in one.stages if stage.stage.startswith(IMPORTED)]
-    makes = imports or [stage for stage in one.stages if stage.run]
+    imports = [stage for stage in experiment.stages if stage.stage.startswith(IMPORTED)]
+    makes = imports or [stage for stage in experiment.stages if stage.run]
     state = {name: sum(stage.state == name for stage in makes) for name in ("runs", "may_run", "restored", "stays")}
-    new = sum(_run(stage) in one.new_runs for stage in makes if stage.state == "runs")
+    new = sum(_run(stage) in experiment.new_runs for stage in makes if stage.state == "runs")
     if imports:
         first = f" ({new} new)" if new else ""
         line = f"{state['runs']} of {_plural(len(imports), 'run is', 'runs are')} imported{first}"
@@ -77,9 +82,9 @@ def _counts(one: ExperimentPlan) -> list[str]:
         line += f", {state['may_run']} may" if state["may_run"] else ""
         line += f", {_plural(state['restored'], 'is', 'are')} put back" if state["restored"] else ""
     lines = [f"{line}, {_plural(state['stays'], 'stays', 'stay')}"]
-    if one.removed_runs:
-        lines.append(f"no longer in the spec: {listed(one.removed_runs, NAMES)} (nothing runs it and nothing deletes it)")
-    return lines + ([f"cost: {_cost(one.cost)}"] if one.cost.runs and not imports else [])
+    if experiment.removed_runs:
+        lines.append(f"no longer in the spec: {listed(experiment.removed_runs, NAMES)} (nothing runs it and nothing deletes it)")
+    return lines + ([f"cost: {_cost(experiment.cost)}"] if experiment.cost.runs and not imports else [])
 
 
 def _run(stage: StagePlan) -> str:
@@ -140,8 +145,8 @@ def _called(stage: StagePlan) -> str:
     return f"{stage.stage} {MADE}{model.name}" if model.parent == MODELS else stage.stage
 
 
-def _plural(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
+def _plural(count: int, singular: str, several: str) -> str:
+    return f"{count} {singular if count == 1 else several}"
 
 
 def markdown(plan: Plan) -> str:
@@ -150,7 +155,9 @@ def markdown(plan: Plan) -> str:
     head += [f"\nNote: {_safe(note[:500])}" for note in plan.notes[:ROWS]]
     head += [f"\n{_code(name)} is no longer live; nothing runs it and nothing deletes it." for name in plan.removed_experiments[:ROWS]]
     comment, hidden = "\n".join(head) + "\n", 0
-    sections = [(f"{one.name}: what runs, why, and which claims it touches", list(_section(one))) for one in plan.experiments]
+    sections = [
+        (f"{experiment.name}: what runs, why, and which claims it touches", list(_section(experiment))) for experiment in plan.experiments
+    ]
     sections.append(("base models and site", list(_list(plan.shared)) if plan.shared else []))
     for title, lines in sections:
         opened, closed = f"\n<details><summary>{_safe(title)}</summary>\n\n", "\n</details>\n"
@@ -165,25 +172,25 @@ def markdown(plan: Plan) -> str:
 def _table(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
     yield "| experiment | runs made again | new | may be made | put back | stay | removed | cost | claims at risk | page |"
     yield "|---|---:|---:|---:|---:|---:|---:|---|---:|---|"
-    for one in experiments[:ROWS]:
-        runs = [stage for stage in one.stages if stage.run or stage.stage.startswith(IMPORTED)]
+    for experiment in experiments[:ROWS]:
+        runs = [stage for stage in experiment.stages if stage.run or stage.stage.startswith(IMPORTED)]
         again = [stage for stage in runs if stage.state == "runs"]
-        new = sum(_run(stage) in one.new_runs for stage in again)
+        new = sum(_run(stage) in experiment.new_runs for stage in again)
         rest = [sum(stage.state == state for stage in runs) for state in ("may_run", "restored", "stays")]
-        numbers = map(str, (len(again) - new, new, *rest, len(one.removed_runs)))
-        cost = _safe(_cost(one.cost)) if one.cost.runs else "none"
-        yield f"| {' | '.join((_code(one.name), *numbers, cost, str(len(one.claims)), PAGE[one.page]))} |"
+        numbers = map(str, (len(again) - new, new, *rest, len(experiment.removed_runs)))
+        cost = _safe(_cost(experiment.cost)) if experiment.cost.runs else "none"
+        yield f"| {' | '.join((_code(experiment.name), *numbers, cost, str(len(experiment.claims)), PAGE[experiment.page]))} |"
     if len(experiments) > ROWS:
         yield f"\nand {len(experiments) - ROWS} more experiments"
 
 
-def _section(one: ExperimentPlan) -> Iterator[str]:
-    yield from ["**Claims at risk**"] if one.claims else []
-    for claim in one.claims:
+def _section(experiment: ExperimentPlan) -> Iterator[str]:
+    yield from ["**Claims at risk**"] if experiment.claims else []
+    for claim in experiment.claims:
         yield f"- {_code(claim.claim)} ({claim.verdict or 'no verdict here'}): {_safe('; '.join(claim.why))}"
-    for title, runs in (("New runs", one.new_runs), ("Runs no longer in the spec", one.removed_runs)):
+    for title, runs in (("New runs", experiment.new_runs), ("Runs no longer in the spec", experiment.removed_runs)):
         yield from [f"\n**{title}:** {_safe(listed(runs, 20))}"] if runs else []
-    yield from _list(one.stages)
+    yield from _list(experiment.stages)
 
 
 def _list(stages: Sequence[StagePlan]) -> Iterator[str]:

@@ -55,7 +55,7 @@ def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     compiled = compile_all(references, inputs)
     files, cache = Files(Path(), {}), Cache(Path())
     with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
-        verified = list(pool.map(lambda one: _verify(one, files, cache), compiled))
+        verified = list(pool.map(lambda each: _verify(each, files, cache), compiled))
     pages = {report.experiment: page for report, page, _ in verified}
     site = verify_site(pages, due={report.experiment for report, _, is_due in verified if is_due}, only=pages if names else ())
     no_site = () if site else ("no site is built, so none was checked",)
@@ -63,12 +63,12 @@ def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     return Verification(experiments=(*reports, *([site] if site else [])))
 
 
-def _verify(one: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[str, bytes], bool]:
+def _verify(compiled: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[str, bytes], bool]:
     """(the report, the files of the page as they should be, whether the page is to be made anew)."""
     from stages.publish.verify import verify as from_files
 
-    folder = ExperimentFolder(RUNS / one.experiment.name)
-    texts = project([one], with_site=False)
+    folder = ExperimentFolder(RUNS / compiled.experiment.name)
+    texts = project([compiled], with_site=False)
     if not folder.root.joinpath("dvc.lock").exists() and not folder.findings.exists():
         what, fix = "nothing of it has been run", f"dvc repro {folder.pipeline}"
         nothing = Difference(code="E494", path=folder.root.as_posix(), what=what, fix=fix)

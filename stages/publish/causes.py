@@ -47,7 +47,7 @@ def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation
     if not kinds:
         return None
     explained = [_explained(key, alike, clip) for key, alike in kinds.items()]
-    return Explanation(" ".join(one.means for one in explained), " ".join(one.check for one in explained))
+    return Explanation(" ".join(explanation.means for explanation in explained), " ".join(explanation.check for explanation in explained))
 
 
 def _explained(key: tuple[str, str], signals: Sequence[Signal], clip: float | None) -> Explanation:

@@ -67,8 +67,8 @@ def _cells(old: _Cells, new: _Cells) -> Iterator[_Place]:
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name, (1, "nothing")), new.get(name, (1, "nothing"))
         if before[1] != after[1]:
-            _, one, other = _differing(before[1], after[1]) if max(len(before[1]), len(after[1])) > _LONG else (0, before[1], after[1])
-            yield after[0], 1, name, _cut(one), _cut(other)
+            _, earlier, later = _differing(before[1], after[1]) if max(len(before[1]), len(after[1])) > _LONG else (0, before[1], after[1])
+            yield after[0], 1, name, _cut(earlier), _cut(later)
 
 
 def _json_cells(text: str) -> _Cells:
@@ -108,27 +108,27 @@ def _csv_cells(text: str) -> _Cells:
 def _lines(expected: str, found: str) -> Iterator[_Place]:
     old, new = expected.splitlines(), found.splitlines()
     for tag, a, b, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for at, (one, other) in enumerate(zip_longest(old[a:b], new[first:last])) if tag != "equal" else ():
-            if one is None or other is None:
-                yield min(first + at + 1, max(last, first + 1)), 1, "", _cut(one or "no such line"), _cut(other or "nothing")
+        for at, (earlier, later) in enumerate(zip_longest(old[a:b], new[first:last])) if tag != "equal" else ():
+            if earlier is None or later is None:
+                yield min(first + at + 1, max(last, first + 1)), 1, "", _cut(earlier or "no such line"), _cut(later or "nothing")
                 continue
-            start, left, right = _differing(one, other)
-            finding = _FINDING.findall(other[: start + 1])
+            start, left, right = _differing(earlier, later)
+            finding = _FINDING.findall(later[: start + 1])
             yield first + at + 1, start + 1, finding[-1] if finding else "", _cut(left), _cut(right)
 
 
-def _differing(one: str, other: str) -> tuple[int, str, str]:
+def _differing(earlier: str, later: str) -> tuple[int, str, str]:
     """(start, text, text): the words that differ of two texts."""
-    old, new = _EDGE.split(one), _EDGE.split(other)
+    old, new = _EDGE.split(earlier), _EDGE.split(later)
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
     left, right = ("".join(words[start : len(words) - end]) or "nothing" for words in (old, new))
     return len("".join(old[:start])), left, right
 
 
-def _shared(one: list[str], other: list[str]) -> int:
+def _shared(earlier: list[str], later: list[str]) -> int:
     """How many words both begin with."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next((at for at, (a, b) in enumerate(zip(earlier, later, strict=False)) if a != b), min(len(earlier), len(later)))
 
 
 def _cut(text: str) -> str:

@@ -47,4 +47,4 @@ class Verification(Artifact):
 
     @property
     def differences(self) -> int:
-        return sum(len(one.differences) for one in self.experiments)
+        return sum(len(experiment.differences) for experiment in self.experiments)
