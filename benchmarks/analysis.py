@@ -46,12 +46,12 @@ def measured(command: list[str], folder: Path) -> tuple[float, float]:
 def workload(root: Path, runs: int, steps: int, metrics: int) -> Path:
     """Runs of four conditions: every metric a random walk, and the completions of the first twenty steps."""
     rng, conditions = np.random.default_rng(0), list(synthetic.GATES)
-    made = [synthetic.Run(conditions[index % 4], index // 4 + 1, target=steps, steps=20, passed=10) for index in range(runs)]
-    folder = synthetic.complete(root, made=made)
+    chosen_runs = [synthetic.Run(conditions[index % 4], index // 4 + 1, target=steps, steps=20, passed=10) for index in range(runs)]
+    folder = synthetic.complete(root, chosen_runs=chosen_runs)
     names = [*KNOWN, *(f"metric_{n}" for n in range(metrics - len(KNOWN)))]
     step = np.repeat(np.arange(1, steps + 1), metrics)
     rows = {"attempt": "a1", "step": step, "tokens": step * 40, "seconds": step * 0.5, "metric": names * steps}
-    for run in made:
+    for run in chosen_runs:
         place = synthetic.ExperimentFolder(root / folder.root).run(run.name)
         walks = 0.5 + 0.001 * rng.standard_normal((steps, metrics)).cumsum(axis=0) + 0.01 * rng.standard_normal((steps, metrics))
         table = pa.Table.from_pandas(pd.DataFrame({**rows, "value": walks.ravel(), "state": "value"}), preserve_index=False)

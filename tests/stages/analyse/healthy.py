@@ -21,8 +21,8 @@ def memory(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:
     """A stationary first-order autoregression of unit variance whose neighbours correlate by phi."""
     noise = rng.normal(0, (1 - phi**2) ** 0.5, n)
     noise[:1] = rng.normal()
-    made: NDArray[np.float64] = lfilter([1.0], [1.0, -phi], noise)
-    return made
+    series: NDArray[np.float64] = lfilter([1.0], [1.0, -phi], noise)
+    return series
 
 
 def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:

@@ -60,17 +60,17 @@ def run_from(
     columns = {name: {step: _STATES.get(state, value) for step, value, state in cells} for name, cells in metrics.items()}
     steps = pd.DataFrame({name: pd.Series(cells, dtype=float) for name, cells in columns.items()}).sort_index()
     steps.index = steps.index.astype(int)
-    made = Run(run, condition, role, target_steps, steps, **around)
-    made.same_text = _counts(same_text)  # type: ignore[misc]
-    made.given = {"metrics": metrics, "completions": completions, "same_text": same_text}  # type: ignore[attr-defined]
+    filled_run = Run(run, condition, role, target_steps, steps, **around)
+    filled_run.same_text = _counts(same_text)  # type: ignore[misc]
+    filled_run.given = {"metrics": metrics, "completions": completions, "same_text": same_text}  # type: ignore[attr-defined]
     if completions is not None:
         cut = completions.truncated or [Share(step, 0, 1) for step in range(1, 2) if completions.completions]
-        made.silent, made.cut = _counts(completions.zero_signal), _counts(cut)  # type: ignore[misc]
-        made.examples = {value: list(texts) for value, texts in completions.examples.items()}  # type: ignore[misc]
+        filled_run.silent, filled_run.cut = _counts(completions.zero_signal), _counts(cut)  # type: ignore[misc]
+        filled_run.examples = {value: list(texts) for value, texts in completions.examples.items()}  # type: ignore[misc]
         if completions.rewards:
             table = pd.DataFrame(completions.rewards).pivot_table(index="step", columns="reward", values="completions", aggfunc="sum")
-            made.rewards = table.fillna(0).astype(int)  # type: ignore[misc]
-    return made
+            filled_run.rewards = table.fillna(0).astype(int)  # type: ignore[misc]
+    return filled_run
 
 
 STEPS = range(1, 61)

@@ -68,8 +68,8 @@ class Run:
 
 def runs() -> list[Run]:
     """The 12 runs of `complete`."""
-    made = [Run(name, seed, passed=PASSED[name][seed - 1]) for name in GATES for seed in (1, 2, 3)]
-    for run in made:
+    all_runs = [Run(name, seed, passed=PASSED[name][seed - 1]) for name in GATES for seed in (1, 2, 3)]
+    for run in all_runs:
         run.attempt = f"a-{run.name}-1"
         if run.name == "random-s3":
             run.finished, run.failure, run.steps, run.passed = False, "verifier", 7, None
@@ -77,7 +77,7 @@ def runs() -> list[Run]:
             run.truncated_from = 11
         if run.name == "shaped-s1":
             run.killed_before, run.attempt = 1, "a-shaped-s1-2"
-    return made
+    return all_runs
 
 
 def claim_rule(*, direction: str, margin: float, seeds: int = 3, included_only: bool = True, **fields: Any) -> ClaimRule:
@@ -103,22 +103,22 @@ def claims() -> tuple[ClaimRule, ...]:
     )
 
 
-def complete(root: Path, name: str = "synthetic", made: Iterable[Run] | None = None) -> ExperimentFolder:
+def complete(root: Path, name: str = "synthetic", chosen_runs: Iterable[Run] | None = None) -> ExperimentFolder:
     """Write everything that the analysis stages read. Returns the folder, relative to `root`."""
-    made = list(runs() if made is None else made)
+    chosen_runs = list(runs() if chosen_runs is None else chosen_runs)
     folder = ExperimentFolder(Path("runs") / name)
     real = ExperimentFolder(root / folder.root)
-    for run in made:
+    for run in chosen_runs:
         write_run(real.run(run.name), run)
     write_evaluation(real.untrained.evaluation, UNTRAINED, attempt="")
     write_preflight(real)
-    write_cards(real, made)
+    write_cards(real, chosen_runs)
     return folder
 
 
-def write_cards(folder: ExperimentFolder, made: Iterable[Run], **changes: Any) -> None:
+def write_cards(folder: ExperimentFolder, chosen_runs: Iterable[Run], **changes: Any) -> None:
     """screen, conclude and draw cards for today's code. `changes` replaces fields of every card that has them."""
-    refs = tuple(cards.RunRef(name=run.name, condition=run.condition, seed=run.seed, target_steps=run.target) for run in made)
+    refs = tuple(cards.RunRef(name=run.name, condition=run.condition, seed=run.seed, target_steps=run.target) for run in chosen_runs)
     present = {ref.condition for ref in refs}
     detectors, tree = kinds(DETECTORS), CodeTree(ROOT)
     whole = {
@@ -259,14 +259,14 @@ def write_completions(path: Path, rows: list[dict[str, Any]], gates: Iterable[st
     _parquet(path, rows, pa.schema(fields), COMPLETIONS_SCHEMA, card_id, attempt)
 
 
-def write_evaluation(path: Path, passed: int, *, attempt: str, of: int = 20, unknown: int = 0, score: str = "tests") -> None:
-    """evaluation.parquet with one score: `passed` of `of` known ones pass, then come `unknown` more."""
+def write_evaluation(path: Path, passed: int, *, attempt: str, judged: int = 20, unknown: int = 0, score: str = "tests") -> None:
+    """evaluation.parquet with one score: `passed` of `judged` ones pass, then come `unknown` more."""
     status, value, reason = gate_columns(score)
     rows = [
         {"prompt_id": f"h{index // 2}", "sample": index % 2, "text": f"x+{index}", "tokens": 3, "truncated": False, reason: ""}
-        | {status: "unknown" if index >= of else "pass" if index < passed else "fail"}
-        | {value: None if index >= of else float(index < passed)}
-        for index in range(of + unknown)
+        | {status: "unknown" if index >= judged else "pass" if index < passed else "fail"}
+        | {value: None if index >= judged else float(index < passed)}
+        for index in range(judged + unknown)
     ]
     names = ("prompt_id", "sample", "text", "tokens", "truncated")
     types = (pa.string(), pa.int64(), pa.string(), pa.int64(), pa.bool_())

@@ -64,22 +64,22 @@ def _not_persistent(run: Run) -> bool | None:
 
 def test_case_1_persistent_nan_ends_the_valid_range(tmp_path: Path) -> None:
     history = fixture(tmp_path, "nan_persistent_from_3.jsonl")
-    found = as_series(history)
-    (signal,) = ask(nonfinite, found).signals
+    run = as_series(history)
+    (signal,) = ask(nonfinite, run).signals
     assert (signal.metric, signal.evidence["class"], signal.onset, signal.evidence["count"]) == ("gradient", "persistent", 3, 4)
-    assert found.since == 3
-    assert found.values("reward").index.tolist() == [1, 2]
-    assert found.values("loss").index.tolist() == [1, 2]  # later losses read 0.0 and are no progress
+    assert run.since == 3
+    assert run.values("reward").index.tolist() == [1, 2]
+    assert run.values("loss").index.tolist() == [1, 2]  # later losses read 0.0 and are no progress
     assert len(history.values("reward").loc[1:6]) == 2
     assert _not_persistent(history) is False
 
 
 def test_case_2_transient_nan_leaves_the_run_in(tmp_path: Path) -> None:
     history = fixture(tmp_path, "nan_transient_step2_logging1.jsonl")
-    found = as_series(history)
-    (signal,) = ask(nonfinite, found).signals
+    run = as_series(history)
+    (signal,) = ask(nonfinite, run).signals
     assert (signal.evidence["class"], signal.onset, signal.last, signal.evidence["count"]) == ("transient", 2, 2, 1)
-    assert found.values("loss").index.tolist() == [1, 3, 4, 5, 6]
+    assert run.values("loss").index.tolist() == [1, 3, 4, 5, 6]
     assert _not_persistent(history) is True
 
 
@@ -92,8 +92,8 @@ def test_case_4_sparse_rows_are_absent_not_missing(tmp_path: Path) -> None:
 
 
 def test_case_5_no_reward_is_never_healthy_diversity(tmp_path: Path) -> None:
-    found = ask(zero_signal, as_series(fixture(tmp_path, "all_none_reward.jsonl")))
-    (signal,) = found.signals
+    detection = ask(zero_signal, as_series(fixture(tmp_path, "all_none_reward.jsonl")))
+    (signal,) = detection.signals
     assert signal.severity == "severe"
     assert signal.says.startswith("no reward: all 6 logged rewards are null")
 
@@ -103,25 +103,25 @@ def test_case_6_batch_spread_does_not_hide_constant_groups(tmp_path: Path) -> No
     assert history.values("zero_signal_share").loc[3:5].tolist() == [0.0, 0.0, 0.0]  # what TRL says under batch scaling
     ours = {"zero_signal_share": tuple((step, 1.0, "value") for step in range(1, 7))}
     ours["group_range"] = tuple((step, 0.0, "value") for step in range(1, 7))
-    found = as_series(history, **ours)
-    silent, scale = ask(zero_signal, found).signals
+    run = as_series(history, **ours)
+    silent, scale = ask(zero_signal, run).signals
     assert (silent.onset, silent.value, silent.severity) == (1, 1.0, "severe")
     assert (scale.metric, scale.onset, scale.evidence) == ("reward_std", 3, {"steps": 3})
 
 
 def test_case_8_null_control(tmp_path: Path) -> None:
-    found = as_series(fixture(tmp_path, "zero_reward.jsonl"), role="null_control")
-    (signal,) = ask(zero_signal, found).signals
+    run = as_series(fixture(tmp_path, "zero_reward.jsonl"), role="null_control")
+    (signal,) = ask(zero_signal, run).signals
     assert (signal.severity, signal.onset, signal.value) == ("info", 1, 1.0)
     assert "expected for a null control" in signal.says
-    assert ask(nonfinite, found).signals == ()
+    assert ask(nonfinite, run).signals == ()
 
 
 def test_case_10_stride_patience_counts_steps() -> None:
     cells = tuple((step, 0.04, "value") for step in range(1, 300, 2))
-    found = run_from({"reward_std": cells}, target_steps=300)
+    run = run_from({"reward_std": cells}, target_steps=300)
     settings = collapse.Settings(metric="reward_std", at_least=None, below=0.05, patience=15)
-    (signal,) = collapse.detect(settings, found).signals
+    (signal,) = collapse.detect(settings, run).signals
     assert (signal.onset, signal.detected, signal.last) == (1, 15, 299)
     assert signal.evidence["stride"] == 2
     assert "every 2 steps" in signal.says
@@ -139,16 +139,16 @@ def test_case_10_stride_patience_counts_steps() -> None:
 def test_cases_11_12_20_steps_done(tmp_path: Path, last: int, outcome: int | None, passed: bool | None, says: str) -> None:
     write_history(tmp_path / "history.parquet", [_cell(step, "reward", 0.5) for step in range(1, last + 1, 2 if last == 299 else 1)])
     state = Outcome(card_id="c", attempt="a1", finished=True, steps_done=outcome, target_steps=300) if outcome else None
-    found = judge("steps", "complete", read_history(tmp_path / "history.parquet", target_steps=300), state, [], Windows())
-    assert (found.passed, found.says) == (passed, says)
+    answer = judge("steps", "complete", read_history(tmp_path / "history.parquet", target_steps=300), state, [], Windows())
+    assert (answer.passed, answer.says) == (passed, says)
 
 
 def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
     values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
     values[100] = 0.3
     cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
-    found = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
-    (signal,) = found.signals
+    detection = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
+    (signal,) = detection.signals
     assert (signal.onset, signal.value) == (100, 0.3)
 
 
@@ -157,10 +157,10 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
     for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
         values[row] = 10.0 ** (spike + 2)
     cells = {"loss": tuple((step, value, "value") for step, value in enumerate(values, start=1))}
-    found = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
-    assert found.state == "not_applicable"
-    assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", found.reason)
-    assert found.signals == ()
+    detection = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
+    assert detection.state == "not_applicable"
+    assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", detection.reason)
+    assert detection.signals == ()
 
 
 def test_case_26_reward_atom_with_examples() -> None:
@@ -178,22 +178,22 @@ def test_case_9_a_reward_that_raised_at_step_4(tmp_path: Path) -> None:
     failed = Outcome(
         card_id="c", attempt="a1", finished=False, steps_done=3, target_steps=6, failure="reward", error="ValueError at step 4"
     )
-    found = judge("steps", "complete", history, failed, [], Windows())
-    assert (found.passed, found.says) == (False, "3 of 6 steps done")
+    answer = judge("steps", "complete", history, failed, [], Windows())
+    assert (answer.passed, answer.says) == (False, "3 of 6 steps done")
 
 
 def test_a_healthy_log_raises_no_warning(tmp_path: Path) -> None:
-    found = as_series(fixture(tmp_path, "healthy.jsonl"))
+    run = as_series(fixture(tmp_path, "healthy.jsonl"))
     for kind in kinds(DETECTORS):
         plugin = load(DETECTORS, kind)
-        warned = [signal for signal in ask(plugin, found).signals if signal.severity != "info"]
+        warned = [signal for signal in ask(plugin, run).signals if signal.severity != "info"]
         # the tiny model rarely ends its answers and a third of its groups are equal: two warnings that are right, and no others
         assert {signal.metric for signal in warned} <= {"truncated", "zero_signal_share"}, warned
 
 
 def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
-    found = ask(gradient, as_series(fixture(tmp_path, "healthy.jsonl")))
-    assert (found.state, found.signals) == ("looked", ())
+    detection = ask(gradient, as_series(fixture(tmp_path, "healthy.jsonl")))
+    assert (detection.state, detection.signals) == ("looked", ())
 
 
 @pytest.mark.parametrize("bound", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9, 0.95])
@@ -203,5 +203,5 @@ def test_a_gate_is_not_passed_by_the_rounding_of_a_sum(tmp_path: Path, bound: fl
     write_history(tmp_path / "history.parquet", [_cell(step, "truncated", bound) for step in range(1, target + 1)])
     run = read_history(tmp_path / "history.parquet", target_steps=target)
     for rule in ("below", "above"):
-        found = judge("truncated", Bound.model_validate({rule: bound}), run, None, [], Windows())
-        assert (found.passed, found.says.split(", not ")[1]) == (False, f"{rule} {bound:g}")
+        answer = judge("truncated", Bound.model_validate({rule: bound}), run, None, [], Windows())
+        assert (answer.passed, answer.says.split(", not ")[1]) == (False, f"{rule} {bound:g}")

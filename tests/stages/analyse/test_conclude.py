@@ -32,10 +32,10 @@ def concluded(folder: ExperimentFolder) -> tuple[dict[str, Finding], dict[str, V
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """Findings and verdicts of other runs and cards."""
 
-    def written(made: list[Run], **cards: Any) -> tuple[dict[str, Finding], dict[str, Verdict]]:
+    def written(chosen_runs: list[Run], **cards: Any) -> tuple[dict[str, Finding], dict[str, Verdict]]:
         monkeypatch.chdir(tmp_path)
-        folder = complete(tmp_path, made=made)
-        write_cards(folder, made, **cards)
+        folder = complete(tmp_path, chosen_runs=chosen_runs)
+        write_cards(folder, chosen_runs, **cards)
         return concluded(folder)
 
     return written
@@ -94,14 +94,14 @@ def test_conditions_average_included_seeds_and_show_the_number_with_all(finished
 def test_equal_shares_of_all_seeds_are_no_certainty(experiment: Experiment) -> None:
     """Three seeds of 20 of 20: the t interval has no width, and says nothing of the completions' own error. Seeds that show no difference
     count once: as 20."""
-    made = [Run(name, seed, passed=passed) for name, passed in (("shaped", 20), ("zero", 10)) for seed in (1, 2, 3)]
+    chosen_runs = [Run(name, seed, passed=passed) for name, passed in (("shaped", 20), ("zero", 10)) for seed in (1, 2, 3)]
     pair = Contrast(condition="shaped", against="zero")
     metric = "evaluation.tests.pass_share"
     claims = [
         claim_rule(id=f"c{number}", metric=metric, statistic="final", contrast=pair, direction="above", margin=margin, seeds=3)
         for number, margin in enumerate((0.2, 0.45))
     ]
-    findings, verdicts = experiment(made, claims=tuple(claims))
+    findings, verdicts = experiment(chosen_runs, claims=tuple(claims))
     share, contrast = findings[f"shaped/{metric}/final"], findings[f"shaped-vs-zero/{metric}/final"]
     assert (share.value, share.high, share.n) == (1.0, 1.0, 3)
     assert share.low == pytest.approx(20 / (20 + 1.959964**2))  # Wilson's lower end of n of n
@@ -120,8 +120,8 @@ def test_equal_shares_of_all_seeds_are_no_certainty(experiment: Experiment) -> N
 
 def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) -> None:
     """Three seeds of length 5 exactly, three of 7: no interval holds a margin or leaves it out. A constant reward has none either."""
-    made = [Run(name, seed, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
-    for run in made:
+    chosen_runs = [Run(name, seed, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
+    for run in chosen_runs:
         run.cells = {"completion_tokens": dict.fromkeys(range(1, 21), 5.0 if run.condition == "shaped" else 7.0)}
     pair, rule = Contrast(condition="shaped", against="zero"), {"statistic": "final", "seeds": 3}
     claims = (
@@ -129,7 +129,7 @@ def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) 
         claim_rule(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
         claim_rule(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
     )
-    findings, verdicts = experiment(made, claims=claims)
+    findings, verdicts = experiment(chosen_runs, claims=claims)
     no_width = "no spread between seeds: the interval would have no width"
     for id_, value in (
         ("shaped-vs-zero/completion_tokens/final", -2.0),
@@ -156,12 +156,12 @@ def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) 
 
 def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) -> None:
     """Of 40 steps the last window is 37-40. The first run's gradient breaks for good at 38, the second dies after 39."""
-    made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
-    for run in made:
+    chosen_runs = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
+    for run in chosen_runs:
         run.cells = {"completion_tokens": {step: float(step) for step in range(1, 41)}}
-    made[0].nonfinite = (38, 39, 40)
-    made[1].steps, made[1].finished, made[1].failure = 39, False, "verifier"
-    findings, _ = experiment(made, claims=())
+    chosen_runs[0].nonfinite = (38, 39, 40)
+    chosen_runs[1].steps, chosen_runs[1].finished, chosen_runs[1].failure = 39, False, "verifier"
+    findings, _ = experiment(chosen_runs, claims=())
     final = findings["shaped/completion_tokens/final"]
     assert (final.value, final.n, final.with_all) == (38.5, 1, pytest.approx((37 + 38 + 38.5) / 3))
     broken, died, whole = final.seeds
@@ -176,10 +176,10 @@ def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) 
 
 def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(experiment: Experiment) -> None:
     """Windows of 40 steps are 1-4 and 37-40."""
-    made = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
-    for run in made:
+    chosen_runs = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
+    for run in chosen_runs:
         run.cells = {"completion_tokens": {2: 8.0 + run.seed, 10: 5.0, 38: 3.0, 40: 5.0}}
-    findings, _ = experiment(made, claims=())
+    findings, _ = experiment(chosen_runs, claims=())
     part = "one logged step of steps 1-4"
     assert [seed.why for seed in findings["shaped/completion_tokens/initial"].seeds] == [part] * 3
     assert [seed.why for seed in findings["shaped/completion_tokens/final"].seeds] == [""] * 3
@@ -257,9 +257,9 @@ def test_attempts_are_counted_from_the_ledger(folder: ExperimentFolder) -> None:
 
 def test_case_21_attempts_of_each_condition_have_their_interval(experiment: Experiment) -> None:
     """3 finished of 18 attempts beside 9 of 9: each condition by itself, and never the 12 of 27 alone."""
-    made = [Run("random", seed, passed=8, killed_before=5, attempt=f"sixth-{seed}") for seed in (1, 2, 3)]
-    made += [Run("zero", seed, passed=10) for seed in range(1, 10)]
-    findings, _ = experiment(made, claims=())
+    chosen_runs = [Run("random", seed, passed=8, killed_before=5, attempt=f"sixth-{seed}") for seed in (1, 2, 3)]
+    chosen_runs += [Run("zero", seed, passed=10) for seed in range(1, 10)]
+    findings, _ = experiment(chosen_runs, claims=())
     counted = {name: findings[f"{name}/attempts/finished"] for name in ("random", "zero", "experiment")}
     assert {name: (share.k, share.n) for name, share in counted.items()} == {"random": (3, 18), "zero": (9, 9), "experiment": (12, 27)}
     ends = {name: (round(share.low or 0, 2), round(share.high or 0, 2)) for name, share in counted.items()}
@@ -300,8 +300,8 @@ def _claim(**changes: Any) -> ClaimRule:
     return claim_rule(**{**fields, "seeds": 3, **changes})
 
 
-def _verdict(folder: ExperimentFolder, made: list[Run] | None = None, **changes: Any) -> Verdict:
-    write_cards(folder, made or runs(), claims=(_claim(**changes),))
+def _verdict(folder: ExperimentFolder, chosen_runs: list[Run] | None = None, **changes: Any) -> Verdict:
+    write_cards(folder, chosen_runs or runs(), claims=(_claim(**changes),))
     return concluded(folder)[1]["c"]
 
 
@@ -395,10 +395,10 @@ def test_the_same_input_gives_the_same_bytes(again: ExperimentFolder) -> None:
 
 def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(experiment: Experiment) -> None:
     """Six steps a window make two batches of three each: 1 and 1 before, 1.2 and 1.5 after."""
-    made = [Run(name, seed, target=60, steps=60, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
-    for run in made:
+    chosen_runs = [Run(name, seed, target=60, steps=60, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
+    for run in chosen_runs:
         run.cells = {"reward": {step: (step % 3) + (0.1 if step > 54 else 0.0) * (step - 54) for step in range(1, 61)}}
-    findings, _ = experiment(made, claims=())
+    findings, _ = experiment(chosen_runs, claims=())
     change = findings["shaped-s1/reward/change"]
     assert change.value == pytest.approx(0.35)
     half = stats.t.ppf(0.975, 1) * 0.15  # batches of 1.2 and 1.5: the error of their mean is 0.15, the other window has none

@@ -79,9 +79,9 @@ def test_the_stated_false_alarm_rates_hold() -> None:
     detection = alarms(60)
     assert set(detection) == set(ALARMS) == set(KINDS)
     for kind, (k, n) in detection.items():
-        stated, of = ALARMS[kind]
+        stated, looked = ALARMS[kind]
         low, high = wilson(k, n, 0.99)
-        assert n and k <= stated and low <= stated / of <= high, (kind, k, n)
+        assert n and k <= stated and low <= stated / looked <= high, (kind, k, n)
 
 
 def test_the_reference_page_is_made_from_the_detectors() -> None:

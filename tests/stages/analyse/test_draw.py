@@ -57,10 +57,10 @@ def texts(element: ElementTree.Element) -> list[str]:
 
 def test_a_figure_for_each_metric_score_and_condition_with_picture_numbers_and_words(finished: ExperimentFolder) -> None:
     assert sorted(path.name for path in finished.figures.iterdir()) == sorted(f"{n}.{e}" for n in NAMES for e in ("svg", "csv", "json"))
-    known = {finding.id for finding in read(Findings, finished.findings).findings}
+    ids = {finding.id for finding in read(Findings, finished.findings).findings}
     for name in NAMES:
         figure = read(Figure, finished.figures / f"{name}.json")
-        assert figure.name == name and figure.caption and set(figure.findings) <= known
+        assert figure.name == name and figure.caption and set(figure.findings) <= ids
         assert figure.findings or name == "curves-grad_norm"  # of which nothing is concluded
         assert root(finished, name).get("aria-label") == figure.alternative
 
@@ -176,10 +176,10 @@ def test_the_same_input_gives_the_same_bytes_and_old_files_go(again: ExperimentF
 def test_text_is_escaped_and_never_read_as_mathematics() -> None:
     nasty = '</text><script>alert("1")</script> & {{ 7*7 }} $x_1$'
     canvas = picture.figure(40, nasty)
-    made = ElementTree.fromstring(picture.svg(canvas, "x", nasty))
-    assert made.get("aria-label") == nasty
-    assert nasty in texts(made)
-    assert not list(made.iter(f"{SVG}script"))
+    drawing = ElementTree.fromstring(picture.svg(canvas, "x", nasty))
+    assert drawing.get("aria-label") == nasty
+    assert nasty in texts(drawing)
+    assert not list(drawing.iter(f"{SVG}script"))
 
 
 def test_labels_use_a_real_minus_sign_and_no_float_dust() -> None:

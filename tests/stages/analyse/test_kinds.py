@@ -31,25 +31,25 @@ def poisoned(run: Run, bad: set[int], rng: np.random.Generator | None) -> Run:
     metrics: dict[str, tuple[Cell, ...]] = {}
     for name, cells in run.given["metrics"].items():
         broken = "nonfinite" if name == "grad_norm" else "value"
-        made: list[Cell] = []
+        spoilt_cells: list[Cell] = []
         for step, value, state in cells:
             if step not in bad:
-                made.append((step, value, state))
+                spoilt_cells.append((step, value, state))
             elif broken == "nonfinite":
-                made.append((step, None, broken))
+                spoilt_cells.append((step, None, broken))
             else:
-                made.append((step, value if rng is None or name == "learning_rate" else float(rng.normal(0, 1e6)), "value"))
-        metrics[name] = tuple(made)
-    found = run.given["completions"]
-    assert found is not None
+                spoilt_cells.append((step, value if rng is None or name == "learning_rate" else float(rng.normal(0, 1e6)), "value"))
+        metrics[name] = tuple(spoilt_cells)
+    summary = run.given["completions"]
+    assert summary is not None
     if rng is not None:
 
         def share(shares: tuple[Share, ...]) -> tuple[Share, ...]:
             return tuple(Share(s, n if s in bad else k, n) for s, k, n in shares)
 
-        rewards = tuple(RewardCount(s, 0.77 if s in bad else value, n) for s, value, n in found.rewards)
-        found = replace(found, zero_signal=share(found.zero_signal), truncated=share(found.truncated), rewards=rewards)
-    return remade(run, metrics=metrics, completions=found)
+        rewards = tuple(RewardCount(s, 0.77 if s in bad else value, n) for s, value, n in summary.rewards)
+        summary = replace(summary, zero_signal=share(summary.zero_signal), truncated=share(summary.truncated), rewards=rewards)
+    return remade(run, metrics=metrics, completions=summary)
 
 
 @pytest.mark.parametrize("ppo", [False, True])
@@ -102,14 +102,14 @@ def test_case_10_patience_counts_steps_at_any_distance_of_rows(patience: int, di
     steps = range(first, first + 20 * distance, distance)
     silent = tuple((step, 1.0, "value") for step in steps)
     run = run_from({"zero_signal_share": silent}, target_steps=300)
-    found = ask(collapse, run, patience=patience)
+    detection = ask(collapse, run, patience=patience)
     if distance > patience / 3:
-        assert found.state == "not_observable" and f"every {distance} steps" in found.reason
+        assert detection.state == "not_observable" and f"every {distance} steps" in detection.reason
         return
     if steps[-1] - first + 1 < patience:
-        assert found.state == "not_applicable" and found.reason.endswith(f"a streak of {patience} steps does not fit")
+        assert detection.state == "not_applicable" and detection.reason.endswith(f"a streak of {patience} steps does not fit")
         return
-    (signal,) = found.signals
+    (signal,) = detection.signals
     assert (signal.onset, signal.last) == (first, steps[-1])
     assert signal.detected == min(step for step in steps if step - first + 1 >= patience)
 
@@ -122,8 +122,8 @@ def test_case_13_a_spike_is_one_in_any_unit_and_with_any_sign(seed: int) -> None
     values[[40, 90]] += 3.0
 
     def steps(series: np.ndarray[Any, Any]) -> Any:
-        found = ask(spikes, observed(loss=series.tolist()), metrics=("loss",))
-        return [signal.evidence["steps"] for signal in found.signals]
+        detection = ask(spikes, observed(loss=series.tolist()), metrics=("loss",))
+        return [signal.evidence["steps"] for signal in detection.signals]
 
     assert steps(values) == [[41, 91]]
     for same in (-values, values * 4096, values / 4096, values - 8, 16 - values, values[:] + 0.0):
@@ -135,10 +135,10 @@ def test_case_14_no_series_has_more_spikes_than_the_share_allowed(k: float) -> N
     rng = np.random.default_rng(5)
     for _ in range(10):
         series = rng.normal(0, 1, 150) * np.where(rng.random(150) < rng.random(), 20, 1)
-        found = ask(spikes, observed(loss=series.tolist()), metrics=("loss",), k=k)
-        counted = [len(signal.evidence["steps"]) for signal in found.signals]
+        detection = ask(spikes, observed(loss=series.tolist()), metrics=("loss",), k=k)
+        counted = [len(signal.evidence["steps"]) for signal in detection.signals]
         assert sum(counted) <= 0.1 * 150
-        assert counted or found.state == "not_applicable" or found.signals == ()
+        assert counted or detection.state == "not_applicable" or detection.signals == ()
 
 
 def test_case_17_any_single_difference_makes_two_runs(tmp_path: Path) -> None:
@@ -183,27 +183,27 @@ def test_cases_22_and_23_a_negative_kl_is_judged_by_its_error_and_not_by_its_siz
     noise = np.random.default_rng(4).normal(0, scale, 200)
     quiet = ask(kl_reference, observed(target=200, kl=noise.tolist()), above=1e9)
     assert [signal.severity for signal in quiet.signals] == ["info"]
-    (found,) = ask(kl_reference, observed(target=200, kl=(noise - scale).tolist())).signals
-    assert found.severity == "warning" and found.says.startswith("estimate negative: sampling and scoring differ")
+    (warning,) = ask(kl_reference, observed(target=200, kl=(noise - scale).tolist())).signals
+    assert warning.severity == "warning" and warning.says.startswith("estimate negative: sampling and scoring differ")
 
 
 @pytest.mark.parametrize("value", [-1.0, 1e-9, 0.21, 0.999999, 3.5])
 def test_case_26_any_value_but_none_and_the_highest_is_an_atom(value: float) -> None:
-    def found(of: float) -> list[float | None]:
-        held = [RewardCount(step, reward, n) for step in range(1, 21) for reward, n in ((0.0, 3), (of, 4), (4.0, 3))]
+    def atom_values(middle: float) -> list[float | None]:
+        held = [RewardCount(step, reward, n) for step in range(1, 21) for reward, n in ((0.0, 3), (middle, 4), (4.0, 3))]
         run = observed(completions=CompletionsSummary(200, 0, rewards=tuple(held)))
         return [signal.value for signal in ask(atoms, run, share=0.35).signals]
 
-    assert found(value) == [value]
-    assert found(5.0) == []  # a higher one that was seen is the maximum
+    assert atom_values(value) == [value]
+    assert atom_values(5.0) == []  # a higher one that was seen is the maximum
 
 
 @pytest.mark.parametrize("maximum", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize(("tokens", "warned"), [(2.0, True), (40.0, False)])
 def test_case_27_full_reward_of_any_height_with_short_answers(maximum: float, tokens: float, warned: bool) -> None:
     run = observed(target=100, reward=[0.97 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
-    found = ask(degenerate, run, maximum=maximum)
-    assert bool(found.signals) is warned
+    detection = ask(degenerate, run, maximum=maximum)
+    assert bool(detection.signals) is warned
     low = observed(target=100, reward=[0.94 * maximum] * 100, completion_tokens=[40.0] * 50 + [tokens] * 50)
     assert ask(degenerate, low, maximum=maximum).signals == ()
 
@@ -228,7 +228,7 @@ def test_case_43_a_single_seed_never_has_an_interval(value: float) -> None:
         assert (estimate(pair, 0.95).low, estimate(pair, 0.95).high) == (None, None)
 
 
-@pytest.mark.parametrize("metric", sorted(name for name, found in METRICS.items() if found.unit in ("reward", "reward squared")))
+@pytest.mark.parametrize("metric", sorted(name for name, metric in METRICS.items() if metric.unit in ("reward", "reward squared")))
 @pytest.mark.parametrize("statistic", ["final", "change"])
 @pytest.mark.parametrize("against", ["zero", "random", "inverted"])
 def test_case_44_no_two_rewards_are_ranked_by_any_measure_of_reward(metric: str, statistic: str, against: str) -> None:

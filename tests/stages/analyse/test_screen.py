@@ -49,12 +49,12 @@ def test_runs_in_and_out_with_reasons(finished: ExperimentFolder) -> None:
 def test_case_9_a_failed_run_says_its_class_and_the_steps_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.chdir(tmp_path)
     classes = get_args(FailureClass)
-    made = [Run("shaped", seed, steps=steps, finished=False, failure=failure) for seed, failure in enumerate(classes, 1)]
-    folder = complete(tmp_path, made=[*made, Run("zero", 1)])
+    chosen_runs = [Run("shaped", seed, steps=steps, finished=False, failure=failure) for seed, failure in enumerate(classes, 1)]
+    folder = complete(tmp_path, chosen_runs=[*chosen_runs, Run("zero", 1)])
     screen(folder.root)
     conclude(folder.root)
     counted = {finding.id: finding for finding in read(Findings, folder.findings).findings}
-    for run in made:
+    for run in chosen_runs:
         answer = health(folder, run.name)
         assert (answer.state, answer.included, answer.failure, answer.steps_done) == ("failed", False, run.failure, steps)
         assert answer.reasons == (f"the last attempt failed ({run.failure}) after {steps} steps",), "what follows from it is not repeated"
@@ -161,9 +161,9 @@ def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: Expe
     for seed in (1, 3):
         answer = health(folder, f"shaped-s{seed}")
         assert answer.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
-        said = [signal.says for detection in answer.detections if detection.detector == "duplicates" for signal in detection.signals]
+        sentences = [signal.says for detection in answer.detections if detection.detector == "duplicates" for signal in detection.signals]
         twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of them is a run of its own"
-        assert said == ([] if seed == 1 else [twin])
+        assert sentences == ([] if seed == 1 else [twin])
 
 
 def test_the_null_controls_are_what_others_are_held_against(folder: ExperimentFolder) -> None:
@@ -209,10 +209,10 @@ def test_gates_can_leave_null_controls_alone(folder: ExperimentFolder) -> None:
 
 def test_a_metric_that_stays_nan_hides_no_gate_that_has_nothing_to_do_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    made = [Run("shaped", 1, target=20, steps=20, passed=10)]
-    made[0].cells = {"kl": {step: 0.1 if step < 10 else float("nan") for step in range(1, 21)}}
-    folder = complete(tmp_path, made=made)
-    write_cards(folder, made, gates={"nonfinite": "not persistent", "value.explained_variance": Bound(above=0.0)})
+    chosen_runs = [Run("shaped", 1, target=20, steps=20, passed=10)]
+    chosen_runs[0].cells = {"kl": {step: 0.1 if step < 10 else float("nan") for step in range(1, 21)}}
+    folder = complete(tmp_path, chosen_runs=chosen_runs)
+    write_cards(folder, chosen_runs, gates={"nonfinite": "not persistent", "value.explained_variance": Bound(above=0.0)})
     screen(folder.root)
     assert [reason.partition(":")[0] for reason in health(folder, "shaped-s1").reasons] == [
         "gate nonfinite",
@@ -243,7 +243,7 @@ def test_what_needs_completions_does_not_apply_to_gold_answers(folder: Experimen
     card = read(ScreenCard, folder.screen_card)
     shaped = next(condition for condition in card.conditions if condition.name == "shaped")
     gates = {"truncated": Bound(below=0.5), "mean_token_accuracy": Bound(below=1.0)}
-    conditions = tuple(one.model_copy(update={"supervised": one == shaped}) for one in card.conditions)
+    conditions = tuple(condition.model_copy(update={"supervised": condition == shaped}) for condition in card.conditions)
     write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": gates}))
     run = next(run.name for run in card.runs if run.condition == "shaped")
     history = folder.run(run).history
@@ -258,9 +258,11 @@ def test_what_needs_completions_does_not_apply_to_gold_answers(folder: Experimen
         assert answers[kind].state == "not_applicable"
         assert answers[kind].reason == "supervised fine-tuning samples no completions and has no rewards"
     assert answers["nonfinite"].state == "looked"
-    said = {gate.gate: (gate.passed, gate.says) for gate in answer.gates}
-    assert said["truncated"][0] is True and said["truncated"][1].startswith("not applied to supervised fine-tuning, which samples nothing")
-    assert said["mean_token_accuracy"][0] is None and not answer.included
+    gate_answers = {gate.gate: (gate.passed, gate.says) for gate in answer.gates}
+    assert gate_answers["truncated"][0] is True and gate_answers["truncated"][1].startswith(
+        "not applied to supervised fine-tuning, which samples nothing"
+    )
+    assert gate_answers["mean_token_accuracy"][0] is None and not answer.included
 
     own = ConditionProfile(condition="shaped", profile="sft-default", detectors=card.detectors[:1])
     write(folder.screen_card, card.model_copy(update={"conditions": conditions, "gates": {}, "others": (own,)}))

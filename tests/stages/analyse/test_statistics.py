@@ -243,11 +243,11 @@ def test_a_trend_that_cannot_be_known_has_no_interval() -> None:
 def _correlated(rng: np.random.Generator, n: int, memory: float) -> list[float]:
     """A stationary first-order autoregression of unit variance."""
     noise = rng.normal(0, (1 - memory**2) ** 0.5, n)
-    value, made = float(rng.normal()), []
+    value, series = float(rng.normal()), []
     for step in noise:
         value = memory * value + float(step)
-        made.append(value)
-    return made
+        series.append(value)
+    return series
 
 
 @pytest.mark.parametrize(("memory", "steps", "least"), [(0.0, 30, 0.93), (0.5, 30, 0.88), (0.5, 100, 0.89), (0.9, 100, 0.65)])

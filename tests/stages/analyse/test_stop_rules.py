@@ -26,8 +26,8 @@ REWARD = Comparison(metric="reward", sign="<", value=0.8)
 RISING = Comparison(metric="reward", slope=6, sign=">", value=0)
 
 
-def concluded(folder: ExperimentFolder, made: list[Run] | None = None, **rules: object) -> Findings:
-    write_cards(folder, made or runs(), **rules)
+def concluded(folder: ExperimentFolder, chosen_runs: list[Run] | None = None, **rules: object) -> Findings:
+    write_cards(folder, chosen_runs or runs(), **rules)
     screen(folder.root)
     conclude(folder.root)
     return read(Findings, folder.findings)
@@ -68,9 +68,9 @@ def test_an_expectation_at_the_end_is_the_final_window(folder: ExperimentFolder)
 @pytest.mark.parametrize(("bound", "state"), [(0.0624, "met"), (0.0625, "missed")])
 def test_both_sides_of_a_bound(folder: ExperimentFolder, bound: float, state: str) -> None:
     """Two steps of random-s1 with no reward but one of 8 in two completions: the mean of 0 and 0.125 is 0.0625."""
-    made = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
-    folder = complete(Path(), "bounds", made)
-    conclusions = concluded(folder, made, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
+    chosen_runs = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
+    folder = complete(Path(), "bounds", chosen_runs)
+    conclusions = concluded(folder, chosen_runs, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
     assert [run.state for run in conclusions.expectations[0].runs] == [state]
     assert conclusions.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
 
@@ -117,12 +117,12 @@ def test_what_was_never_measured_is_unknown_and_not_quiet(folder: ExperimentFold
 
 def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) -> None:
     rule = StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)
-    made = [Run("shaped", seed, steps=4 if seed == 1 else 20, attempt=f"a-{seed}") for seed in (1, 2, 3)]
-    folder = complete(Path(), "stopped", made)
+    chosen_runs = [Run("shaped", seed, steps=4 if seed == 1 else 20, attempt=f"a-{seed}") for seed in (1, 2, 3)]
+    folder = complete(Path(), "stopped", chosen_runs)
     place = folder.run("shaped-s1")
     by = StoppedBy(rule="red_flag-1", step=4, says="reward at step 4 is 0.425")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
-    conclusions = concluded(folder, made, stops=stops(rule), expectations=(expectation(),), claims=())
+    conclusions = concluded(folder, chosen_runs, stops=stops(rule), expectations=(expectation(),), claims=())
     health = read(Health, place.health)
     assert (health.state, health.included, health.stopped) == ("finished", False, by)
     assert health.reasons == ("gate steps: 4 of 20 steps done: stopped by red_flag-1 at step 4",)
@@ -132,12 +132,12 @@ def test_a_stopped_run_is_finished_and_not_complete(folder: ExperimentFolder) ->
 
 
 def test_a_history_that_is_not_the_trained_one_is_told(folder: ExperimentFolder) -> None:
-    made = [Run("shaped", 1, steps=4)]
-    folder = complete(Path(), "other", made)
+    chosen_runs = [Run("shaped", 1, steps=4)]
+    folder = complete(Path(), "other", chosen_runs)
     place = folder.run("shaped-s1")
     by = StoppedBy(rule="red_flag-1", step=3, says="")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": by}))
-    conclusions = concluded(folder, made, stops=stops(StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
+    conclusions = concluded(folder, chosen_runs, stops=stops(StopRule(id="red_flag-1", when=REWARD, lasting=4, window=2)), claims=())
     assert conclusions.rules[0].why == "the trainer stopped the run by red_flag-1 at step 3, its history says red_flag-1 at step 4"
 
 

@@ -28,14 +28,14 @@ def _claim(id_: str, direction: str, margin: float, **changes: Any) -> ClaimRule
 
 def _concluded(root: Path, sides: dict[str, list[float]], claims: list[ClaimRule], out: frozenset[str] = frozenset()) -> Findings:
     """Runs whose every step has the given length; those in `out` fail the gate on truncated completions."""
-    made = []
+    chosen_runs = []
     for name, values in sides.items():
         for seed, value in enumerate(values, 1):
             run = Run(name, seed, passed=10, cells={METRIC: dict.fromkeys(range(1, 21), value)})
             run.truncated_from = 1 if run.name in out else None
-            made.append(run)
-    folder = complete(root, made=made)
-    write_cards(folder, made, claims=tuple(claims))
+            chosen_runs.append(run)
+    folder = complete(root, chosen_runs=chosen_runs)
+    write_cards(folder, chosen_runs, claims=tuple(claims))
     screen(folder.root)
     conclude(folder.root)
     return read(Findings, folder.findings)
@@ -165,17 +165,17 @@ def test_changes_that_differ_by_rounding_alone_are_equal(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     up, down = [0.1, 0.2, 0.3], [0.3, 0.2, 0.1]
     ends = {("shaped", 1): (up, down), ("zero", 2): (down, up)}
-    made = []
+    chosen_runs = []
     for condition in ("shaped", "zero"):
         for seed in (1, 2, 3):
             first, last = ends.get((condition, seed), (up, up))
             run = Run(condition, seed, target=30, steps=30, passed=10)
             run.cells = {METRIC: {**dict.fromkeys(range(1, 31), 9.0), **dict(zip((1, 2, 3, 28, 29, 30), first + last, strict=True))}}
-            made.append(run)
-    folder = complete(tmp_path, made=made)
+            chosen_runs.append(run)
+    folder = complete(tmp_path, chosen_runs=chosen_runs)
     pair = {"condition": None, "contrast": Contrast(condition="shaped", against="zero")}
     claims = [_claim("one", "below", 0.05, statistic="change"), _claim("two", "below", 0.05, statistic="change", **pair)]
-    write_cards(folder, made, claims=tuple(claims))
+    write_cards(folder, chosen_runs, claims=tuple(claims))
     screen(folder.root)
     conclude(folder.root)
     conclusions = read(Findings, folder.findings)

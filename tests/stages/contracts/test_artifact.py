@@ -20,9 +20,9 @@ def test_a_number_that_cannot_be_written_leaves_the_old_file(tmp_path):
     path = tmp_path / "findings.json"
     path.write_text("old")
     bad = Finding.model_construct(id="a", value=float("nan"))
-    made = Findings.model_construct(card_id="c", experiment="e", claims_tested=0, findings=(bad,), verdicts=())
+    findings = Findings.model_construct(card_id="c", experiment="e", claims_tested=0, findings=(bad,), verdicts=())
     with pytest.raises(ValueError):
-        write(path, made)
+        write(path, findings)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
@@ -68,7 +68,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_text(path, "new\n")
     assert path.read_text() == "old\n"
-    assert [found.name for found in tmp_path.iterdir()] == ["card.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["card.json"]
 
 
 def test_the_digest_of_a_folder_depends_on_names_and_content(tmp_path):

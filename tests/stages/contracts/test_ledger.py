@@ -33,9 +33,9 @@ def ledger(path, *entries, tail=""):
 
 
 def test_a_start_without_an_end_is_a_killed_attempt(tmp_path):
-    found = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(2, "2026-01-01T01:00:00Z"), ended(2)))
-    assert [attempt.state for attempt in found] == ["killed", "finished"]
-    assert found[1].ended.last_step == 60
+    attempts = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(2, "2026-01-01T01:00:00Z"), ended(2)))
+    assert [attempt.state for attempt in attempts] == ["killed", "finished"]
+    assert attempts[1].ended.last_step == 60
 
 
 def test_an_error_that_quotes_line_separators_stays_one_line(tmp_path):
@@ -51,8 +51,8 @@ def test_no_ledger_means_no_attempts(tmp_path):
 
 def test_lines_in_the_order_of_a_union_merge_still_pair_up(tmp_path):
     later = "2026-01-02T00:00:00Z"
-    found = read_attempts(ledger(tmp_path / "attempts.jsonl", ended(2, "failed", "nonfinite"), started(2, later), started(1), ended(1)))
-    assert [(attempt.started.number, attempt.state) for attempt in found] == [(1, "finished"), (2, "failed")]
+    attempts = read_attempts(ledger(tmp_path / "attempts.jsonl", ended(2, "failed", "nonfinite"), started(2, later), started(1), ended(1)))
+    assert [(attempt.started.number, attempt.state) for attempt in attempts] == [(1, "finished"), (2, "failed")]
 
 
 def test_a_torn_last_line_is_left_out_and_a_broken_line_is_named(tmp_path):
@@ -64,8 +64,8 @@ def test_a_torn_last_line_is_left_out_and_a_broken_line_is_named(tmp_path):
 
 
 def test_a_repeated_line_counts_once(tmp_path):
-    found = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(1), ended(1), ended(1)))
-    assert len(found) == 1 and json.loads(found[0].ended.model_dump_json())["outcome"] == "finished"
+    attempts = read_attempts(ledger(tmp_path / "attempts.jsonl", started(1), started(1), ended(1), ended(1)))
+    assert len(attempts) == 1 and json.loads(attempts[0].ended.model_dump_json())["outcome"] == "finished"
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000 + "]" * 100_000, '{"event": ' + "9" * 5_000 + "}", "{}", "1"])
@@ -82,7 +82,7 @@ def order(path, *starts):
         started(number, f"2026-01-{day:02}T00:00:00Z").model_copy(update={"attempt": f"shaped-s1-a{number}-{at:04x}"})
         for at, (number, day) in enumerate(starts)
     ]
-    return [(found.started.number, int(found.started.at[8:10])) for found in read_attempts(ledger(path / "attempts.jsonl", *entries))]
+    return [(attempt.started.number, int(attempt.started.at[8:10])) for attempt in read_attempts(ledger(path / "attempts.jsonl", *entries))]
 
 
 def test_a_clock_that_was_set_back_leaves_attempts_in_their_order(tmp_path):

@@ -44,7 +44,7 @@ def test_unknown_metrics_are_none(name):
 
 def test_shares_are_marked():
     shares = {"zero_signal_share", "unknown_share", "truncated", "policy.clipfrac", "value.clipfrac", "mean_token_accuracy"}
-    assert {name for name, found in METRICS.items() if found.share} == shares
+    assert {name for name, metric in METRICS.items() if metric.share} == shares
 
 
 @pytest.mark.parametrize("status", ["pass", "fail"])

@@ -37,8 +37,8 @@ def test_exit_codes(tmp_path, body, code):
 
 @pytest.mark.parametrize("arguments", [(), ("a", "b"), ("--help",)])
 def test_one_folder_and_nothing_else(tmp_path, arguments):
-    found = ran(tmp_path, "raise RuntimeError", *arguments)
-    assert (found.returncode, found.stderr) == (2, b"usage: python -m stages.x <folder>\n")
+    process = ran(tmp_path, "raise RuntimeError", *arguments)
+    assert (process.returncode, process.stderr) == (2, b"usage: python -m stages.x <folder>\n")
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,17 @@ def test_one_folder_and_nothing_else(tmp_path, arguments):
     ],
 )
 def test_errors_are_messages_and_no_tracebacks(tmp_path, body, says):
-    found = ran(tmp_path, body, "runs/x")
-    assert found.returncode == 1 and found.stderr.decode().startswith(says) and b"Traceback" not in found.stderr
+    process = ran(tmp_path, body, "runs/x")
+    assert process.returncode == 1 and process.stderr.decode().startswith(says) and b"Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"caf\\xe9 \\u2192"), ("utf-8", "café →".encode())])
 def test_an_encoding_without_a_character_ends_no_stage(tmp_path, encoding, shown):
     """What specs, models and logs say is printed on whatever terminal or log file there is."""
-    found = ran(tmp_path, 'print("caf\\u00e9 \\u2192")\nprint("caf\\u00e9 \\u2192", file=sys.stderr)', "runs/x", PYTHONIOENCODING=encoding)
-    assert (found.returncode, found.stdout.strip(), found.stderr.strip()) == (0, shown, shown)
+    process = ran(
+        tmp_path, 'print("caf\\u00e9 \\u2192")\nprint("caf\\u00e9 \\u2192", file=sys.stderr)', "runs/x", PYTHONIOENCODING=encoding
+    )
+    assert (process.returncode, process.stdout.strip(), process.stderr.strip()) == (0, shown, shown)
 
 
 CARD = """
@@ -101,9 +103,9 @@ with log.open("a") as out:
 )
 def test_a_stage_whose_card_is_compiled_anew_meanwhile_runs_again(tmp_path, meanwhile, code, rates):
     """dvc hashes what a stage depends on when it ends: files of the older card would pass for those of the new one."""
-    found = ran(tmp_path, f"{CARD}{meanwhile}", ".")
-    assert (found.returncode, (tmp_path / "log").read_text()) == (code, rates), found.stderr.decode()
-    assert (b"card.json was compiled anew while this stage ran" in found.stdout) == (rates.count("\n") == 2)
+    process = ran(tmp_path, f"{CARD}{meanwhile}", ".")
+    assert (process.returncode, (tmp_path / "log").read_text()) == (code, rates), process.stderr.decode()
+    assert (b"card.json was compiled anew while this stage ran" in process.stdout) == (rates.count("\n") == 2)
 
 
 def test_the_new_card_begins_to_count_attempts_anew(tmp_path):

@@ -46,26 +46,26 @@ EXPECT = (
 
 def build(project: Path) -> ExperimentFolder:
     """The synthetic experiment with rules: an early stop of shaped-s3 at step 2, and whatever the others did."""
-    made = synthetic().runs()
-    for run in made:
+    runs = synthetic().runs()
+    for run in runs:
         if run.name == "shaped-s3":
             run.steps, run.cells = 2, {"reward": {1: 0.0, 2: 0.0125}}
-    folder: ExperimentFolder = synthetic().complete(project, made=made)
+    folder: ExperimentFolder = synthetic().complete(project, chosen_runs=runs)
     place = folder.run("shaped-s3")
     write(place.outcome, read(Outcome, place.outcome).model_copy(update={"stopped": BY}))
     *before, last = place.attempts.read_text().splitlines()
     write_text(
         place.attempts, "\n".join([*before, Ended.model_validate_json(last).model_copy(update={"stopped": BY}).model_dump_json()]) + "\n"
     )
-    synthetic().write_cards(folder, made, expectations=EXPECT, stops=STOPS)
+    synthetic().write_cards(folder, runs, expectations=EXPECT, stops=STOPS)
     screen(folder.root)
     conclude(folder.root)
     draw(folder.root)
     dress(folder, read(ConcludeCard, folder.conclude_card))
-    found = read(Origins, folder.origins)
+    origins = read(Origins, folder.origins)
     places = {f"/expectations/{index}": 80 + index for index in range(3)} | {"/stops/shaped/rules/0": 70}
     card = {pointer: Origin(file="specs/synthetic.yaml", line=line, column=5, layer="experiment") for pointer, line in places.items()}
-    write(folder.origins, found.model_copy(update={"cards": {**found.cards, "analysis/conclude.card.json": card}}))
+    write(folder.origins, origins.model_copy(update={"cards": {**origins.cards, "analysis/conclude.card.json": card}}))
     page(folder.root)
     return folder
 
@@ -81,8 +81,8 @@ def text_of(folder: ExperimentFolder) -> str:
 
 
 def test_the_section_says_what_was_met_and_what_was_stopped(folder: ExperimentFolder) -> None:
-    said = text_of(folder)
-    section = said.split("## Expectations and stop rules")[1].split("## Hyperparameters")[0]
+    text = text_of(folder)
+    section = text.split("## Expectations and stop rules")[1].split("## Hyperparameters")[0]
     assert "reward above 0.7 at 100%" in section and "2 of 3 runs" in section
     assert "Not reached" not in section.split("completion length")[0]  # two met, one not reached: met
     assert "stopped by early_stop at step 2" in section
@@ -95,13 +95,13 @@ def test_the_section_says_what_was_met_and_what_was_stopped(folder: ExperimentFo
 
 
 def test_the_summary_the_seeds_and_the_attempts_tell_it_too(folder: ExperimentFolder) -> None:
-    said = text_of(folder)
-    summary = said.split("## Summary")[1].split("## Claims")[0]
+    text = text_of(folder)
+    summary = text.split("## Summary")[1].split("## Claims")[0]
     assert "Expectation missed: reward above 0.9 at 50% : met by 0 of 3 runs of random." in summary
     assert "Stopped by a rule: shaped, by early_stop , 1 of 3 runs at step 2 ." in summary
-    seeds = said.split("## Seeds")[1].split("## Curves")[0]
+    seeds = text.split("## Seeds")[1].split("## Curves")[0]
     assert "stopped 2 / 20" in seeds and "stopped by early_stop at step 2" in seeds
-    attempts = said.split("## Attempts")[1].split("## Expectations")[0]
+    attempts = text.split("## Attempts")[1].split("## Expectations")[0]
     assert "stopped by rule early_stop at step 2" in attempts and BY.says in attempts
     assert "early_stop" in (folder.figures / "curves-reward.svg").read_text()
 
@@ -121,9 +121,9 @@ def test_every_number_of_the_section_is_a_door(folder: ExperimentFolder) -> None
 def test_a_stopped_run_is_complete(folder: ExperimentFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert read_attempts(folder.run("shaped-s3").attempts)[-1].state == "finished"
     complete([folder.root])
-    said = capsys.readouterr().out
-    assert "stopped  shaped-s3: by early_stop at step 2 of 20" in said
-    assert "failed   shaped-s3" not in said
+    output = capsys.readouterr().out
+    assert "stopped  shaped-s3: by early_stop at step 2 of 20" in output
+    assert "failed   shaped-s3" not in output
 
 
 def test_without_rules_there_is_no_section(project: Path) -> None:
