@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 _FLAGS += ("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--disable-dev-shm-usage")
 _SECONDS = 120
@@ -54,9 +54,9 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression, awaited."""
-        made = self._ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in made, made["exceptionDetails"]
-        return made["result"].get("value")
+        reply = self._ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

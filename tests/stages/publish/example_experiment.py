@@ -171,7 +171,7 @@ def _claims() -> tuple[ClaimRule, ...]:
 
 
 def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], card: str) -> Findings:
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def source(ref: RunRef) -> Source:
         path = folder.run(ref.name).history
@@ -179,7 +179,7 @@ def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], car
 
     def add(subject: str, metric: str, statistic: str, value: float | None, **more: object) -> None:
         unit = "share" if "share" in metric or metric == "truncated" else "reward"
-        found.append(
+        findings.append(
             Finding(
                 id=f"{subject}/{metric}/{statistic}",
                 says=f"{metric}, {statistic}, of {subject}",
@@ -302,7 +302,7 @@ def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], car
             seeds_needed=14,
         ),
     )
-    return Findings(card_id=card, experiment=name, claims_tested=4, findings=tuple(found), verdicts=verdicts)
+    return Findings(card_id=card, experiment=name, claims_tested=4, findings=tuple(findings), verdicts=verdicts)
 
 
 def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> None:

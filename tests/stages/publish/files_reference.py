@@ -66,9 +66,9 @@ Checkpoints lie outside, in `.cache/checkpoints/<card id>/`: DVC empties a stage
 def generated() -> str:
     """The whole page."""
     parts = [_HEAD, _tables(), _ledger(), "\n## JSON files\n"]
-    parts += [_model(found) for found in _models() if issubclass(found, Artifact)]
+    parts += [_model(model) for model in _models() if issubclass(model, Artifact)]
     parts.append("\n## Parts of JSON files\n")
-    parts += [_model(found) for found in _models() if not issubclass(found, Artifact) and found not in (attempt.Started, attempt.Ended)]
+    parts += [_model(model) for model in _models() if not issubclass(model, Artifact) and model not in (attempt.Started, attempt.Ended)]
     return re.sub(r" at 0x[0-9a-f]+", "", "\n".join(part.strip("\n") + "\n" for part in parts))
 
 
@@ -117,17 +117,17 @@ def _names(names: typing.Iterable[str]) -> str:
 
 def _models() -> list[type[Frozen]]:
     """All models of the contracts, in the order of module and source line."""
-    found = []
+    models = []
     packages = (stages.contracts, compiler.commands)
     names = [f"{package.__name__}.{module.name}" for package in packages for module in pkgutil.iter_modules(package.__path__)]
     for name in sorted([*names, *_PRINTED], key=lambda name: name.rpartition(".")[2]):
         module = importlib.import_module(name)
         mine = [m for m in vars(module).values() if inspect.isclass(m) and issubclass(m, Frozen) and m.__module__ == module.__name__]
-        found += sorted(
+        models += sorted(
             (m for m in mine if m not in (Frozen, Artifact) and not m.__pydantic_generic_metadata__["args"]),
             key=lambda m: inspect.getsourcelines(m)[1],
         )
-    return found
+    return models
 
 
 def _model(model: type[BaseModel], level: str = "###") -> str:
@@ -148,13 +148,13 @@ def _descriptions(model: type[BaseModel]) -> dict[str, str]:
     """Texts that stand as bare strings below a model's keys."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     assert isinstance(body, ast.ClassDef)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(text, ast.Expr):
             value = text.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found[key.target.id] = value.value
-    return found
+                texts[key.target.id] = value.value
+    return texts
 
 
 def _kind(annotation: Any) -> str:

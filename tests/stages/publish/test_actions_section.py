@@ -76,8 +76,8 @@ def test_plans_with_the_state_that_verdicts_give(project: Path) -> None:
     ],
 )
 def test_states(verdict: str | None, wanted: tuple[str, ...], state: str) -> None:
-    made = Verdict(claim="c", verdict=verdict, why="", finding=None, direction="above", margin=0) if verdict else None  # type: ignore[arg-type]
-    assert claim_state(made, wanted)[0] == state
+    claim_verdict = Verdict(claim="c", verdict=verdict, why="", finding=None, direction="above", margin=0) if verdict else None  # type: ignore[arg-type]
+    assert claim_state(claim_verdict, wanted)[0] == state
 
 
 def expected(condition: str, *states: str) -> Expected:
@@ -127,8 +127,8 @@ def test_states_of_plans_for_a_red_flag(states: tuple[str, ...], expected_state:
         Ruled(run=f"a-s{n}", condition="a", rule="red_flag-1", says="", state=state)  # type: ignore[arg-type]
         for n, state in enumerate(states)
     ]
-    found = flag_state(ruled)
-    assert found[0] == expected_state and why in found[1]
+    flag = flag_state(ruled)
+    assert flag[0] == expected_state and why in flag[1]
 
 
 def test_plans_for_expectations_and_red_flags_are_told(project: Path) -> None:

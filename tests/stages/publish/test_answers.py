@@ -58,11 +58,11 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         screen(folder.root)
         conclude(folder.root)
         dress(folder, read(ConcludeCard, folder.conclude_card))
-        found = ask(folder, *ASKED)
+        sections = ask(folder, *ASKED)
         passports = read_passports(folder.page / "passports.js")["passports"]
-    for section in found:
+    for section in sections:
         assert set(map(html.unescape, re.findall(r'data-finding="([^"]*)"', section))) <= set(passports)
-    return {question.ask: section for question, section in zip(ASKED, found, strict=True)}
+    return {question.ask: section for question, section in zip(ASKED, sections, strict=True)}
 
 
 def short(section: str) -> str:
@@ -74,67 +74,67 @@ def rows(section: str) -> list[list[str]]:
 
 
 def test_signal(answered: dict[str, str]) -> None:
-    found = answered["Did reward_std collapse?"]
-    assert short(found) == "No. No run of shaped, inverted and random collapsed. zero: without a signal by design, as a null control."
-    table = rows(found)
+    section = answered["Did reward_std collapse?"]
+    assert short(section) == "No. No run of shaped, inverted and random collapsed. zero: without a signal by design, as a null control."
+    table = rows(section)
     assert table[3] == ["zero (null control: expected)", "1.00", "1.00", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"]
     assert table[0][3:] == ["0 of 3", "none"]
 
 
 def test_reward_is_by_condition_and_never_ranked(answered: dict[str, str]) -> None:
-    found = answered["What was the final reward?"]
-    assert short(found).startswith("In the last window, reward: shaped ") and "conditions are not ranked by it" in plain(found)
-    assert [row[0] for row in rows(found)] == ["shaped", "inverted", "random", "zero"]
-    for _, first, last, change, _ in rows(found):
+    section = answered["What was the final reward?"]
+    assert short(section).startswith("In the last window, reward: shaped ") and "conditions are not ranked by it" in plain(section)
+    assert [row[0] for row in rows(section)] == ["shaped", "inverted", "random", "zero"]
+    for _, first, last, change, _ in rows(section):
         numbers = [float(re.split(" ", cell)[0].replace("−", "-").replace("+", "")) for cell in (first, last, change)]
         assert round(numbers[1] - numbers[0], 4) == numbers[2], "a printed change follows from the printed numbers"
 
 
 def test_loss_is_said_to_be_no_progress(answered: dict[str, str]) -> None:
-    found = plain(answered["Did loss decrease meaningfully?"])
-    assert "The loss does not answer that. Its absolute change: shaped 0.00" in found
-    assert "GRPO's logged loss is no measure of progress" in found and "%" not in found
-    assert "Look at the change on the shared evaluation instead (tests): shaped: +" in found
+    text = plain(answered["Did loss decrease meaningfully?"])
+    assert "The loss does not answer that. Its absolute change: shaped 0.00" in text
+    assert "GRPO's logged loss is no measure of progress" in text and "%" not in text
+    assert "Look at the change on the shared evaluation instead (tests): shaped: +" in text
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "sft", "command", "imported"])
 def test_no_algorithms_loss_is_taken_for_learning(algorithm: str) -> None:
-    said = loss_words(algorithm)
-    assert ("no measure of progress" in said) == (algorithm != "sft")
-    assert ("depends on the program that trained" in said) == (algorithm in ("command", "imported"))
+    words = loss_words(algorithm)
+    assert ("no measure of progress" in words) == (algorithm != "sft")
+    assert ("depends on the program that trained" in words) == (algorithm in ("command", "imported"))
 
 
 def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str]) -> None:
-    found = answered["Were there any anomalies <script>?"]
-    assert short(found) == "Yes. Detectors warn about 6 of 12 runs."
-    assert ["inverted", "truncation", "1 of 3", "inverted-s2 step 11"] in rows(found)
-    assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(found)
-    assert "Did not finish: random-s3 (verifier)." in plain(found)
-    assert "spikes (not applicable: grad_norm, entropy: 20 rows, 21 are needed" in plain(found)
-    assert "Their health is not known there." in plain(found) and plain(found).count("the run was not resumed") == 1
-    assert "<script" not in found and "anomalies <script>?" in plain(found)
+    section = answered["Were there any anomalies <script>?"]
+    assert short(section) == "Yes. Detectors warn about 6 of 12 runs."
+    assert ["inverted", "truncation", "1 of 3", "inverted-s2 step 11"] in rows(section)
+    assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(section)
+    assert "Did not finish: random-s3 (verifier)." in plain(section)
+    assert "spikes (not applicable: grad_norm, entropy: 20 rows, 21 are needed" in plain(section)
+    assert "Their health is not known there." in plain(section) and plain(section).count("the run was not resumed") == 1
+    assert "<script" not in section and "anomalies <script>?" in plain(section)
 
 
 def test_completion(answered: dict[str, str]) -> None:
-    found = answered["How many steps did each run complete?"]
-    assert short(found) == "Runs that did all their steps: 11 of 12."
-    assert ["random-s3", "7 of 20", "failed"] in rows(found) and ["shaped-s1", "20 of 20", "finished"] in rows(found)
-    assert ["inverted-s2", "20 of 20", "finished, left out"] in rows(found) and len(rows(found)) == 12
+    section = answered["How many steps did each run complete?"]
+    assert short(section) == "Runs that did all their steps: 11 of 12."
+    assert ["random-s3", "7 of 20", "failed"] in rows(section) and ["shaped-s1", "20 of 20", "finished"] in rows(section)
+    assert ["inverted-s2", "20 of 20", "finished, left out"] in rows(section) and len(rows(section)) == 12
 
 
 def test_claims_and_attempts(answered: dict[str, str]) -> None:
     assert short(answered["What holds?"]).startswith("Of five declared claims, one is supported")
     assert "Supported" in [row[1] for row in rows(answered["What holds?"])]
-    found = answered["How many attempts?"]
-    assert short(found) == "11 of 13 attempts finished; share 0.85 [0.58, 0.96]."
-    assert "The others ended as: killed and verifier." in plain(found)
+    section = answered["How many attempts?"]
+    assert short(section) == "11 of 13 attempts finished; share 0.85 [0.58, 0.96]."
+    assert "The others ended as: killed and verifier." in plain(section)
 
 
 def test_any_metric(answered: dict[str, str]) -> None:
     assert short(answered["And `completion_tokens`?"]).startswith("In the last window, completion length: shaped ")
-    found = answered["And the tests?"]
-    assert short(found).startswith("After training, share that passes tests, shared evaluation: shaped 0.85")
-    assert plain(found.split("<thead>")[1]).startswith("Condition Untrained After training Change Seeds")
+    section = answered["And the tests?"]
+    assert short(section).startswith("After training, share that passes tests, shared evaluation: shaped 0.85")
+    assert plain(section.split("<thead>")[1]).startswith("Condition Untrained After training Change Seeds")
 
 
 def test_without_findings_nothing_is_made_up(project: Path) -> None:
@@ -143,11 +143,11 @@ def test_without_findings_nothing_is_made_up(project: Path) -> None:
     for path in folder.root.glob("*/health.json"):
         read(Health, path)
         path.unlink()
-    found = ask(folder, *ASKED[:1], *ASKED[2:5])
-    assert short(found[0]).startswith("Not known: the detector of collapse looked at no run.")
-    assert short(found[1]).startswith("The loss does not answer that. No history has a value that counts.")
-    assert short(found[2]) == "Not known: no run was screened."
-    assert short(found[3]) == "Not known: not concluded."
+    sections = ask(folder, *ASKED[:1], *ASKED[2:5])
+    assert short(sections[0]).startswith("Not known: the detector of collapse looked at no run.")
+    assert short(sections[1]).startswith("The loss does not answer that. No history has a value that counts.")
+    assert short(sections[2]) == "Not known: no run was screened."
+    assert short(sections[3]) == "Not known: not concluded."
 
 
 def test_a_page_without_questions_has_no_such_section(project: Path) -> None:

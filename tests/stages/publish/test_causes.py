@@ -18,8 +18,8 @@ def signal(detector: str, metric: str = "reward", value: float | None = 0.5, sev
 @pytest.mark.parametrize("kind", kinds(DETECTORS))
 def test_every_detector_is_explained_and_has_a_phrase(kind: str) -> None:
     for value in (0.5, None):
-        found = explain([signal(kind, value=value)])
-        assert found and found.means.endswith(".") and found.check.endswith((".", "?")) and "{" not in found.means
+        explanation = explain([signal(kind, value=value)])
+        assert explanation and explanation.means.endswith(".") and explanation.check.endswith((".", "?")) and "{" not in explanation.means
     assert phrase([signal(kind)]) and causes()[kind]["default"]["phrase"]
 
 
@@ -28,9 +28,9 @@ def test_no_entry_is_of_a_detector_that_is_not_there() -> None:
 
 
 def test_truncation_in_one_sentence_with_its_number() -> None:
-    found = explain([signal("truncation", "truncated", 0.2), signal("truncation", "truncated", 0.95)])
+    explanation = explain([signal("truncation", "truncated", 0.2), signal("truncation", "truncated", 0.95)])
     says = "hit the length limit: the reward is judged on cut answers; raise max_completion_length or shorten prompts."
-    assert found and found.means == f"20% to 95% of completions {says}"
+    assert explanation and explanation.means == f"20% to 95% of completions {says}"
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_truncation_in_one_sentence_with_its_number() -> None:
 )
 def test_sentences_carry_the_measured_number(detector: str, metric: str, value: float | None, words: str) -> None:
     name, _, kind = metric.partition(":")
-    found = explain([signal(detector, name, value, kind=kind)])
-    assert found and words in found.means
+    explanation = explain([signal(detector, name, value, kind=kind)])
+    assert explanation and words in explanation.means
 
 
 def test_information_needs_no_explanation_and_unknown_kinds_have_none() -> None:
@@ -76,9 +76,12 @@ def test_case_25_a_spike_of_the_gradient_says_whether_clipping_was_on() -> None:
 @pytest.mark.parametrize("height", [1e-6, 0.3, 111.0, 54_648_652.0])
 def test_case_25_clipping_bounds_what_is_above_it_and_nothing_else(height: float) -> None:
     for clip in (height * 0.99, height, height * 1.01):
-        found = explain([signal("spikes", "grad_norm", height / 2), signal("spikes", "grad_norm", height)], clip)
-        assert found and f"clipping to {clip:g} was on" in found.means
-        assert ("the update itself was bounded" in found.means, "nothing was cut" in found.means) == (height > clip, height <= clip)
+        explanation = explain([signal("spikes", "grad_norm", height / 2), signal("spikes", "grad_norm", height)], clip)
+        assert explanation and f"clipping to {clip:g} was on" in explanation.means
+        assert ("the update itself was bounded" in explanation.means, "nothing was cut" in explanation.means) == (
+            height > clip,
+            height <= clip,
+        )
     unknown = explain([signal("spikes", "grad_norm", height)])
     assert unknown and "nor whether the norm was logged before it" in unknown.means
     assert "bounded" not in unknown.means and "logged before clipping" not in unknown.means
@@ -108,8 +111,8 @@ def with_evidence(detector: str, metric: str, value: float, kind: str = "", **ev
 def test_a_share_that_was_high_before_the_end_is_said_with_its_steps() -> None:
     """At the end nothing was cut: the sentence must not say that 0% of completions are judged on cut answers."""
     early = with_evidence("truncation", "truncated", 0.0, first_above=0.45, **{"in": "steps 3-12"})
-    found = explain([early])
-    assert found and found.means.startswith("45% of completions in steps 3-12 hit the length limit")
+    explanation = explain([early])
+    assert explanation and explanation.means.startswith("45% of completions in steps 3-12 hit the length limit")
     both = explain([early, signal("truncation", "truncated", 0.6)])
     assert both and both.means.startswith("45% to 60% of completions in a part of the run hit the length limit")
 
@@ -126,9 +129,9 @@ def test_one_sentence_holds_for_all_runs_or_there_are_two() -> None:
 
 
 def test_a_collapse_by_another_rule_says_that_rule_and_no_more() -> None:
-    found = explain([with_evidence("collapse", "reward_std", 299.0, "declared", rule="reward_std below 0.05")])
-    assert found and found.means.startswith("For 299 steps the declared rule held (reward_std below 0.05), which the spec")
-    assert "no group had" not in found.means
+    explanation = explain([with_evidence("collapse", "reward_std", 299.0, "declared", rule="reward_std below 0.05")])
+    assert explanation and explanation.means.startswith("For 299 steps the declared rule held (reward_std below 0.05), which the spec")
+    assert "no group had" not in explanation.means
 
 
 def test_only_the_gradient_makes_steps_count_nowhere() -> None:
@@ -144,14 +147,16 @@ def test_only_the_gradient_makes_steps_count_nowhere() -> None:
 
 
 def test_an_entropy_outside_a_declared_band_is_no_ratio() -> None:
-    found = explain([with_evidence("entropy_change", "entropy", 1.0, "outside", first=0.05, last=0.05, outside="below the declared 0.1")])
-    assert found and found.means.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
+    explanation = explain(
+        [with_evidence("entropy_change", "entropy", 1.0, "outside", first=0.05, last=0.05, outside="below the declared 0.1")]
+    )
+    assert explanation and explanation.means.startswith("Entropy at the end is 0.05 nats per token, outside the declared band")
 
 
 def test_a_summary_cannot_say_which_steps_count() -> None:
-    found = explain([with_evidence("summary", "grad_norm", 0.0, "persistent")])
-    assert found and found.means.startswith("The last logged value of the gradient norm is not a finite number")
-    assert "count in no statistic" not in found.means
+    explanation = explain([with_evidence("summary", "grad_norm", 0.0, "persistent")])
+    assert explanation and explanation.means.startswith("The last logged value of the gradient norm is not a finite number")
+    assert "count in no statistic" not in explanation.means
 
 
 def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> None:
@@ -173,6 +178,6 @@ def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> N
 def test_rows_far_off_that_follow_each_other_are_no_single_steps() -> None:
     level = with_evidence("spikes", "entropy", 0.05, "level", steps=list(range(60, 70)), rows=120).model_copy(update={"onset": 60})
     single = with_evidence("spikes", "entropy", 0.05, steps=[7, 60, 61, 90, 91], rows=120)
-    found, spikes = explain([level]), explain([single])
-    assert found and found.means.startswith("The entropy left its usual range for many rows in a row from step 60 on")
+    explanation, spikes = explain([level]), explain([single])
+    assert explanation and explanation.means.startswith("The entropy left its usual range for many rows in a row from step 60 on")
     assert spikes and "for single steps" in spikes.means

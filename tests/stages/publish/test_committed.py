@@ -120,21 +120,21 @@ def committed_experiment(project: Path, at: str) -> Path:
 
 
 def test_a_rule_that_was_committed_before_its_data_decides(project: Path) -> None:
-    found = load(committed_experiment(project, "2026-01-01T10:00:00Z"))
-    assert not any(rule.late for rule in found.changed.rules.values())
-    assert "supported" in {verdict.verdict for verdict in found.verdicts.values()}
+    experiment = load(committed_experiment(project, "2026-01-01T10:00:00Z"))
+    assert not any(rule.late for rule in experiment.changed.rules.values())
+    assert "supported" in {verdict.verdict for verdict in experiment.verdicts.values()}
 
 
 def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) -> None:
-    found = load(committed_experiment(project, "2026-12-24T10:00:00Z"))
-    assert all(rule.late for rule in found.changed.rules.values())
-    assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
-    whys = [verdict.why for verdict in found.verdicts.values()]
+    experiment = load(committed_experiment(project, "2026-12-24T10:00:00Z"))
+    assert all(rule.late for rule in experiment.changed.rules.values())
+    assert {verdict.verdict for verdict in experiment.verdicts.values()} == {"void"}
+    whys = [verdict.why for verdict in experiment.verdicts.values()]
     assert all(
         why.startswith("Void: the rule was written or edited after its data existed (committed 2026-12-24 10:00 UTC") for why in whys
     )
     assert any(why.endswith("with this rule it would read supported.") for why in whys)
-    views = claim_views(found, Facts(found.findings))
+    views = claim_views(experiment, Facts(experiment.findings))
     assert {view.verdict for view in views} == {"void"} and all(view.dated.late for view in views)
 
 

@@ -19,14 +19,14 @@ SHARE = "shaped/evaluation.tests.pass_share/final"
 RATE = ChangeWords(key="train.learning_rate", before="1e-3", after="1e-4 <b>")
 
 
-def made(project: Path, name: str, parent: str | None, *changes: ChangeWords, share: tuple[float, float, float] | None = None) -> None:
+def publish(project: Path, name: str, parent: str | None, *changes: ChangeWords, share: tuple[float, float, float] | None = None) -> None:
     folder = ExperimentFolder(build(project, name=name))
     card = read(PageCard, folder.page_card)
     write(folder.page_card, card.model_copy(update={"parent": parent, "changes": changes, "hypothesis": "less drift"}))
     if share:
         findings = read(Findings, folder.findings)
         new = dict(zip(("value", "low", "high"), share, strict=True))
-        changed = [found.model_copy(update=new) if found.id == SHARE else found for found in findings.findings]
+        changed = [finding.model_copy(update=new) if finding.id == SHARE else finding for finding in findings.findings]
         write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     page(folder.root)
 
@@ -37,16 +37,16 @@ def compared(project: Path, name: str) -> str:
 
 def row(text: str, condition: str, score: str) -> str:
     table = text.split('id="gained-and-lost"')[1].split("</table>")[0]
-    (found,) = [one for one in table.split("<tr>") if re.search(f">{condition}<.*>{score}<", one)]
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found))).strip()
+    (markup,) = [part for part in table.split("<tr>") if re.search(f">{condition}<.*>{score}<", part)]
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).strip()
 
 
 def test_gains_and_losses_are_said_where_intervals_do_not_touch(project: Path) -> None:
     copy_site(project)
-    made(project, "first", None, share=(0.5, 0.45, 0.55))
-    made(project, "better", "first", RATE, share=(0.7, 0.65, 0.75))
-    made(project, "touching", "first", RATE, share=(0.6, 0.55, 0.65))
-    made(project, "worse", "first", RATE, share=(0.3, 0.25, 0.35))
+    publish(project, "first", None, share=(0.5, 0.45, 0.55))
+    publish(project, "better", "first", RATE, share=(0.7, 0.65, 0.75))
+    publish(project, "touching", "first", RATE, share=(0.6, 0.55, 0.65))
+    publish(project, "worse", "first", RATE, share=(0.3, 0.25, 0.35))
     site(Path("runs"))
     text = compared(project, "first")
     assert row(text, "shaped", "tests") == (
@@ -63,8 +63,8 @@ def test_gains_and_losses_are_said_where_intervals_do_not_touch(project: Path) -
 
 def test_another_yardstick_is_not_compared(project: Path) -> None:
     copy_site(project)
-    made(project, "first", None, share=(0.5, 0.45, 0.55))
-    made(project, "other", "first", ChangeWords(key="evaluation.temperature", before="1.0", after="0.2"), share=(0.9, 0.85, 0.95))
+    publish(project, "first", None, share=(0.5, 0.45, 0.55))
+    publish(project, "other", "first", ChangeWords(key="evaluation.temperature", before="1.0", after="0.2"), share=(0.9, 0.85, 0.95))
     site(Path("runs"))
     text = compared(project, "other")
     assert "other has another yardstick" in text and "gained" not in row(text, "shaped", "tests") and "0.90" in row(text, "shaped", "tests")
@@ -72,9 +72,9 @@ def test_another_yardstick_is_not_compared(project: Path) -> None:
 
 def test_pages_and_home_lead_to_it(project: Path) -> None:
     copy_site(project)
-    made(project, "first", None)
-    made(project, "second", "first", RATE)
-    made(project, "alone", None)
+    publish(project, "first", None)
+    publish(project, "second", "first", RATE)
+    publish(project, "alone", None)
     page(build(project, name="first@smoke", profile="smoke"))
     site(Path("runs"))
     assert comparisons(summaries(sorted(Path("runs").glob("*/page")))) == {"first": ("first", "second"), "second": ("first", "second")}
@@ -89,8 +89,8 @@ def test_pages_and_home_lead_to_it(project: Path) -> None:
 
 def test_a_missing_number_is_no_zero(project: Path) -> None:
     copy_site(project)
-    made(project, "first", None, share=(0.5, 0.45, 0.55))
-    made(project, "second", "first", RATE)
+    publish(project, "first", None, share=(0.5, 0.45, 0.55))
+    publish(project, "second", "first", RATE)
     path = ExperimentFolder(Path("runs/second")).findings
     findings = read(Findings, path)
     without = [

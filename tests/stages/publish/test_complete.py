@@ -17,11 +17,11 @@ def test_a_failed_and_a_missing_run_are_named_with_the_next_command(project: Pat
     folder = build(project, hostile="\x1b[31m")
     (folder / "zero-s3" / "outcome.json").unlink()
     assert complete([folder]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "quickstart: 10 of 12 runs finished"
-    assert said[1] == f"  failed   {FAILED}: verifier after 31 of 60 steps: the sandbox died ⟨U+001B⟩[31m"
-    assert said[2] == "  missing  zero-s3: no attempt has left an outcome"
-    assert said[3].startswith("  next: dvc repro runs/quickstart/dvc.yaml")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "quickstart: 10 of 12 runs finished"
+    assert lines[1] == f"  failed   {FAILED}: verifier after 31 of 60 steps: the sandbox died ⟨U+001B⟩[31m"
+    assert lines[2] == "  missing  zero-s3: no attempt has left an outcome"
+    assert lines[3].startswith("  next: dvc repro runs/quickstart/dvc.yaml")
 
 
 def test_finished_experiments_end_with_0(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +79,6 @@ def test_the_command_is_light_and_refuses_wrong_usage(project: Path) -> None:
         "import sys; sys.argv=['x','runs/none']; import stages.publish.complete as c; r=c._main();"
         "print(r, [m for m in ('pandas','pyarrow','torch','jinja2','markdown') if m in sys.modules])"
     )
-    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert made.stdout.strip() == "1 []" and "error S102" in made.stderr
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "1 []" and "error S102" in process.stderr
     assert subprocess.run([sys.executable, "-m", "stages.publish.complete"], cwd=ROOT, capture_output=True, check=False).returncode == 2

@@ -10,22 +10,24 @@ from stages.publish.consistency import contradictions
 from stages.publish.page import page
 
 
-def told(folder):
-    return [(one.path.removeprefix("runs/quickstart/"), one.cell) for one in contradictions(ExperimentFolder(folder))[0]]
+def contradicted(folder):
+    return [
+        (difference.path.removeprefix("runs/quickstart/"), difference.cell) for difference in contradictions(ExperimentFolder(folder))[0]
+    ]
 
 
 def test_an_experiment_without_contradictions(project):
     folder = build(project)
     page(folder)
-    found, looked = contradictions(ExperimentFolder(folder))
-    assert found == [] and looked["runs"] == 12 and looked["files of the lineage"] > 20
+    differences, looked = contradictions(ExperimentFolder(folder))
+    assert differences == [] and looked["runs"] == 12 and looked["files of the lineage"] > 20
 
 
 def test_an_outcome_of_another_card(project):
     folder = build(project)
     outcome = read(Outcome, folder / "zero-s1/outcome.json")
     write(folder / "zero-s1/outcome.json", outcome.model_copy(update={"card_id": "0" * 16}))
-    assert ("zero-s1/train.card.json", "card") in told(folder)
+    assert ("zero-s1/train.card.json", "card") in contradicted(folder)
 
 
 def test_a_ledger_that_says_something_else(project):
@@ -33,11 +35,11 @@ def test_a_ledger_that_says_something_else(project):
     ledger = folder / "zero-s1/attempts.jsonl"
     text = ledger.read_text()
     ledger.write_text(text.replace('"last_step":60', '"last_step":59').replace('"last_step": 60', '"last_step": 59'))
-    assert told(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1.last_step")]
+    assert contradicted(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1.last_step")]
     ledger.write_text(text.splitlines()[0] + "\n")
-    assert told(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1")]
+    assert contradicted(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1")]
     ledger.write_text("")
-    assert told(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1")]
+    assert contradicted(folder) == [("zero-s1/attempts.jsonl", "zero-s1-1")]
 
 
 def test_a_history_of_another_attempt(project):
@@ -46,9 +48,9 @@ def test_a_history_of_another_attempt(project):
     table = pq.read_table(history)
     metadata = {**(table.schema.metadata or {}), b"octavo.attempt": b"zero-s1-9"}
     pq.write_table(table.replace_schema_metadata(metadata), history)
-    assert told(folder) == [("zero-s1/history.parquet", "octavo.attempt")]
+    assert contradicted(folder) == [("zero-s1/history.parquet", "octavo.attempt")]
     history.write_bytes(b"no table")
-    assert told(folder) == [("zero-s1/history.parquet", "")]
+    assert contradicted(folder) == [("zero-s1/history.parquet", "")]
 
 
 def test_files_that_are_not_those_the_page_was_written_from(project):
@@ -56,10 +58,10 @@ def test_files_that_are_not_those_the_page_was_written_from(project):
     page(folder)
     health = folder / "shaped-s1/health.json"
     health.write_text(health.read_text() + "\n")
-    assert told(folder) == [("shaped-s1/health.json", "")]
+    assert contradicted(folder) == [("shaped-s1/health.json", "")]
 
 
 def test_a_broken_file_is_told_and_no_traceback(project):
     folder = build(project)
     (folder / "zero-s1/outcome.json").write_text("{")
-    assert told(folder) == [("zero-s1/outcome.json", "")]
+    assert contradicted(folder) == [("zero-s1/outcome.json", "")]

@@ -28,9 +28,9 @@ def text_of(markup: str) -> str:
 
 def test_a_page_names_its_parent_and_the_whole_difference(project: Path) -> None:
     change = ChangeWords(key="train.learning_rate", before="1e-3", after="1e-4 <b>|")
-    made = (child(project, "slower", "quickstart", change) / "index.md").read_text(encoding="utf-8")
-    assert "A change of the experiment quickstart : A smaller learning_rate drifts less." in text_of(made)
-    assert "train.learning_rate 1e-3 1e-4 <b>| " in text_of(made) and "<b>|" not in made
+    text = (child(project, "slower", "quickstart", change) / "index.md").read_text(encoding="utf-8")
+    assert "A change of the experiment quickstart : A smaller learning_rate drifts less." in text_of(text)
+    assert "train.learning_rate 1e-3 1e-4 <b>| " in text_of(text) and "<b>|" not in text
     page(build(project))
     assert "A change of the experiment" not in (project / "runs/quickstart/page/index.md").read_text(encoding="utf-8")
 
@@ -50,8 +50,8 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
     ]
     site(Path("runs"))
     tree = (project / "build/site/index.html").read_text(encoding="utf-8").split('id="family"')[1].split("</div>")[0]
-    said = "changes quickstart in train.learning_rate 1e-3 → 1e-4 expected: A smaller learning_rate drifts less. decided: Of four"
-    assert said in text_of(tree)
+    words = "changes quickstart in train.learning_rate 1e-3 → 1e-4 expected: A smaller learning_rate drifts less. decided: Of four"
+    assert words in text_of(tree)
     assert "✓ 1 supported" in text_of(tree.split("slower/index.html")[1].split("slowest/index.html")[0])
     assert 'href="experiments/slowest/index.html"' in tree
 

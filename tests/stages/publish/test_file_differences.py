@@ -18,9 +18,9 @@ FINDINGS = {
 
 def parts(path, old, new):
     """(line, column, cell, expected, found) of each difference."""
-    found = Comparison("S488", "what the files give", "again").differences(path, old, new)
-    assert all((one.code, one.path, one.fix) == ("S488", path, "again") for one in found)
-    return [(one.line, one.column, one.cell, one.expected, one.found) for one in found]
+    differences = Comparison("S488", "what the files give", "again").differences(path, old, new)
+    assert all((difference.code, difference.path, difference.fix) == ("S488", path, "again") for difference in differences)
+    return [(difference.line, difference.column, difference.cell, difference.expected, difference.found) for difference in differences]
 
 
 def compared(new, old=FINDINGS):

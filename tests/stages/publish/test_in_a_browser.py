@@ -115,8 +115,8 @@ def _imported(folder: ExperimentFolder) -> None:
         run = folder.run(ref.name)
         run.card.unlink()
         write(run.import_card, card)
-        found = {"source": source, "read": reading, "rows": 60, "first_step": 1, "last_step": 60, "stride": 1, "steps": "known"}
-        write(run.imported, Imported(card_id=card_id(card), attempt=f"{ref.name}-1", notes=(f"the log line {EVIL} is cut",), **found))
+        entry = {"source": source, "read": reading, "rows": 60, "first_step": 1, "last_step": 60, "stride": 1, "steps": "known"}
+        write(run.imported, Imported(card_id=card_id(card), attempt=f"{ref.name}-1", notes=(f"the log line {EVIL} is cut",), **entry))
     page(folder.root)
 
 
@@ -132,10 +132,10 @@ def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile
     tab.requested.clear()
     tab.errors.clear()
     tab.open(hostile / kind, width=width)
-    found = tab.run(OPEN)
-    assert (found["hacked"], found["made"], found["wide"]) == (None, 0, False)
-    assert found["popover"] == (kind.startswith("experiments/") and not re.search("numbers|experiments/index", kind))
-    assert found["plot"] == ("hostile/" in kind and "numbers" not in kind)
+    state = tab.run(OPEN)
+    assert (state["hacked"], state["made"], state["wide"]) == (None, 0, False)
+    assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|experiments/index", kind))
+    assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
     assert tab.errors == []
 
@@ -147,12 +147,12 @@ def test_axe_finds_no_serious_violation(hostile: Path, tab: Browser, kind: str, 
     tab.open(hostile / kind, dark=dark)
     tab.run(OPEN)
     tab.run(AXE.read_text(encoding="utf-8") + ";0")
-    found = tab.run(
+    violations = tab.run(
         'axe.run(document, {resultTypes: ["violations"]}).then((result) => result.violations'
         '.filter((one) => ["serious", "critical"].includes(one.impact))'
         ".map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160) + node.failureSummary.slice(0, 200))]))"
     )
-    assert found == [], json.dumps(found, indent=1)
+    assert violations == [], json.dumps(violations, indent=1)
 
 
 def test_a_passport_opens_from_the_file_system_and_without_its_script_the_link_leads_there(hostile: Path, tab: Browser) -> None:
@@ -197,7 +197,7 @@ def test_a_passport_closes_by_a_key_or_a_click_outside_and_the_focus_goes_back(h
 
 def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> None:
     tab.open(hostile / "index.html")
-    found = tab.run(
+    links = tab.run(
         """(async () => {
           const input = document.querySelector(".md-search__input");
           input.focus(); input.value = "declared"; input.dispatchEvent(new Event("input", {bubbles: true}));
@@ -207,14 +207,14 @@ def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> N
           return links();
         })()"""
     )
-    assert any("experiments/hostile/index.html" in link for link in found)
+    assert any("experiments/hostile/index.html" in link for link in links)
     assert tab.run("window.hacked === undefined")
 
 
 @pytest.mark.parametrize("way", ["picture", "caption", "keyboard", "verdict"])
 def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path, tab: Browser, way: str) -> None:
     tab.open(hostile / "experiments/hostile/index.html")
-    found = tab.run(
+    state = tab.run(
         """(async (way) => {
           const moment = () => new Promise((done) => setTimeout(done, 20));
           const until = async (find) => { for (let n = 0; n < 300 && !find(); n++) await moment(); return find(); };
@@ -232,13 +232,13 @@ def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path
         + json.dumps(way)
         + ")"
     )
-    assert (found["expanded"], found["closed"], found["back"], found["hash"]) == ("true", True, True, "")
+    assert (state["expanded"], state["closed"], state["back"], state["hash"]) == ("true", True, True, "")
     place = (hostile / "experiments/hostile").resolve().as_uri()
     if way == "verdict":
-        assert "verdict/shaped-teaches" in found["text"] and "rule written" in found["text"]
+        assert "verdict/shaped-teaches" in state["text"] and "rule written" in state["text"]
     else:
-        assert "figure/curves-reward" in found["text"] and "Reward rises from 0.62 to 0.87." in found["text"]
-        assert f"{place}/figures/curves-reward.csv" in found["stands"]
+        assert "figure/curves-reward" in state["text"] and "Reward rises from 0.62 to 0.87." in state["text"]
+        assert f"{place}/figures/curves-reward.csv" in state["stands"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith(("index", "experiments/hostile"))])

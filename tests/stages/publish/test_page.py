@@ -77,7 +77,7 @@ def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
     folder = ExperimentFolder(build(project))
     findings = read(Findings, folder.findings)
     tiny = ("random-s1/reward/initial", "zero/reward/final", "inverted-s2/truncated/final")
-    changed = [found.model_copy(update={"value": 0.0052}) if found.id in tiny else found for found in findings.findings]
+    changed = [finding.model_copy(update={"value": 0.0052}) if finding.id in tiny else finding for finding in findings.findings]
     write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     text = written(folder.root)
     for section in ("## Conditions", "## Seeds"):
@@ -96,7 +96,7 @@ def test_small_changes_are_printed_as_they_were(project: Path) -> None:
     folder = ExperimentFolder(build(project))
     findings = read(Findings, folder.findings)
     case = {"shaped/reward/initial": 0.0018, "shaped/reward/final": 0.0352, "shaped/reward/change": 0.0334}
-    changed = [found.model_copy(update={"value": case.get(found.id, found.value)}) for found in findings.findings]
+    changed = [finding.model_copy(update={"value": case.get(finding.id, finding.value)}) for finding in findings.findings]
     write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     table = words(written(folder.root).split("## Conditions")[1].split("</table>")[0])
     assert "0.0018 → 0.0352 +0.0334" in table and "%" not in table
@@ -178,11 +178,11 @@ def test_lineage_lists_every_file_with_its_digest_and_what_made_it(project: Path
     folder = ExperimentFolder(build(project))
     page(folder.root)
     lineage = read(Lineage, folder.page / "lineage.json")
-    made = {file.path: file.made_by for file in lineage.files}
+    makers = {file.path: file.made_by for file in lineage.files}
     history, card = folder.run("shaped-s2").history, folder.run("shaped-s2").card
-    assert made[history.as_posix()] == "attempt shaped-s2-2", "the killed attempt made nothing"
-    assert (made[card.as_posix()], made[folder.findings.as_posix()]) == ("octavo compile", "stage conclude")
-    assert made["data/train.jsonl"] == "input" and made[folder.run("zero-s1").health.as_posix()] == "stage screen"
+    assert makers[history.as_posix()] == "attempt shaped-s2-2", "the killed attempt made nothing"
+    assert (makers[card.as_posix()], makers[folder.findings.as_posix()]) == ("octavo compile", "stage conclude")
+    assert makers["data/train.jsonl"] == "input" and makers[folder.run("zero-s1").health.as_posix()] == "stage screen"
     assert all(file_digest(Path(file.path)) == file.sha256 for file in lineage.files)
     assert lineage.commit == "1f2e3d4c5b6a79880123"
 
@@ -263,11 +263,11 @@ def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(p
 def test_templates_escape_whatever_is_written_into_them() -> None:
     from stages.publish.render import environment
 
-    made = environment()
-    assert made.from_string("{{ x }}").render(x="<b>{{") == "&#60;b&#62;&#123;&#123;"
-    assert made.from_string("{{ x }}").render(x=Markup("<b>")) == "<b>"
+    templates = environment()
+    assert templates.from_string("{{ x }}").render(x="<b>{{") == "&#60;b&#62;&#123;&#123;"
+    assert templates.from_string("{{ x }}").render(x=Markup("<b>")) == "<b>"
     with pytest.raises(Exception, match="undefined"):
-        made.from_string("{{ missing }}").render()
+        templates.from_string("{{ missing }}").render()
 
 
 def test_the_stage_is_one_module_with_one_argument() -> None:

@@ -57,8 +57,8 @@ def test_verdicts_intervals_holes_and_figures_are_on_the_page(analysed: Experime
 def test_every_number_of_the_analysis_can_be_traced(analysed: ExperimentFolder) -> None:
     page(analysed.root)
     for finding in read(Findings, analysed.findings).findings:
-        said = trace(analysed.root, finding.id)
-        assert said.startswith(finding.id + "\n") and "CHANGED" not in said and "missing  " not in said, finding.id
+        text = trace(analysed.root, finding.id)
+        assert text.startswith(finding.id + "\n") and "CHANGED" not in text and "missing  " not in text, finding.id
 
 
 def test_anomalies_are_explained_in_one_sentence(analysed: ExperimentFolder) -> None:

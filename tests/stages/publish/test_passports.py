@@ -27,7 +27,7 @@ def test_every_link_of_the_page_has_a_passport_and_every_passport_a_link(project
     folder = build(project)
     content = written(folder)
     text = (folder / "page/index.md").read_text(encoding="utf-8")
-    links = {html.unescape(found) for found in re.findall(r'<a class="fact[^"]*" href="numbers.html[^"]*" data-finding="([^"]*)"', text)}
+    links = {html.unescape(link) for link in re.findall(r'<a class="fact[^"]*" href="numbers.html[^"]*" data-finding="([^"]*)"', text)}
     assert links == set(content["passports"]) and len(links) > 100
     named = {seed["run"] for entry in content["passports"].values() for seed in entry.get("seeds", ())}
     named |= {run for entry in content["passports"].values() for part in entry.get("behind", ()) for run in part["runs"]}
@@ -58,8 +58,12 @@ def test_text_from_outside_ends_no_script_and_hides_nothing(project: Path) -> No
     content = written(folder)
     text = (folder / "page/passports.js").read_text(encoding="utf-8")
     assert "<" not in text and text.isascii()
-    said = json.dumps(content, ensure_ascii=False)
-    assert content["passports"]["shaped/reward/final"]["says"] == reveal_hidden(HOSTILE) and "\u202e" not in said and "\\u0000" not in said
+    content_text = json.dumps(content, ensure_ascii=False)
+    assert (
+        content["passports"]["shaped/reward/final"]["says"] == reveal_hidden(HOSTILE)
+        and "\u202e" not in content_text
+        and "\\u0000" not in content_text
+    )
 
 
 def test_a_figure_leads_to_its_numbers_files_and_table(project: Path) -> None:

@@ -24,11 +24,11 @@ def plotted(project: Path, rows: str, marks: tuple[Mark, ...] = (), name: str = 
     write_text(folder.figures / f"{name}.svg", (folder.figures / "reward.svg").read_text())
     write_text(folder.figures / f"{name}.csv", HEAD + rows)
     experiment = load(folder.root)
-    made = plot_script(experiment, next(drawing for drawing in experiment.drawings if drawing.figure.name == name))
-    if made is None:
+    script = plot_script(experiment, next(drawing for drawing in experiment.drawings if drawing.figure.name == name))
+    if script is None:
         return None
-    assert "<" not in made and made.isascii()
-    match = re.fullmatch(r"octavo\.figure\((.*)\);\n", made)
+    assert "<" not in script and script.isascii()
+    match = re.fullmatch(r"octavo\.figure\((.*)\);\n", script)
     assert match
     return json.loads(match[1])
 
@@ -36,9 +36,9 @@ def plotted(project: Path, rows: str, marks: tuple[Mark, ...] = (), name: str = 
 def test_values_are_those_of_the_table(project: Path) -> None:
     rows = "reward,reward,shaped,shaped-s1,1,1,0.25,value,true\nreward,reward,shaped,shaped-s1,1,2,1.2345678e-06,value,true\n"
     rows += "reward,reward,inverted,inverted-s3,3,1,0.5,value,false\nreward,reward,shaped,mean,,1,0.25,value,true\n"
-    made = plotted(project, rows)
-    assert made and made["steps"] == [1, 2] and made["unit"] == "reward" and made["title"] == "</script>Reward"
-    assert made["lines"][0] == {
+    plot = plotted(project, rows)
+    assert plot and plot["steps"] == [1, 2] and plot["unit"] == "reward" and plot["title"] == "</script>Reward"
+    assert plot["lines"][0] == {
         "name": "shaped-s1",
         "condition": "shaped",
         "colour": 0,
@@ -46,7 +46,7 @@ def test_values_are_those_of_the_table(project: Path) -> None:
         "counts": True,
         "values": [0.25, 1.23457e-06],
     }
-    assert [(line["name"], line["counts"], line["mean"], line["colour"]) for line in made["lines"][1:]] == [
+    assert [(line["name"], line["counts"], line["mean"], line["colour"]) for line in plot["lines"][1:]] == [
         ("inverted-s3", False, False, 1),
         ("mean", True, True, 0),
     ]
@@ -55,9 +55,9 @@ def test_values_are_those_of_the_table(project: Path) -> None:
 def test_a_gap_is_null_and_a_step_between_two_logged_ones_is_false(project: Path) -> None:
     every_second = "".join(f"reward,reward,shaped,shaped-s1,1,{step},1.0,value,true\n" for step in (2, 4, 6, 12, 14))
     every = "".join(f"reward,reward,zero,zero-s1,1,{step},0.5,value,true\n" for step in range(1, 15))
-    made = plotted(project, every_second + every)
-    assert made and made["lines"][0]["values"] == [None, 1, False, 1, False, 1, None, None, None, None, None, 1, False, 1]
-    assert made["lines"][0]["values"][2] is False and made["lines"][0]["values"][6] is None
+    plot = plotted(project, every_second + every)
+    assert plot and plot["lines"][0]["values"] == [None, 1, False, 1, False, 1, None, None, None, None, None, 1, False, 1]
+    assert plot["lines"][0]["values"][2] is False and plot["lines"][0]["values"][6] is None
 
 
 def test_what_is_not_finite_is_no_number(project: Path) -> None:
@@ -66,8 +66,8 @@ def test_what_is_not_finite_is_no_number(project: Path) -> None:
         for step, value, state in ((1, "0.1", "value"), (2, "", "nonfinite"), (3, "0.3", "value"), (4, "0.4", "value"))
     )
     mark = Mark(run="shaped-s1", kind="not_finite", first=3, last=3, says="shaped-s1: gradient not finite, step 3")
-    made = plotted(project, rows, (mark,))
-    assert made and made["steps"] == [1, 4] and made["marks"] == [mark.model_dump()]
+    plot = plotted(project, rows, (mark,))
+    assert plot and plot["steps"] == [1, 4] and plot["marks"] == [mark.model_dump()]
 
 
 def test_other_figures_and_empty_ones_have_none(project: Path) -> None:

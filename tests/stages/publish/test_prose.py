@@ -16,8 +16,8 @@ def finding(id_: str, value: float | None = 0.8812, **more: object) -> Finding:
 
 
 def render(text: str) -> tuple[str, Facts]:
-    found = [finding("shaped/reward/final", low=0.84, high=0.92), finding("zero/reward/final", None, reason="no run counts")]
-    facts = Facts({f.id: f for f in found})
+    findings = [finding("shaped/reward/final", low=0.84, high=0.92), finding("zero/reward/final", None, reason="no run counts")]
+    facts = Facts({f.id: f for f in findings})
     return render_prose(text, PATH, facts), facts
 
 

@@ -29,7 +29,7 @@ def screened(root: Path, gates: dict[str, HealthRule]) -> Path:
     """The card of the screen stage with these gates."""
     folder = ExperimentFolder(root)
     card = read(ConcludeCard, folder.conclude_card)
-    made = ScreenCard(
+    screen_card = ScreenCard(
         experiment=card.experiment,
         profile="grpo-default",
         conditions=card.conditions,
@@ -39,7 +39,7 @@ def screened(root: Path, gates: dict[str, HealthRule]) -> Path:
         windows=Windows(),
         code={"some.stage": "0" * 16},
     )
-    write(folder.screen_card, made)
+    write(folder.screen_card, screen_card)
     return folder.screen_card
 
 
@@ -64,10 +64,12 @@ def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Pat
     assert "supported" in was.values()
     for gates, named in ((CUT | LONG, "completion_tokens"), (LONG, "completion_tokens and truncated"), ({}, "truncated")):
         screened(root, gates)
-        found = load(root)
-        assert {rule.written.rpartition("; ")[2] for rule in found.changed.rules.values()} == {f"health gates edited after them: {named}"}
-        assert {verdict.verdict for verdict in found.verdicts.values()} == {"void"}
-        for claim, verdict in found.verdicts.items():
+        experiment = load(root)
+        assert {rule.written.rpartition("; ")[2] for rule in experiment.changed.rules.values()} == {
+            f"health gates edited after them: {named}"
+        }
+        assert {verdict.verdict for verdict in experiment.verdicts.values()} == {"void"}
+        for claim, verdict in experiment.verdicts.items():
             assert verdict.why.startswith("Void: the health gates that decide which runs count were edited after its data existed (")
             assert was[claim] == "void" or verdict.why.endswith(f"with this rule it would read {was[claim]}.")
     screened(root, {"truncated": Bound(below=0.4)})
@@ -164,9 +166,9 @@ def test_an_edit_that_was_taken_back_is_none(project: Path) -> None:
     git("rm", "-q", "--cached", SPEC)
     git("commit", "-qm", "moved", at=AFTER)
     commit(Path(SPEC), AFTER)
-    found = load(root).changed.rules.values()
-    assert all(rule.written.startswith("2026-12-24") and rule.written.endswith("as it was committed before them") for rule in found)
-    assert not any(rule.late for rule in found)
+    rules = load(root).changed.rules.values()
+    assert all(rule.written.startswith("2026-12-24") and rule.written.endswith("as it was committed before them") for rule in rules)
+    assert not any(rule.late for rule in rules)
 
 
 def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
@@ -176,9 +178,9 @@ def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
     then = read(ConcludeCard, card)
     new = then.runs[0].model_copy(update={"name": "shaped-s9", "seed": 9})
     write(card, then.model_copy(update={"runs": (*then.runs[1:], new), "claims": then.claims[1:]}))
-    found = load(root).changed
-    assert (found.dropped, found.added) == ((then.runs[0].name,), ("shaped-s9",))
-    assert found.withdrawn == (f"claim {then.claims[0].id}",)
+    changes = load(root).changed
+    assert (changes.dropped, changes.added) == ((then.runs[0].name,), ("shaped-s9",))
+    assert changes.withdrawn == (f"claim {then.claims[0].id}",)
     titles = {banner.title: banner for banner in banners(load(root))}
     assert titles["Runs taken out after the data: 1"].text == f"{then.runs[0].name}: no longer declared, so no number here rests on them."
     assert titles["Runs added after the first data: 1"].tone == "excluded"
@@ -256,16 +258,19 @@ def test_one_late_rule_is_one_difference_and_another_date_a_note(project: Path) 
     spec = Path(SPEC)
     spec.write_text(spec.read_text().replace("- id: a-claim", "- id: a-claim  # in other words"))
     commit(spec, AFTER)  # the cards are as they were
-    found, notes = against_git(experiment, "again")
-    assert found == [] and len(notes) == len(load(root).changed.rules) and "otherwise than when the page was built" in notes[0]
+    differences, notes = against_git(experiment, "again")
+    assert differences == [] and len(notes) == len(load(root).changed.rules) and "otherwise than when the page was built" in notes[0]
     screened(root, LONG)
     (root / "shaped-s8").mkdir()
     (root / "shaped-s8/attempts.jsonl").write_text((root / "shaped-s1/attempts.jsonl").read_text())
-    found, notes = against_git(experiment, "again")
-    assert {one.cell for one in found} == {*(f"claim {claim}" for claim in load(root).changed.rules), "dropped"}
-    assert "health gates edited after them" in str(found[0].expected) and (found[-1].expected, found[-1].found) == ("shaped-s8", "none")
+    differences, notes = against_git(experiment, "again")
+    assert {difference.cell for difference in differences} == {*(f"claim {claim}" for claim in load(root).changed.rules), "dropped"}
+    assert "health gates edited after them" in str(differences[0].expected) and (differences[-1].expected, differences[-1].found) == (
+        "shaped-s8",
+        "none",
+    )
     (experiment.page / "rules.json").write_text("{}")
-    assert [one.found for one in against_git(experiment, "again")[0]] == ["a broken one"]
+    assert [difference.found for difference in against_git(experiment, "again")[0]] == ["a broken one"]
 
 
 def test_an_attempt_that_failed_before_its_first_step_showed_nothing(project: Path) -> None:
@@ -284,16 +289,16 @@ def test_an_attempt_that_failed_before_its_first_step_showed_nothing(project: Pa
 
 def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
-    found = load(root)
-    for run in found.conclude.runs:  # type: ignore[union-attr]
-        write(found.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/mean_length"))
+    experiment = load(root)
+    for run in experiment.conclude.runs:  # type: ignore[union-attr]
+        write(experiment.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/mean_length"))
     git("add", "-f", root.as_posix())
     git("commit", "-qm", "cards", at=BEFORE)
     results()
     assert {rule.late for rule in changed(root).rules.values()} == {""}
     assert all(", before octavo first read its logs on 2026-11-27" in rule.written for rule in changed(root).rules.values())
-    for run in found.conclude.runs:  # type: ignore[union-attr]
-        write(found.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/max_length"))
+    for run in experiment.conclude.runs:  # type: ignore[union-attr]
+        write(experiment.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/max_length"))
     late = {claim for claim, rule in changed(root).rules.items() if rule.late}
     assert late == {"inverted-lengthens"}, "the others are about other metrics"
     assert all("how its logs are read was edited after that" in changed(root).rules[claim].written for claim in late)
@@ -301,10 +306,10 @@ def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
 
 def test_the_shared_evaluation_belongs_to_the_claims_that_rest_on_it(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
-    found = load(root)
-    card = found.folder.evaluate_card
+    experiment = load(root)
+    card = experiment.folder.evaluate_card
     rests: dict[str, set[str]] = {"tests": set(), "format": set(), "": set()}
-    for claim in found.conclude.claims:  # type: ignore[union-attr]
+    for claim in experiment.conclude.claims:  # type: ignore[union-attr]
         rests[claim.metric.split(".")[1] if claim.metric.startswith("evaluation.") else ""].add(claim.id)
     assert all(rests.values())
     every = rests["tests"] | rests["format"]
@@ -323,8 +328,8 @@ def test_the_shared_evaluation_belongs_to_the_claims_that_rest_on_it(project: Pa
 def test_a_line_that_was_deleted_after_the_data_is_an_edit(project: Path) -> None:
     """Blame sees only the lines that are left."""
     root = committed_experiment(project, BEFORE)
-    found = load(root)
-    claim, place = max(found.origins.claims.items(), key=lambda held: held[1].line or 0)
+    experiment = load(root)
+    claim, place = max(experiment.origins.claims.items(), key=lambda held: held[1].line or 0)
     lines = Path(SPEC).read_text().splitlines()
     lines[(place.line or 1) - 1] = f"  - id: {claim}"
     lines.insert(place.line or 0, "    seeds: 3")
@@ -333,9 +338,9 @@ def test_a_line_that_was_deleted_after_the_data_is_an_edit(project: Path) -> Non
     results()
     assert not any(rule.late for rule in changed(root).rules.values())
     Path(SPEC).write_text("\n".join(line for line in lines if line != "    seeds: 3"))
-    then = read(ConcludeCard, found.folder.conclude_card)
-    looser = tuple(one.model_copy(update={"needs": Needs(seeds=1)}) if one.id == claim else one for one in then.claims)
-    write(found.folder.conclude_card, then.model_copy(update={"claims": looser}))
+    then = read(ConcludeCard, experiment.folder.conclude_card)
+    looser = tuple(rule.model_copy(update={"needs": Needs(seeds=1)}) if rule.id == claim else rule for rule in then.claims)
+    write(experiment.folder.conclude_card, then.model_copy(update={"claims": looser}))
     assert {claim: rule.late for claim, rule in changed(root).rules.items() if rule.late} == {claim: "the rule was written or edited"}
 
 
@@ -374,7 +379,7 @@ def imported(condition: str, seed: int, column: str) -> ImportCard:
 
 
 def changed(root: Path) -> Changed:
-    found = load(root)
-    began = {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in found.runs}
-    claims = [claim.id for claim in found.card.claims]
-    return changed_since(found.folder, Path(SPEC), found.conclude, found.origins, began, claims=claims, imported=True)
+    experiment = load(root)
+    began = {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in experiment.runs}
+    claims = [claim.id for claim in experiment.card.claims]
+    return changed_since(experiment.folder, Path(SPEC), experiment.conclude, experiment.origins, began, claims=claims, imported=True)

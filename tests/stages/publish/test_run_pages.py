@@ -103,14 +103,14 @@ def test_a_missing_run_has_a_page_with_its_card(project: Path) -> None:
     for path in (run.outcome, run.health, run.completions, run.attempts):
         path.unlink()
     page(folder.root)
-    said = words(leaf(folder.page, "zero-s3"))
-    assert "This run is missing" in said and "No completion was recorded." in said and "No attempt has begun." in said
-    assert "No curve was drawn." in said
+    text = words(leaf(folder.page, "zero-s3"))
+    assert "This run is missing" in text and "No completion was recorded." in text and "No attempt has begun." in text
+    assert "No curve was drawn." in text
     findings = read(Findings, folder.findings)
     write(folder.findings, findings.model_copy(update={"findings": (), "verdicts": ()}))
     page(folder.root)
     assert "No number was computed of this run." in words(leaf(folder.page, "zero-s3"))
-    assert "train Name Value Written in" in said and "learning_rate " in said
+    assert "train Name Value Written in" in text and "learning_rate " in text
 
 
 def test_completions_are_text(project: Path) -> None:

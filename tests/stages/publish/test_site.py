@@ -21,8 +21,8 @@ TITLE = "</title><script>window.hacked=1</script> {{ 1 }} & *so*"
 def searched(project: Path) -> list[dict[str, str]]:
     """What the theme's search knows."""
     index = json.loads((project / "build/site/search/search_index.json").read_text(encoding="utf-8"))
-    found: list[dict[str, str]] = index["docs"]
-    return found
+    entries: list[dict[str, str]] = index["docs"]
+    return entries
 
 
 def test_the_site_holds_home_experiments_guide_and_reference(built: Path) -> None:
@@ -149,10 +149,10 @@ def test_a_page_whose_rules_changed_says_so(project: Path) -> None:
     folder.conclude_card.write_text(folder.conclude_card.read_text(encoding="utf-8").replace("0.05", "0.04"), encoding="utf-8")
     card = folder.run("zero-s1").card
     card.write_text(card.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    said = html.unescape(age(folder.page))
-    assert "The rules changed since this page was written" in said and "runs/quickstart/analysis/conclude.card.json" in said
-    assert "Settings changed since this page was written" in said and "runs/quickstart/zero-s1/train.card.json" in said
-    assert "older than its data" not in said
+    text = html.unescape(age(folder.page))
+    assert "The rules changed since this page was written" in text and "runs/quickstart/analysis/conclude.card.json" in text
+    assert "Settings changed since this page was written" in text and "runs/quickstart/zero-s1/train.card.json" in text
+    assert "older than its data" not in text
     folder.conclude_card.unlink()
     assert "The rules" not in age(folder.page)  # a checkout without it cannot know
 

@@ -28,17 +28,17 @@ def test_marks_that_cannot_be_seen_are_named() -> None:
 
 @given(ANY)
 def test_a_browser_shows_exactly_the_visible_text_and_markdown_reads_nothing_in_it(text: str) -> None:
-    made = markdown.markdown(f"<div>{escape(text)}</div>", extensions=["tables", "attr_list", "md_in_html", "fenced_code", "toc"])
-    assert made.startswith("<div>") and made.endswith("</div>")
-    inside = made.removeprefix("<div>").removesuffix("</div>")
+    markup = markdown.markdown(f"<div>{escape(text)}</div>", extensions=["tables", "attr_list", "md_in_html", "fenced_code", "toc"])
+    assert markup.startswith("<div>") and markup.endswith("</div>")
+    inside = markup.removeprefix("<div>").removesuffix("</div>")
     assert "<" not in inside and ">" not in inside
     assert _characters(inside) == reveal_hidden(text)
 
 
 @given(ANY)
 def test_in_a_heading_it_is_still_the_same_text(text: str) -> None:
-    made = markdown.markdown(f"# x{escape(text)}x", extensions=["attr_list", "toc"])
-    assert made.count("<") == 2, made
+    markup = markdown.markdown(f"# x{escape(text)}x", extensions=["attr_list", "toc"])
+    assert markup.count("<") == 2, markup
 
 
 def test_different_ids_have_different_anchors() -> None:

@@ -15,36 +15,36 @@ ID = "random-vs-zero/evaluation.tests.pass_share/difference"
 
 def test_the_way_back_of_a_number(project: Path) -> None:
     folder = build(project)
-    said = trace(folder, ID)
-    assert said.splitlines()[:2] == [ID, "  −0.28 [−0.37, −0.19]   share"] and "; 95% interval; " in said
-    assert "  random-s2   –   left out: failed at step 31\n" in said
+    text = trace(folder, ID)
+    assert text.splitlines()[:2] == [ID, "  −0.28 [−0.37, −0.19]   share"] and "; 95% interval; " in text
+    assert "  random-s2   –   left out: failed at step 31\n" in text
     ended = "failed at step 31 after 17 s (verifier), from the start, began 2026-11-27T11:52:00Z, commit 1f2e3d4c5b6a79880123"
-    assert f"  attempt random-s2-1   {ended}\n" in said
-    assert "  with excluded runs   −0.25\n" in said
-    assert "  specs/quickstart.yaml:11:5 claim random-harmless\n" in said
-    assert re.search(r"  same +runs/quickstart/zero-s1/history.parquet   sha256 ", said)
-    assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:conclude" in said
+    assert f"  attempt random-s2-1   {ended}\n" in text
+    assert "  with excluded runs   −0.25\n" in text
+    assert "  specs/quickstart.yaml:11:5 claim random-harmless\n" in text
+    assert re.search(r"  same +runs/quickstart/zero-s1/history.parquet   sha256 ", text)
+    assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:conclude" in text
 
 
 def test_files_are_held_against_the_disk(project: Path) -> None:
     folder = build(project)
     (folder / "zero-s1" / "history.parquet").write_bytes(b"other")
     (folder / "zero-s2" / "history.parquet").unlink()
-    said = trace(folder, ID)
-    assert re.search(r"  CHANGED +runs/quickstart/zero-s1/history.parquet   sha256 d9298a10d1b07358", said)
-    assert re.search(r"  missing +runs/quickstart/zero-s2/history.parquet   sha256 ", said)
+    text = trace(folder, ID)
+    assert re.search(r"  CHANGED +runs/quickstart/zero-s1/history.parquet   sha256 d9298a10d1b07358", text)
+    assert re.search(r"  missing +runs/quickstart/zero-s2/history.parquet   sha256 ", text)
 
 
 def test_a_run_shows_its_settings_with_their_place_in_the_spec(project: Path) -> None:
-    said = trace(build(project), FAILED)
-    assert said.startswith(f"{FAILED}   condition random, seed 2\n  failed, 31 of 60 steps\n  verifier: the sandbox died <script>")
-    assert "learning_rate                     0.001      specs/quickstart.yaml:22:18\n" in said
-    assert "\x00" not in said and "\u202e" not in said
+    text = trace(build(project), FAILED)
+    assert text.startswith(f"{FAILED}   condition random, seed 2\n  failed, 31 of 60 steps\n  verifier: the sandbox died <script>")
+    assert "learning_rate                     0.001      specs/quickstart.yaml:22:18\n" in text
+    assert "\x00" not in text and "\u202e" not in text
 
 
 def test_a_claim_leads_to_the_number_that_decides_it(project: Path) -> None:
-    said = trace(build(project), "random-harmless")
-    assert said.startswith("verdict/random-harmless\n  Refuted\n") and f"\n{ID}\n" in said
+    text = trace(build(project), "random-harmless")
+    assert text.startswith("verdict/random-harmless\n  Refuted\n") and f"\n{ID}\n" in text
 
 
 def test_the_page_names_what_changed_since_it_was_built(project: Path) -> None:
@@ -69,25 +69,25 @@ def test_an_unknown_name_is_met_with_a_suggestion(project: Path) -> None:
 
 def test_a_figure_leads_to_its_numbers_files_and_runs(project: Path) -> None:
     folder = build(project)
-    said = trace(folder, "reward")
-    assert said.startswith("figure/reward\n")
-    assert "  same   runs/quickstart/analysis/figures/reward.csv   sha256 " in said
-    assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:draw" in said
+    text = trace(folder, "reward")
+    assert text.startswith("figure/reward\n")
+    assert "  same   runs/quickstart/analysis/figures/reward.csv   sha256 " in text
+    assert "  dvc repro --force --single-item runs/quickstart/dvc.yaml:draw" in text
 
 
 def test_trace_and_passport_say_the_same(project: Path) -> None:
     """Value, rows, seeds, places in the spec and command of the passport stand in the terminal too, with every row and file of its runs."""
     folder = build(project)
     page(folder)
-    content, said = read_passports(folder / "page/passports.js"), trace(folder, ID)
+    content, output = read_passports(folder / "page/passports.js"), trace(folder, ID)
     passport = content["passports"][ID]
-    assert all(words in said for words in (passport["printed"], passport["says"], content["recompute"], content["analysis_card"]))
-    assert all(text in said for _, text in passport["rows"]) and all(place.split(" ", 1)[0] in said for place in passport["spec"])
+    assert all(words in output for words in (passport["printed"], passport["says"], content["recompute"], content["analysis_card"]))
+    assert all(text in output for _, text in passport["rows"]) and all(place.split(" ", 1)[0] in output for place in passport["spec"])
     assert {"zero-s1", "random-s2"} <= {seed["run"] for seed in passport["seeds"]}
     for run in {seed["run"] for seed in passport["seeds"]}:
-        assert all(text in said for _, text in content["records"][run]["rows"])
+        assert all(text in output for _, text in content["records"][run]["rows"])
     for source in load(folder).findings[ID].sources:
-        assert f"{source.path}   sha256 {source.sha256[:16]}" in said
+        assert f"{source.path}   sha256 {source.sha256[:16]}" in output
 
 
 @pytest.mark.parametrize("words", [["quickstart"], ["runs/quickstart/"], ["quickstart", "page"]])

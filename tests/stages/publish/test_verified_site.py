@@ -20,9 +20,12 @@ def pages(*names: str) -> dict[str, dict[str, bytes]]:
 
 def checked(**asked):
     """(what differs, number of files) of the built site."""
-    found = verify_site(pages("quickstart"), due=asked.get("due", set()), only=asked.get("only", ()))
-    assert found is not None
-    return [(one.path.removeprefix("build/site/"), one.cell, one.expected, one.found) for one in found.differences], found.checked
+    comparison = verify_site(pages("quickstart"), due=asked.get("due", set()), only=asked.get("only", ()))
+    assert comparison is not None
+    return [
+        (difference.path.removeprefix("build/site/"), difference.cell, difference.expected, difference.found)
+        for difference in comparison.differences
+    ], comparison.checked
 
 
 @pytest.fixture
@@ -44,8 +47,8 @@ def site(built: Path, monkeypatch):
 
 def test_the_site_of_hostile_pages_is_what_they_give(built: Path, monkeypatch):
     monkeypatch.chdir(built)
-    found, files = checked()
-    assert found == [] and files["files of the site"] > 60
+    differences, files = checked()
+    assert differences == [] and files["files of the site"] > 60
     assert checked(only=["quickstart"])[1]["files of the site"] < files["files of the site"] - 20
 
 
@@ -64,8 +67,8 @@ def test_the_site_of_hostile_pages_is_what_they_give(built: Path, monkeypatch):
 )
 def test_a_changed_digit_anywhere_in_the_site_is_named(site, place: str, before: str, now: str):
     site(place, before, now)
-    [(path, _, expected, found)] = checked()[0]
-    assert path == place and expected != found
+    [(path, _, expected, actual)] = checked()[0]
+    assert path == place and expected != actual
 
 
 def test_a_changed_digit_is_named_with_its_finding_and_other_experiments_are_left_out(site):
@@ -74,8 +77,8 @@ def test_a_changed_digit_is_named_with_its_finding_and_other_experiments_are_lef
     number = re.search(r'data-finding="untrained/evaluation.tests.pass_share/final">([^<]*)', line)
     assert number
     site(PAGE, number[0], number[0].replace(number[1], "0.123"))
-    [(path, cell, expected, found)] = checked(only=["quickstart"])[0]
-    assert (path, cell) == (PAGE, "untrained/evaluation.tests.pass_share/final") and number[1] in expected and "0.123" in found
+    [(path, cell, expected, actual)] = checked(only=["quickstart"])[0]
+    assert (path, cell) == (PAGE, "untrained/evaluation.tests.pass_share/final") and number[1] in expected and "0.123" in actual
     assert checked(only=["quickstart@smoke"])[0] == [] and checked(due={"quickstart"})[0] == []
 
 
@@ -86,11 +89,11 @@ def test_files_that_are_gone_or_that_no_page_gives(built: Path, monkeypatch):
     try:
         gone.unlink()
         extra.write_text("7")
-        found = verify_site(pages("quickstart"), due=set())
+        comparison = verify_site(pages("quickstart"), due=set())
     finally:
         gone.write_bytes(before)
         extra.unlink()
-    assert found and [(one.path, one.what) for one in found.differences] == [
+    assert comparison and [(difference.path, difference.what) for difference in comparison.differences] == [
         (gone.as_posix(), "the site lacks it"),
         (extra.as_posix(), "no page gives this file"),
     ]
@@ -119,8 +122,8 @@ def test_what_is_left_of_a_run_that_is_no_longer_declared_is_no_difference(proje
     dropped.parent.mkdir()
     dropped.write_text("{}")
     outputs = [path for stage in ("screen", "conclude", "draw", "page") for path in _outputs(experiment, stage)]
-    made = {path.as_posix(): path.read_bytes() for path in outputs if path != dropped}
-    assert differences(experiment, made) == ([], [f"{dropped} is left of a run that the spec no longer has; nothing reads it"])
+    contents = {path.as_posix(): path.read_bytes() for path in outputs if path != dropped}
+    assert differences(experiment, contents) == ([], [f"{dropped} is left of a run that the spec no longer has; nothing reads it"])
     declared = experiment.root / "shaped-s1/health.json"
-    del made[declared.as_posix()]
-    assert [one.path for one in differences(experiment, made)[0]] == [declared.as_posix()]
+    del contents[declared.as_posix()]
+    assert [difference.path for difference in differences(experiment, contents)[0]] == [declared.as_posix()]

@@ -55,9 +55,9 @@ def loaded(html: Path, site: Path) -> list[Path]:
     """The page with the styles, scripts and pictures that it names, and the fonts that its styles name."""
     text = html.read_text(encoding="utf-8")
     named = re.findall(r'<(?:script|img)\b[^>]*?\bsrc="?([^"\s>]+)', text) + re.findall(r'<link\b[^>]*?rel="?stylesheet"?[^>]*', text)
-    places = [re.sub(r'.*href="?([^"\s>]+).*', r"\1", one, flags=re.DOTALL) for one in named]
-    files = [site / one.lstrip("/") if one.startswith("/") else html.parent / unquote(one) for one in places]
-    fonts = [css.parent / one for css in files if css.suffix == ".css" for one in re.findall(r'url\("?(fonts/[^")]+)', css.read_text())]
+    places = [re.sub(r'.*href="?([^"\s>]+).*', r"\1", tag, flags=re.DOTALL) for tag in named]
+    files = [site / place.lstrip("/") if place.startswith("/") else html.parent / unquote(place) for place in places]
+    fonts = [css.parent / font for css in files if css.suffix == ".css" for font in re.findall(r'url\("?(fonts/[^")]+)', css.read_text())]
     return [html, *dict.fromkeys(path.resolve() for path in [*files, *fonts])]
 
 
