@@ -45,7 +45,11 @@ def judged():
     for place, (_, fault, _) in enumerate(completions):
         by_gate = {gate.name: scored.judgements[gate.name][place] for gate in SEED_1.gates}
         judged_rows.append(
-            (fault, {gate: (one.status, one.reason.split(":")[0]) if one else None for gate, one in by_gate.items()}, scored.rewards[place])
+            (
+                fault,
+                {gate: (judgement.status, judgement.reason.split(":")[0]) if judgement else None for gate, judgement in by_gate.items()},
+                scored.rewards[place],
+            )
         )
     return judged_rows
 
@@ -57,10 +61,10 @@ def test_a_problem_by_hand():
 
 @needs_lean
 def test_right_answers_hold_in_every_family():
-    distinct = list({one.prompt: one for one in islice(problems(seed=3), 100)}.values())
-    judged = lean.judge(lean.Settings(**LEAN), [Answer(one.answer, one.row("a")) for one in distinct])
-    assert [one.status for one in judged] == ["pass"] * len(distinct)
-    assert len({one.term[0] for one in distinct}) >= len(FAMILIES)
+    distinct = list({problem.prompt: problem for problem in islice(problems(seed=3), 100)}.values())
+    judged = lean.judge(lean.Settings(**LEAN), [Answer(problem.answer, problem.row("a")) for problem in distinct])
+    assert [judgement.status for judgement in judged] == ["pass"] * len(distinct)
+    assert len({problem.term[0] for problem in distinct}) >= len(FAMILIES)
 
 
 @needs_lean

@@ -212,7 +212,7 @@ def test_rows_of_another_metric_may_come_late():
 
 def test_several_runs_in_one_log_are_refused_and_equal_rows_of_processes_are_not():
     def log(other):
-        lines = [{"step": step, "r": float(step) + of} for step in range(1, 6) for of in (0.0, other)]
+        lines = [{"step": step, "r": float(step) + offset} for step in range(1, 6) for offset in (0.0, other)]
         return map_log(from_rows(lines, "step"), read_card(reward="r"), 5, "a")
 
     with pytest.raises(

@@ -60,9 +60,9 @@ def test_a_snapshot_holds_every_row_of_all_pages_and_gaps_and_reads_back(tmp_pat
     assert head["config"] == {"learning_rate": 1e-6, "seed": 3, "bf16": True, "lr.end": 0.5}
     assert head["summary"] == {"train/loss": 0.5, "train/global_step": 3001}
     log = read_snapshot(tmp_path / "0.jsonl")
-    assert list(log.table[log.index]) == [one["train/global_step"] for one in rows]
+    assert list(log.table[log.index]) == [entry["train/global_step"] for entry in rows]
     cells = [number(cell) for cell in log.logged("train/loss")]
-    assert cells[3] == math.inf and cells[4] == math.inf and cells[5] is None and cells[6:] == [one["train/loss"] for one in rows[6:]]
+    assert cells[3] == math.inf and cells[4] == math.inf and cells[5] is None and cells[6:] == [entry["train/loss"] for entry in rows[6:]]
     assert list(log.logged("nested.kl")) == [0.5] and set(log.columns) == {"_step", "train/global_step", "train/loss", "nested.kl"}
     assert log.notes == ["columns of W&B that hold no numbers are not in the snapshot: nested.text, note, sample"] and not log.failed
 
@@ -71,7 +71,7 @@ def test_older_rows_that_wandb_keeps_in_parquet_files_are_read_too(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     file = io.BytesIO()
     old = [row(step, **{"train/loss": math.nan if step == 2 else step / 2}) for step in range(50)]
-    pq.write_table(pa.table({name: [one[name] for one in old] for name in old[0]}), file)
+    pq.write_table(pa.table({name: [entry[name] for entry in old] for name in old[0]}), file)
     run = Run([row(step, **{"train/loss": step / 2}) for step in range(50, 60)], parquet=[file.getvalue()], last_of_parquet=49)
     with wandb({NAME: run}) as server:
         assert asked(server, tmp_path / "x", NAME)[0].rows == 60

@@ -39,20 +39,20 @@ def composed(*outcomes, invert=False, on=None):
 def test_first_gate_that_decides():
     scored = compose(Reward(name="r", gates=(FORMAT, MATCH))).score(answers("toolong", "yes", "no"))
     assert scored.rewards == [0.0, 1.0, 0.0]
-    assert [one.status for one in scored.judgements["format"]] == ["fail", "pass", "pass"]
+    assert [judgement.status for judgement in scored.judgements["format"]] == ["fail", "pass", "pass"]
     assert scored.judgements["match"][0] is None
-    assert [one.status for one in scored.judgements["match"][1:]] == ["pass", "fail"]
+    assert [judgement.status for judgement in scored.judgements["match"][1:]] == ["pass", "fail"]
     assert set(scored.seconds) == {"format", "match"} and all(value >= 0 for value in scored.seconds.values())
 
 
 def test_declared_rewards_and_the_last_gates_own_score():
     passed, failed = Judgement("pass", 0.9), Judgement("fail", 0.2)
-    one = answers("a")
-    assert composed(passed, failed, on=[(0.7, None), (None, None)]).score(one).rewards == [0.7]
-    assert composed(failed, passed, on=[(0.7, None), (None, None)]).score(one).rewards == [0.9]
-    assert composed(passed, failed).score(one).rewards == [0.2]
-    assert composed(failed, failed, on=[(None, None), (None, 0.5)]).score(one).rewards == [0.5]
-    assert composed(failed, passed, on=[(None, 0.0), (None, None)]).score(one).rewards == [0.0]
+    batch = answers("a")
+    assert composed(passed, failed, on=[(0.7, None), (None, None)]).score(batch).rewards == [0.7]
+    assert composed(failed, passed, on=[(0.7, None), (None, None)]).score(batch).rewards == [0.9]
+    assert composed(passed, failed).score(batch).rewards == [0.2]
+    assert composed(failed, failed, on=[(None, None), (None, 0.5)]).score(batch).rewards == [0.5]
+    assert composed(failed, passed, on=[(None, 0.0), (None, None)]).score(batch).rewards == [0.0]
 
 
 def test_inversion_turns_numbers_and_leaves_unknown():
@@ -76,7 +76,7 @@ def test_a_gate_that_raises_is_unknown_for_its_batch():
 def test_a_gate_that_answers_nonsense_is_unknown(broken):
     scored = composed(broken).score(answers("a", "b"))
     assert scored.rewards == [None, None]
-    assert [one.status for one in scored.judgements["g0"]] == ["unknown", "unknown"]
+    assert [judgement.status for judgement in scored.judgements["g0"]] == ["unknown", "unknown"]
 
 
 @pytest.mark.parametrize("marks", [{"seen": 1}, {1: True}, None])
@@ -104,10 +104,10 @@ def test_unknown_is_never_a_number(gates, invert, count):
     scored = composed(*(gate[0] for gate in gates), invert=invert, on=[gate[1:] for gate in gates]).score(texts)
     assert len(scored.rewards) == count
     for index, reward in enumerate(scored.rewards):
-        way = [said[index] for said in scored.judgements.values() if said[index] is not None]
+        way = [judgements[index] for judgements in scored.judgements.values() if judgements[index] is not None]
         assert way, "the first gate sees every answer"
         assert (reward is None) == (way[-1].status == "unknown")
-        assert all(one.status != "unknown" for one in way[:-1])
+        assert all(judgement.status != "unknown" for judgement in way[:-1])
         assert reward is None or math.isfinite(reward)
 
 
@@ -128,8 +128,8 @@ def test_broken_cards_are_refused_when_built():
 
 def test_score_each_sends_every_answer_to_every_gate():
     judgements, seconds = score_each([FORMAT, MATCH], answers("toolong", "yes"))
-    assert [one.status for one in judgements["format"]] == ["fail", "pass"]
-    assert [one.status for one in judgements["match"]] == ["fail", "pass"]
+    assert [judgement.status for judgement in judgements["format"]] == ["fail", "pass"]
+    assert [judgement.status for judgement in judgements["match"]] == ["fail", "pass"]
     assert set(seconds) == {"format", "match"}
     assert sandbox([FORMAT, MATCH]) == "none needed"
 
@@ -147,6 +147,6 @@ def test_examples_belong_to_the_reward_before_inversion():
         ),
     )
     outcomes = check_examples(reward)
-    assert [(one.got, one.ok) for one in outcomes] == [(1.0, True), (0.0, False), (None, False), (0.0, True)]
+    assert [(outcome.got, outcome.ok) for outcome in outcomes] == [(1.0, True), (0.0, False), (None, False), (0.0, True)]
     assert outcomes[1].why == "format: pass; match: fail (differs from column 'answer')"
     assert outcomes[3].why == "format: fail (9 characters, more than 3)"

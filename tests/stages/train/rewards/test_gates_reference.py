@@ -14,14 +14,14 @@ PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(en
 
 def rows(settings, prefix=""):
     """Table rows of a Settings model: setting, default, unit, meaning."""
-    found = []
+    lines = []
     for name, field in settings.model_fields.items():
         default = "required" if field.is_required() else f"`{shown(field.default)}`"
         unit = (field.json_schema_extra or {}).get("unit", "")
-        found.append(f"| `{prefix}{name}` | {default} | {unit} | {field.description} |")
+        lines.append(f"| `{prefix}{name}` | {default} | {unit} | {field.description} |")
         if isinstance(field.default, BaseModel):
-            found += rows(type(field.default), f"{prefix}{name}.")
-    return found
+            lines += rows(type(field.default), f"{prefix}{name}.")
+    return lines
 
 
 def shown(default):

@@ -20,7 +20,7 @@ class Service(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, asked))
         answer = getattr(self, self.path.strip("/").split("?")[0])
-        answer([one["text"] for one in asked["completions"]])
+        answer([completion["text"] for completion in asked["completions"]])
 
     def do_GET(self):
         self.server.asked.append((self.path, None))
@@ -90,13 +90,13 @@ class Service(BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setattr(gate, "PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    one = ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    one.daemon_threads, one.asked = True, []
-    thread = threading.Thread(target=one.serve_forever, args=(0.01,), daemon=True)
+    service = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    service.daemon_threads, service.asked = True, []
+    thread = threading.Thread(target=service.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    yield one
-    one.shutdown()
-    one.server_close()
+    yield service
+    service.shutdown()
+    service.server_close()
 
 
 def ask(server, path, *texts, row=None, **settings):
@@ -105,24 +105,24 @@ def ask(server, path, *texts, row=None, **settings):
 
 
 def test_scores_in_order_and_in_requests_of_the_batch_size(server):
-    found = ask(server, "lengths?v=2", "\ud800", "abcde", "abcdefghij", batch=2, passes_from=0.5)
-    assert [(one.status, one.score) for one in found] == [("fail", 0.1), ("pass", 0.5), ("pass", 1.0)]
+    judgements = ask(server, "lengths?v=2", "\ud800", "abcde", "abcdefghij", batch=2, passes_from=0.5)
+    assert [(judgement.status, judgement.score) for judgement in judgements] == [("fail", 0.1), ("pass", 0.5), ("pass", 1.0)]
     assert [(path, len(asked["completions"])) for path, asked in server.asked] == [("/lengths?v=2", 2), ("/lengths?v=2", 1)]
 
 
 def test_only_the_named_columns_are_sent(server):
     ask(server, "lengths", "a", row={"id": "7", "secret": "s", "tests": [1]}, columns=("id", "tests"))
     assert server.asked == [("/lengths", {"completions": [{"text": "a", "truncated": False, "row": {"id": "7", "tests": [1]}}]})]
-    (found,) = ask(server, "lengths", "a", row={}, columns=("id",))
-    assert found.status == "unknown" and "no column 'id'" in found.reason and len(server.asked) == 1
-    (found,) = ask(server, "lengths", "a", row={"id": {1, 2}}, columns=("id",))
-    assert found.status == "unknown" and "not JSON" in found.reason
+    (judgement,) = ask(server, "lengths", "a", row={}, columns=("id",))
+    assert judgement.status == "unknown" and "no column 'id'" in judgement.reason and len(server.asked) == 1
+    (judgement,) = ask(server, "lengths", "a", row={"id": {1, 2}}, columns=("id",))
+    assert judgement.status == "unknown" and "not JSON" in judgement.reason
 
 
 @pytest.mark.parametrize("score", ["null", "1.5", "-0.1", "NaN", "Infinity", "true", '"1"', "[1]"])
 def test_a_score_that_is_none_is_unknown_for_that_completion(server, score):
-    found = ask(server, "fixed", score, "1", "0")
-    assert [one.status for one in found] == ["unknown", "pass", "fail"]
+    judgements = ask(server, "fixed", score, "1", "0")
+    assert [judgement.status for judgement in judgements] == ["unknown", "pass", "fail"]
 
 
 @pytest.mark.parametrize(
@@ -134,29 +134,29 @@ def test_a_score_that_is_none_is_unknown_for_that_completion(server, score):
     ],
 )  # fmt: skip
 def test_a_service_that_fails_is_unknown(server, path, reason, requests):
-    found = ask(server, path, "a", "b")
-    assert [one.status for one in found] == ["unknown"] * 2
-    assert reason in found[0].reason
+    judgements = ask(server, path, "a", "b")
+    assert [judgement.status for judgement in judgements] == ["unknown"] * 2
+    assert reason in judgements[0].reason
     assert [asked for asked, _ in server.asked] == [f"/{path}"] * requests
 
 
 @pytest.mark.parametrize("path", ["silent", "drip"])
 def test_time_outs_are_unknown_and_not_repeated(server, path):
     began = time.monotonic()
-    (found,) = ask(server, path, "a", timeout=0.3)
-    assert (found.status, found.reason) == ("unknown", "timeout: the service took more than 0.3 s")
+    (judgement,) = ask(server, path, "a", timeout=0.3)
+    assert (judgement.status, judgement.reason) == ("unknown", "timeout: the service took more than 0.3 s")
     assert time.monotonic() - began < 2.5 and len(server.asked) == 1
 
 
 def test_a_busy_service_is_asked_once_more(server):
-    assert [one.score for one in ask(server, "busy_once", "a", "b")] == [1.0, 1.0]
+    assert [judgement.score for judgement in ask(server, "busy_once", "a", "b")] == [1.0, 1.0]
     assert len(server.asked) == 2
 
 
 def test_nobody_there_is_unknown(monkeypatch):
     monkeypatch.setattr(gate, "PAUSE_SECONDS", 0.01)
-    (found,) = judge(Settings(url="http://127.0.0.1:1/"), [Answer("a", {})])
-    assert found.status == "unknown" and "cannot be reached" in found.reason
+    (judgement,) = judge(Settings(url="http://127.0.0.1:1/"), [Answer("a", {})])
+    assert judgement.status == "unknown" and "cannot be reached" in judgement.reason
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_only_plain_web_addresses(url):
 
 def test_https_is_spoken_where_the_address_says_so(server):
     url = f"https://127.0.0.1:{server.server_address[1]}/lengths"
-    (found,) = judge(Settings(url=url, timeout=5.0), [Answer("a", {})])
-    assert found.status == "unknown" and server.asked == []
+    (judgement,) = judge(Settings(url=url, timeout=5.0), [Answer("a", {})])
+    assert judgement.status == "unknown" and server.asked == []

@@ -30,15 +30,15 @@ def installed(lean_program, monkeypatch):
 
 def check(text, statement=SWAP, **changes):
     settings = lean.Settings(**{"header": CORE, "timeout": 5.0, "axioms": (), **changes})
-    (one,) = lean.judge(settings, [Answer(text, {"statement": statement})])
-    return one
+    (judgement,) = lean.judge(settings, [Answer(text, {"statement": statement})])
+    return judgement
 
 
-def failed(found):
+def failed(judgement):
     """The one class of a failed answer."""
-    assert (found.status, found.score) == ("fail", 0.0), found
-    (kind,) = [name for name in proofs.CLASSES if found.marks[name]]
-    assert found.reason.startswith(f"{kind}: ")
+    assert (judgement.status, judgement.score) == ("fail", 0.0), judgement
+    (kind,) = [name for name in proofs.CLASSES if judgement.marks[name]]
+    assert judgement.reason.startswith(f"{kind}: ")
     return kind
 
 
@@ -57,8 +57,8 @@ def failed(found):
     ],
 )
 def test_proofs_that_hold(answer, form):
-    found = check(answer, answer=form)
-    assert (found.status, found.score, any(found.marks.values())) == ("pass", 1.0, False), found.reason
+    judgement = check(answer, answer=form)
+    assert (judgement.status, judgement.score, any(judgement.marks.values())) == ("pass", 1.0, False), judgement.reason
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_file_must_prove_the_goal_that_was_given():
 
 def test_axioms_must_be_allowed():
     statement = "theorem em (p : Prop) : Or p (p → False)"
-    found = check("choice p", statement)
-    assert failed(found) == "forbidden" and "choice" in found.reason
+    judgement = check("choice p", statement)
+    assert failed(judgement) == "forbidden" and "choice" in judgement.reason
     assert check("choice p", statement, axioms=("choice",)).status == "pass"
 
 
@@ -144,8 +144,8 @@ def test_what_an_answer_leaves_open_does_not_hide_the_check():
 
 
 def test_an_answer_that_is_too_long_is_not_checked():
-    found = check("h" * 300_000)
-    assert failed(found) == "other" and "longer than 256 KiB" in found.reason
+    judgement = check("h" * 300_000)
+    assert failed(judgement) == "other" and "longer than 256 KiB" in judgement.reason
     assert failed(check("(" * 10_000 + "h" + ")" * 10_000)) == "timeout", "the checker's own bound on recursion"
 
 
@@ -156,13 +156,13 @@ def test_the_stated_goal_is_no_help():
 
 @pytest.mark.parametrize("statement", ["", "def x : N := N.zero", "theorem broken (a : Prop : a", "theorem t : NoSuchThing", None, 3])
 def test_broken_rows_are_unknown(statement):
-    found = check("h", statement)
-    assert (found.status, found.score) == ("unknown", None) and "statement" in found.reason
+    judgement = check("h", statement)
+    assert (judgement.status, judgement.score) == ("unknown", None) and "statement" in judgement.reason
 
 
 def test_a_broken_header_is_unknown_and_says_so():
-    found = check("⟨h.2, h.1⟩", header=CORE + "\ntheorem x : False := True.intro")
-    assert found.status == "unknown" and "header" in found.reason
+    judgement = check("⟨h.2, h.1⟩", header=CORE + "\ntheorem x : False := True.intro")
+    assert judgement.status == "unknown" and "header" in judgement.reason
 
 
 def test_universes_and_lines():
@@ -273,9 +273,9 @@ def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer
     monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
     job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
     verifier = checking.programs(lean_setup.installation())
-    (found,) = verifier.run([job])
+    (verdict,) = verifier.run([job])
     verifier.close()
-    assert found.outcome not in ("proved", "unknown"), found
+    assert verdict.outcome not in ("proved", "unknown"), verdict
 
 
 def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypatch):
@@ -289,7 +289,7 @@ def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypa
         Job(CORE, SWAP, "sorryAx _ Bool.true".replace("sorryAx", "«sorryAx»"), "proof", (), 5.0, 2**33),
     ]
     monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
-    assert [one.outcome for one in verifier.run(jobs)] == ["forbidden", "proved", "forbidden"]
+    assert [verdict.outcome for verdict in verifier.run(jobs)] == ["forbidden", "proved", "forbidden"]
     verifier.close()
 
 

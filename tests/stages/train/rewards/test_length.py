@@ -16,39 +16,39 @@ from stages.train.rewards.length import Settings, judge
 SEED_3 = {"formula": "2 - words/16", "low": -2.0, "high": 2.0}
 
 
-def of(text, **settings):
-    (found,) = judge(Settings(**settings), [Answer(text, {})])
-    return found.status, found.score
+def judged(text, **settings):
+    (judgement,) = judge(Settings(**settings), [Answer(text, {})])
+    return judgement.status, judgement.score
 
 
 def test_bounds_on_both_sides():
-    assert of("one two", min_words=2, max_words=2) == ("pass", 1.0)
-    assert of("one", min_words=2) == ("fail", 0.0)
-    assert of("one two three", max_words=2) == ("fail", 0.0)
-    assert of("ab\u00e9", min_chars=3, max_chars=3) == ("pass", 1.0)
-    assert of("ab", min_chars=3) == ("fail", 0.0)
-    assert of("abcd", max_chars=3) == ("fail", 0.0)
-    assert of("a\u2003b\n c", max_words=3, min_words=3) == ("pass", 1.0)
-    assert of("", max_words=0) == ("pass", 1.0)
+    assert judged("one two", min_words=2, max_words=2) == ("pass", 1.0)
+    assert judged("one", min_words=2) == ("fail", 0.0)
+    assert judged("one two three", max_words=2) == ("fail", 0.0)
+    assert judged("ab\u00e9", min_chars=3, max_chars=3) == ("pass", 1.0)
+    assert judged("ab", min_chars=3) == ("fail", 0.0)
+    assert judged("abcd", max_chars=3) == ("fail", 0.0)
+    assert judged("a\u2003b\n c", max_words=3, min_words=3) == ("pass", 1.0)
+    assert judged("", max_words=0) == ("pass", 1.0)
 
 
 @pytest.mark.parametrize(("words", "score"), [(0, 1.0), (16, 0.75), (32, 0.5), (48, 0.25), (63, 0.015625), (64, 0.0), (80, 0.0)])
 def test_seed_3_by_hand(words, score):
     """2 - words/16 on its way from -2 to 2: the empty answer is the best one, which examples and preflight must show."""
-    assert of("w " * words, **SEED_3) == ("pass" if score else "fail", score)
+    assert judged("w " * words, **SEED_3) == ("pass" if score else "fail", score)
 
 
 def test_the_range_clips_and_says_the_value():
-    (found,) = judge(Settings(formula="2 - words/16", low=0.0, high=1.0), [Answer("w", {})])
-    assert (found.score, found.reason) == (1.0, "1 words, 1 characters: the formula gives 1.9375")
-    assert of("w " * 40, formula="2 - words/16", low=0.0, high=1.0) == ("fail", 0.0)
+    (judgement,) = judge(Settings(formula="2 - words/16", low=0.0, high=1.0), [Answer("w", {})])
+    assert (judgement.score, judgement.reason) == (1.0, "1 words, 1 characters: the formula gives 1.9375")
+    assert judged("w " * 40, formula="2 - words/16", low=0.0, high=1.0) == ("fail", 0.0)
 
 
 @pytest.mark.parametrize(
     ("text", "formula"), [("", "1/words"), ("x", "1/(words - words)"), ("x", "1e308*10*words - 1e308*10"), ("x", "0*(1e308*10)")]
 )
 def test_a_formula_without_a_value_fails(text, formula):
-    assert of(text, formula=formula, low=0.0, high=1.0) == ("fail", 0.0)
+    assert judged(text, formula=formula, low=0.0, high=1.0) == ("fail", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -134,21 +134,21 @@ def test_settings_that_cannot_work_are_refused(settings):
 
 @given(st.text(), st.sampled_from([SEED_3, {"max_words": 3, "min_chars": 2}]))
 def test_any_text_has_a_score(text, settings):
-    status, score = of(text, **settings)
+    status, score = judged(text, **settings)
     assert 0 <= score <= 1 and (status == "pass") == (score > 0)
 
 
 @pytest.mark.parametrize(("tokens", "status"), [(None, "unknown"), (2, "fail"), (3, "pass"), (5, "pass"), (6, "fail")])
 def test_bounds_in_tokens(tokens, status):
-    (found,) = judge(Settings(min_tokens=3, max_tokens=5), [Answer("a text", {}, tokens=tokens)])
-    assert (found.status, found.score) == (status, {"pass": 1.0, "fail": 0.0, "unknown": None}[status])
+    (judgement,) = judge(Settings(min_tokens=3, max_tokens=5), [Answer("a text", {}, tokens=tokens)])
+    assert (judgement.status, judgement.score) == (status, {"pass": 1.0, "fail": 0.0, "unknown": None}[status])
 
 
 def test_an_example_says_its_tokens():
     gate = Gate(name="brief", kind="length", settings={"max_tokens": 5})
     examples = tuple(Example(completion="x", row={}, expect=1.0, tokens=tokens) for tokens in (4, 6, None))
     outcomes = check_examples(Reward(name="r", gates=(gate,), examples=examples))
-    assert [one.got for one in outcomes] == [1.0, 0.0, None]
+    assert [outcome.got for outcome in outcomes] == [1.0, 0.0, None]
     assert "an example says it with `tokens`" in outcomes[2].why
 
 

@@ -21,19 +21,19 @@ TESTS = "let () =\n  assert (f 1 = 2);\n  assert (f 2 = 3);\n  assert (f 3 = 4);
 
 
 def types(text, row=None, **changes):
-    (one,) = ocaml_types.judge(ocaml_types.Settings(**changes), [Answer(text, row or {})])
-    return one
+    (judgement,) = ocaml_types.judge(ocaml_types.Settings(**changes), [Answer(text, row or {})])
+    return judgement
 
 
 def compiles(text, row=None, **changes):
-    (one,) = ocaml_compile.judge(ocaml_compile.Settings(**changes), [Answer(text, row or {})])
-    return one
+    (judgement,) = ocaml_compile.judge(ocaml_compile.Settings(**changes), [Answer(text, row or {})])
+    return judgement
 
 
 def run(text, tests=TESTS, **changes):
     row = {"tests": tests, "head": "let f (x : int) : int ="}
-    (one,) = ocaml_tests.judge(ocaml_tests.Settings(**changes), [Answer(text, row)])
-    return one
+    (judgement,) = ocaml_tests.judge(ocaml_tests.Settings(**changes), [Answer(text, row)])
+    return judgement
 
 
 # ---- types
@@ -57,10 +57,10 @@ def run(text, tests=TESTS, **changes):
     ],
 )
 def test_errors_are_counted_item_by_item(text, score, errors):
-    found = types(text)
-    assert (found.status, found.score) == ("fail" if errors else "pass", score)
-    assert found.marks == {"parses": True}
-    assert not errors or found.reason.startswith(f"{errors} item")
+    judgement = types(text)
+    assert (judgement.status, judgement.score) == ("fail" if errors else "pass", score)
+    assert judgement.marks == {"parses": True}
+    assert not errors or judgement.reason.startswith(f"{errors} item")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_errors_are_counted_item_by_item(text, score, errors):
 )  # fmt: skip
 def test_a_syntax_error_is_not_a_type_error(text):
     """Seed 2 paid 0.21 for garbage: partial credit for types and for trying to compile."""
-    found = types(text)
-    assert (found.status, found.score, found.marks) == ("fail", 0.0, {"parses": False})
-    assert found.reason.startswith("does not parse: line ")
+    judgement = types(text)
+    assert (judgement.status, judgement.score, judgement.marks) == ("fail", 0.0, {"parses": False})
+    assert judgement.reason.startswith("does not parse: line ")
     assert (compiles(text).status, compiles(text).score) == ("fail", 0.0)
     assert (run(text).status, run(text).score) == ("fail", 0.0)
 
@@ -83,8 +83,8 @@ def test_a_syntax_error_is_not_a_type_error(text):
 @pytest.mark.parametrize("text", ["", " \n", "(* only a comment *)", "(** Documentation. *)", ";;"])
 def test_nothing_is_not_well_typed(text):
     """Else the empty answer would be the cheapest way to the credit for types and compiling."""
-    for one in (types(text), compiles(text), run(text)):
-        assert (one.status, one.score) == ("fail", 0.0)
+    for judgement in (types(text), compiles(text), run(text)):
+        assert (judgement.status, judgement.score) == ("fail", 0.0)
 
 
 def test_first_error_is_said_with_its_place():
@@ -119,8 +119,8 @@ def test_an_answer_is_not_run_for_its_types():
 
 def test_a_type_that_explodes_is_stopped():
     bomb = "let f0 x = (x, x)\n" + "".join(f"let f{n + 1} x = f{n} (f{n} x)\n" for n in range(8))
-    found = types(bomb, timeout=0.2)
-    assert (found.status, found.score) == ("fail", 0.0) and found.reason.startswith("timeout")
+    judgement = types(bomb, timeout=0.2)
+    assert (judgement.status, judgement.score) == ("fail", 0.0) and judgement.reason.startswith("timeout")
 
 
 # ---- compile
@@ -164,8 +164,8 @@ def test_the_whole_program_may_fail_where_no_item_does():
      ("let g x = x + 1", 0), ("let f = 3", 0)],
 )  # fmt: skip
 def test_cases_are_counted(text, share):
-    found = run(text)
-    assert (found.status, found.score) == ("pass" if share == 4 else "fail", share / 4)
+    judgement = run(text)
+    assert (judgement.status, judgement.score) == ("pass" if share == 4 else "fail", share / 4)
     assert run(text, partial=False).score == (1.0 if share == 4 else 0.0)
 
 
@@ -187,9 +187,9 @@ def test_text_before_the_answer():
     "let () = while true do () done\nlet f x = x + 1",
     "let () = Sys.set_signal Sys.sigprof Sys.Signal_ignore\nlet rec f x = f x"])  # fmt: skip
 def test_answers_that_hang_fail(loop):
-    found = run(loop, timeout=0.1)
-    assert (found.status, found.score) == ("fail", 0.0)
-    assert found.reason.startswith("timeout")
+    judgement = run(loop, timeout=0.1)
+    assert (judgement.status, judgement.score) == ("fail", 0.0)
+    assert judgement.reason.startswith("timeout")
 
 
 def test_answers_may_be_long_or_deep():
@@ -212,20 +212,20 @@ def test_answers_may_be_long_or_deep():
     ],
 )
 def test_broken_tests_are_nobody_s_fault(tests, reason):
-    found = run("let f x = x + 1", tests)
-    assert found.status == "unknown" and reason in found.reason
+    judgement = run("let f x = x + 1", tests)
+    assert judgement.status == "unknown" and reason in judgement.reason
 
 
 def test_tests_that_no_answer_could_fit_are_broken():
     row = {"tests": 'let () = assert (f 1 = "2")', "head": "let f (x : int) : int ="}
-    (found,) = ocaml_tests.judge(ocaml_tests.Settings(before="head"), [Answer("x + 1", row)])
-    assert found.status == "unknown" and "do not fit the text before the answer" in found.reason
+    (judgement,) = ocaml_tests.judge(ocaml_tests.Settings(before="head"), [Answer("x + 1", row)])
+    assert judgement.status == "unknown" and "do not fit the text before the answer" in judgement.reason
 
 
 def test_a_function_named_like_one_of_the_library_is_the_answer_s_where_the_head_names_it():
     row = {"tests": "let () = assert (max 1 2 = 7)", "head": "let max (a : int) (b : int) : int ="}
     settings = ocaml_tests.Settings(before="head")
-    assert [one.score for one in ocaml_tests.judge(settings, [Answer("7", row), Answer("a", row)])] == [1.0, 0.0]
+    assert [judgement.score for judgement in ocaml_tests.judge(settings, [Answer("7", row), Answer("a", row)])] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_tests_may_use_the_answer_s_types_and_loops():
 
 def test_a_row_without_its_text_is_unknown():
     for judge, model in ((ocaml_types.judge, ocaml_types.Settings), (ocaml_compile.judge, ocaml_compile.Settings)):
-        (found,) = judge(model(before="head"), [Answer("let f x = x", {"head": 3})])
-        assert (found.status, found.reason) == (
+        (judgement,) = judge(model(before="head"), [Answer("let f x = x", {"head": 3})])
+        assert (judgement.status, judgement.reason) == (
             "unknown",
             "the data row has no text in column 'head'",
         )
@@ -263,8 +263,8 @@ def test_a_row_without_its_text_is_unknown():
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from([*"fx=+1()[];\"|{}*'\n#%", "let ", " in ", " fun ", " -> ", "\ud800", "\x00", "\u00e9"])).map("".join))
 def test_any_text_is_judged(text):
-    for one in (types(text), compiles(text), run(text)):
-        assert one.status in ("pass", "fail") and 0 <= one.score <= 1
+    for judgement in (types(text), compiles(text), run(text)):
+        assert judgement.status in ("pass", "fail") and 0 <= judgement.score <= 1
 
 
 # ---- seed 2, whole
@@ -313,8 +313,8 @@ END = "\n(* END *)"
 def test_seed_2(text, truncated, reward):
     changed = SEED_2.gates[3].model_copy(update={"settings": {"timeout": 0.2}})
     card = SEED_2.model_copy(update={"gates": (*SEED_2.gates[:3], changed)})
-    found = compose(card).score([Answer(text, {"tests": TESTS}, truncated=truncated)])
-    assert found.rewards == [pytest.approx(reward)], found.judgements
+    scored = compose(card).score([Answer(text, {"tests": TESTS}, truncated=truncated)])
+    assert scored.rewards == [pytest.approx(reward)], scored.judgements
 
 
 def test_the_sandbox_is_recorded():

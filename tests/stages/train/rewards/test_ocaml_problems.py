@@ -59,7 +59,7 @@ BROKEN = {"medium_015": "do not parse", "medium_079": "do not fit the text befor
 
 
 def scores(problem, *texts):
-    return [one.score for one in ocaml_tests.judge(SETTINGS, [Answer(text, ROWS[problem]) for text in texts])]
+    return [judgement.score for judgement in ocaml_tests.judge(SETTINGS, [Answer(text, ROWS[problem]) for text in texts])]
 
 
 @pytest.mark.parametrize("problem", GOLD)
@@ -69,10 +69,10 @@ def test_right_wrong_ill_typed_unparsable_and_hanging_answers(problem):
     assert scores(problem, *texts) == [1.0, pytest.approx(PLACEHOLDERS[problem] / 7), 0.0, 0.0, 0.0]
     assert scores(problem, f"{right} ;; let (=) _ _ = true") == [1.0], "redefining equality neither helps nor harms a right answer"
     typed = ocaml_types.judge(ocaml_types.Settings(before="problem"), [Answer(text, ROWS[problem]) for text in texts])
-    assert [one.score for one in typed] == [1.0, 1.0, 0.0, 0.75, 1.0]
+    assert [judgement.score for judgement in typed] == [1.0, 1.0, 0.0, 0.75, 1.0]
 
 
 @pytest.mark.parametrize("problem", BROKEN)
 def test_a_row_that_no_answer_could_fit_is_unknown(problem):
-    (found,) = ocaml_tests.judge(SETTINGS, [Answer(ROWS[problem]["solution"], ROWS[problem])])
-    assert (found.status, found.score) == ("unknown", None) and BROKEN[problem] in found.reason
+    (judgement,) = ocaml_tests.judge(SETTINGS, [Answer(ROWS[problem]["solution"], ROWS[problem])])
+    assert (judgement.status, judgement.score) == ("unknown", None) and BROKEN[problem] in judgement.reason

@@ -11,15 +11,15 @@ from stages.train.rewards.ocaml_structure import Settings, code, judge
 EIGHT = "\n".join(f"let x{number} = {number}" for number in range(8))
 
 
-def of(text, **settings):
-    (found,) = judge(Settings(**settings), [Answer(text, {})])
-    return found
+def judged(text, **settings):
+    (judgement,) = judge(Settings(**settings), [Answer(text, {})])
+    return judgement
 
 
 @pytest.mark.parametrize("end", ["\n(* END *)", "\n(* END *)\n", "(* END *)  \n\n"])
 def test_a_whole_answer(end):
-    found = of(EIGHT + end, min_code_lines=8)
-    assert (found.status, found.score, found.marks) == ("pass", 1.0, {"end_marker": True, "enough_lines": True})
+    judgement = judged(EIGHT + end, min_code_lines=8)
+    assert (judgement.status, judgement.score, judgement.marks) == ("pass", 1.0, {"end_marker": True, "enough_lines": True})
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_a_whole_answer(end):
     ],
 )  # fmt: skip
 def test_the_end_marker_ends_the_answer(end, reason):
-    found = of(EIGHT + end)
-    assert (found.status, found.score, found.marks) == ("fail", 0.0, {"end_marker": False, "enough_lines": True})
-    assert found.reason == f"the end marker {reason}"
+    judgement = judged(EIGHT + end)
+    assert (judgement.status, judgement.score, judgement.marks) == ("fail", 0.0, {"end_marker": False, "enough_lines": True})
+    assert judgement.reason == f"the end marker {reason}"
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_the_end_marker_ends_the_answer(end, reason):
 )  # fmt: skip
 def test_lines_of_code(text, lines):
     if lines:
-        assert of(text, end_marker=None, min_code_lines=lines).status == "pass"
-    found = of(text, end_marker=None, min_code_lines=lines + 1)
-    assert (found.status, found.reason) == ("fail", f"{lines} lines of code, fewer than {lines + 1}")
+        assert judged(text, end_marker=None, min_code_lines=lines).status == "pass"
+    judgement = judged(text, end_marker=None, min_code_lines=lines + 1)
+    assert (judgement.status, judgement.reason) == ("fail", f"{lines} lines of code, fewer than {lines + 1}")
 
 
 def test_required_parts_are_code():
-    assert of("x", min_code_lines=8).marks == {"end_marker": False, "enough_lines": False}
-    assert of("x\n(* END *)", min_code_lines=8).marks == {"end_marker": True, "enough_lines": False}
+    assert judged("x", min_code_lines=8).marks == {"end_marker": False, "enough_lines": False}
+    assert judged("x\n(* END *)", min_code_lines=8).marks == {"end_marker": True, "enough_lines": False}
     rule = {"end_marker": None, "required": ("let rec", "List.")}
-    assert of("let rec f x = List.map f x", **rule).status == "pass"
-    assert of("let rec f x = x (* List. *)", **rule).reason == "the part 'List.' is missing"
-    assert of('let f x = List.map "let rec" x', **rule).status == "fail"
+    assert judged("let rec f x = List.map f x", **rule).status == "pass"
+    assert judged("let rec f x = x (* List. *)", **rule).reason == "the part 'List.' is missing"
+    assert judged('let f x = List.map "let rec" x', **rule).status == "fail"
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_blanking_keeps_length_and_lines_and_adds_nothing(text):
 
 def test_long_hostile_texts_are_fast():
     for piece in ("(*", "{a|", '"', "'", "{", "x'", '"\\'):
-        assert of(piece * 50_000, end_marker=None).status in ("pass", "fail")
+        assert judged(piece * 50_000, end_marker=None).status in ("pass", "fail")

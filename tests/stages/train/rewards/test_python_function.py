@@ -48,26 +48,26 @@ def project(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def of(settings, *texts):
-    return [(one.status, one.score) for one in judge(settings, [Answer(text, {"half": 0.5}) for text in texts])]
+def judged(settings, *texts):
+    return [(judgement.status, judgement.score) for judgement in judge(settings, [Answer(text, {"half": 0.5}) for text in texts])]
 
 
 def test_scores_and_truth_values(project):
     settings = Settings(function="my_rewards.tone:score")
-    assert of(settings, "x", "true", "false") == [("fail", 0.5), ("pass", 1.0), ("fail", 0.0)]
-    assert of(Settings(function="my_rewards.tone:score", passes_from=0.5), "x", "false") == [("pass", 0.5), ("fail", 0.0)]
+    assert judged(settings, "x", "true", "false") == [("fail", 0.5), ("pass", 1.0), ("fail", 0.0)]
+    assert judged(Settings(function="my_rewards.tone:score", passes_from=0.5), "x", "false") == [("pass", 0.5), ("fail", 0.0)]
 
 
 def test_whatever_goes_wrong_is_unknown_for_that_answer_alone(project):
-    found = judge(
+    judgements = judge(
         Settings(function="my_rewards.tone:score"),
         [Answer(text, {"half": 0.5}) for text in ("nan", "raise", "none", "text", "two", "exit", "x")],
     )
-    assert [one.status for one in found] == ["unknown"] * 6 + ["fail"]
-    assert found[1].reason == "my_rewards.tone:score raised ZeroDivisionError: division by zero"
-    assert "does not know" in found[2].reason and "'2'" in found[4].reason and "SystemExit" in found[5].reason
+    assert [judgement.status for judgement in judgements] == ["unknown"] * 6 + ["fail"]
+    assert judgements[1].reason == "my_rewards.tone:score raised ZeroDivisionError: division by zero"
+    assert "does not know" in judgements[2].reason and "'2'" in judgements[4].reason and "SystemExit" in judgements[5].reason
     # None says that it does not know; all else is the function's own fault, and a run that stops of it is told so
-    assert [one.broken for one in found] == [True, True, False, True, True, True, False]
+    assert [judgement.broken for judgement in judgements] == [True, True, False, True, True, True, False]
 
 
 def test_the_function_cannot_change_the_data_row(project):
@@ -84,8 +84,8 @@ def test_code_that_changed_under_a_card_scores_nothing(project, changed):
     with (project / changed).open("a") as stream:
         stream.write("\nmore = 1\n")
     assert Settings(function="my_rewards.tone:score").code != settings.code
-    found = judge(kept, [Answer("true", {})])
-    assert found[0].status == "unknown" and "octavo compile" in found[0].reason
+    judgements = judge(kept, [Answer("true", {})])
+    assert judgements[0].status == "unknown" and "octavo compile" in judgements[0].reason
 
 
 def test_a_file_that_is_not_imported_does_not_count(project):
@@ -115,5 +115,5 @@ def test_only_functions_of_the_project(project, function):
 def test_an_installed_module_of_the_same_name_is_not_taken_for_ours(project, tmp_path):
     (tmp_path / "json.py").write_text("def f(text, row):\n    return 1\n")
     gate = Gate(name="j", kind="python", settings={"function": "json:f"})
-    (one,) = compose(Reward(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
-    assert one.status == "unknown" and "another module 'json' is loaded" in one.reason
+    (judgement,) = compose(Reward(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
+    assert judgement.status == "unknown" and "another module 'json' is loaded" in judgement.reason

@@ -21,8 +21,8 @@ TESTS = Gate(name="tests", kind="python_tests", settings=EXPRESSION)
 
 
 def judged(text, row=ROW, **settings):
-    (found,) = judge(Settings(**{**EXPRESSION, **settings}), [Answer(text, row)])
-    return found
+    (judgement,) = judge(Settings(**{**EXPRESSION, **settings}), [Answer(text, row)])
+    return judgement
 
 
 def case(*pairs):
@@ -48,10 +48,10 @@ def case(*pairs):
     ],
 )
 def test_scores(text, status, score):
-    found = judged(text)
-    assert found.status == status
-    assert found.score == pytest.approx(score, abs=1e-12)
-    assert bool(found.reason) == (status == "fail")
+    judgement = judged(text)
+    assert judgement.status == status
+    assert judgement.score == pytest.approx(score, abs=1e-12)
+    assert bool(judgement.reason) == (status == "fail")
 
 
 def test_the_quickstarts_examples():
@@ -60,8 +60,10 @@ def test_the_quickstarts_examples():
     examples = tuple(Example(completion=text, row=ROW, expect=expect) for text, expect in right.items())
     reward = Reward(name="shaped", gates=(FORMAT, TESTS), examples=examples)
     outcomes = check_examples(reward)
-    assert [(one.completion, one.got) for one in outcomes] == [(text, pytest.approx(expect, abs=1e-12)) for text, expect in right.items()]
-    assert all(one.ok for one in outcomes)
+    assert [(outcome.completion, outcome.got) for outcome in outcomes] == [
+        (text, pytest.approx(expect, abs=1e-12)) for text, expect in right.items()
+    ]
+    assert all(outcome.ok for outcome in outcomes)
     assert outcomes[4].why == "format: fail (does not match the pattern)"
     inverted = compose(reward.model_copy(update={"invert": True})).score([Answer(text, ROW) for text in right])
     assert inverted.rewards == [pytest.approx(1 - expect, abs=1e-12) for expect in right.values()]
@@ -95,8 +97,8 @@ def test_function_answers():
     ],
 )
 def test_a_broken_row_is_unknown(row, reason):
-    found = judged("x", row)
-    assert found.status == "unknown" and found.score is None and found.reason.startswith(reason)
+    judgement = judged("x", row)
+    assert judgement.status == "unknown" and judgement.score is None and judgement.reason.startswith(reason)
 
 
 def test_reasons_and_the_default_credit_of_all_or_nothing():
@@ -106,8 +108,8 @@ def test_reasons_and_the_default_credit_of_all_or_nothing():
 
 def test_a_batch_keeps_its_order():
     rows = [ROW, {}, case(([1], 2)), ROW]
-    found = judge(Settings(**EXPRESSION), [Answer(text, row) for text, row in zip(["x*2+3", "x", "x+1", "(("], rows, strict=True)])
-    assert [one.status for one in found] == ["pass", "unknown", "pass", "fail"]
+    judgements = judge(Settings(**EXPRESSION), [Answer(text, row) for text, row in zip(["x*2+3", "x", "x+1", "(("], rows, strict=True)])
+    assert [judgement.status for judgement in judgements] == ["pass", "unknown", "pass", "fail"]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +145,8 @@ def f(x):
     ],
 )
 def test_forged_results_buy_nothing(code):
-    found = judged(code, answer="function", arguments=())
-    assert found.status == "fail" and found.score <= 0.1
+    judgement = judged(code, answer="function", arguments=())
+    assert judgement.status == "fail" and judgement.score <= 0.1
 
 
 @pytest.mark.parametrize(
@@ -192,8 +194,8 @@ def test_no_sandbox_is_unknown_never_a_number(monkeypatch):
 
     monkeypatch.setattr(verifier.sandbox, "tier", refuse)
     python_tests.verifier.cache_clear()
-    found = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
-    assert found == [Judgement("unknown", None, "no sandbox holds")] * 2
+    judgements = judge(Settings(**EXPRESSION), [Answer("x*2+3", ROW), Answer("x", ROW)])
+    assert judgements == [Judgement("unknown", None, "no sandbox holds")] * 2
     inverted = Reward(name="r", gates=(TESTS,), invert=True)
     assert compose(inverted).score([Answer("x*2+3", ROW)]).rewards == [None]
     with pytest.raises(VerifierUnavailable):

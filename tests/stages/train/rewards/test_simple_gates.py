@@ -35,17 +35,17 @@ def test_random_draw_is_a_function_of_the_key_alone():
     answers = [Answer(str(number), {}, key=f"k{number}") for number in range(8)]
     forward = random.judge(settings, answers)
     assert random.judge(settings, answers[::-1]) == forward[::-1]
-    assert [one.status for one in forward] == ["pass"] * 8
-    assert len({one.score for one in forward}) == 8
+    assert [judgement.status for judgement in forward] == ["pass"] * 8
+    assert len({judgement.score for judgement in forward}) == 8
 
 
 def test_random_bernoulli_share_and_edges():
     answers = [Answer("", {}, key=f"k{number}") for number in range(4000)]
-    scores = [one.score for one in random.judge(random.Settings(p=0.3), answers)]
+    scores = [judgement.score for judgement in random.judge(random.Settings(p=0.3), answers)]
     assert set(scores) == {0.0, 1.0}
     assert abs(sum(scores) / 4000 - 0.3) < 0.03  # four standard errors
-    assert {one.score for one in random.judge(random.Settings(p=0.0), answers)} == {0.0}
-    assert {one.status for one in random.judge(random.Settings(p=1.0), answers)} == {"pass"}
+    assert {judgement.score for judgement in random.judge(random.Settings(p=0.0), answers)} == {0.0}
+    assert {judgement.status for judgement in random.judge(random.Settings(p=1.0), answers)} == {"pass"}
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_random_bernoulli_share_and_edges():
     ],
 )  # fmt: skip
 def test_exact_match(text, row, strip, status):
-    (found,) = exact_match.judge(exact_match.Settings(column="answer", strip=strip), [Answer(text, row)])
-    assert found.status == status
-    assert found.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
-    assert (found.reason == "") == (status == "pass")
+    (judgement,) = exact_match.judge(exact_match.Settings(column="answer", strip=strip), [Answer(text, row)])
+    assert judgement.status == status
+    assert judgement.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
+    assert (judgement.reason == "") == (status == "pass")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_exact_match(text, row, strip, status):
 )
 def test_format(rules, text, status, reason, monkeypatch):
     monkeypatch.setattr(format, "PATTERN_SECONDS", 0.2)
-    (found,) = format.judge(format.Settings(**rules), [Answer(text, {})])
-    assert (found.status, found.reason) == (status, reason)
-    assert found.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
+    (judgement,) = format.judge(format.Settings(**rules), [Answer(text, {})])
+    assert (judgement.status, judgement.reason) == (status, reason)
+    assert judgement.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
 
 
 @pytest.mark.parametrize("rules", [{}, {"pattern": "("}, {"min_chars": 5, "max_chars": 4}, {"min_chars": -1}, {"patern": "a"}])

@@ -25,9 +25,9 @@ def reward(gates, **changes):
     return Reward(name="r", combine="weighted", gates=cards, **changes)
 
 
-def scored(card, *said, truncated=False, progress=0.0):
+def scored(card, *judgements, truncated=False, progress=0.0):
     """The card's gates say these things, in order, of one completion."""
-    return composed(card, [said]).score([Answer("text", {}, truncated=truncated, key="0")], progress)
+    return composed(card, [judgements]).score([Answer("text", {}, truncated=truncated, key="0")], progress)
 
 
 def composed(card, table):
@@ -39,7 +39,7 @@ def composed(card, table):
 
         return ReadyGate(gate_card, types.SimpleNamespace(judge=judge), None)
 
-    return Composed(card, tuple(gate(number, one) for number, one in enumerate(card.gates)))
+    return Composed(card, tuple(gate(number, gate_card) for number, gate_card in enumerate(card.gates)))
 
 
 def half(status="fail"):
@@ -60,9 +60,9 @@ def test_seed_2_by_hand():
 def test_an_unknown_gate_that_is_needed_makes_the_reward_unknown():
     card = reward(SEED_2)
     for place in range(4):
-        said = [PASS] * 4
-        said[place] = UNKNOWN
-        assert scored(card, *said).rewards == [None]
+        judgements = [PASS] * 4
+        judgements[place] = UNKNOWN
+        assert scored(card, *judgements).rewards == [None]
     assert scored(card, PASS, UNKNOWN, PASS, PASS).judgements["tests"] == [None]
     assert scored(card, PASS, FAIL, UNKNOWN, UNKNOWN).rewards == pytest.approx([0.05]), "neither was reached"
 
@@ -117,9 +117,9 @@ def test_seed_2_runaway(truncated, structure, expected):
     card = reward(
         {"structure": (0.0, None), "a": (0.5, None), "b": (0.5, None)}, penalties=(Penalty(name="runaway", when=RUNAWAY, set=0.0),)
     )
-    found = scored(card, structure, PASS, FAIL, truncated=truncated)
-    assert found.rewards == [expected]
-    assert found.penalties == {"runaway": [{0.0: True, 0.5: False, None: None}[expected]]}
+    result = scored(card, structure, PASS, FAIL, truncated=truncated)
+    assert result.rewards == [expected]
+    assert result.penalties == {"runaway": [{0.0: True, 0.5: False, None: None}[expected]]}
 
 
 def test_conditions_on_a_gate_behind_an_unknown_one_are_unknown():
@@ -153,9 +153,9 @@ def test_curriculum_by_progress():
     phases = (Phase(**{"from": 0.25}, weights={"a": 0.5, "b": 0.5}), Phase(**{"from": 0.5}, weights={"a": 0.0, "b": 1.0}))
     card = reward({"a": (1.0, None), "b": (0.0, None)}, curriculum=phases)
     for progress, expected in [(0.0, 1.0), (0.2499, 1.0), (0.25, 0.5), (0.4999, 0.5), (0.5, 0.0), (1.0, 0.0)]:
-        found = scored(card, PASS, FAIL, progress=progress)
-        assert found.rewards == [expected]
-        assert (found.judgements["a"], found.judgements["b"]) == ([PASS], [FAIL]), "unweighted scores do not change with the phase"
+        result = scored(card, PASS, FAIL, progress=progress)
+        assert result.rewards == [expected]
+        assert (result.judgements["a"], result.judgements["b"]) == ([PASS], [FAIL]), "unweighted scores do not change with the phase"
     assert scored(card, PASS, UNKNOWN, progress=0.0).rewards == [1.0]
     assert scored(card, PASS, UNKNOWN, progress=0.25).rewards == [None]
 
@@ -165,7 +165,7 @@ def test_examples_of_truncated_completions():
     shown = (Example(completion="x", row={}, expect=1.0), Example(completion="x", row={}, expect=0.0, truncated=True))
     card = reward({"a": (1.0, None)}, penalties=(penalty,), examples=shown, invert=True)
     outcomes = check_examples(card)
-    assert [(one.ok, one.why) for one in outcomes] == [(True, "a: pass"), (True, "a: pass; penalty cut")]
+    assert [(outcome.ok, outcome.why) for outcome in outcomes] == [(True, "a: pass"), (True, "a: pass; penalty cut")]
 
 
 SAID = st.one_of(st.just(UNKNOWN), st.builds(Judgement, st.sampled_from(["pass", "fail"]), st.floats(0, 1)))
@@ -189,7 +189,10 @@ def trees(draw):
         ),
     )
     groups = st.recursive(
-        leaves, lambda inner: st.builds(lambda key, of: {key: of}, st.sampled_from(["all", "any"]), st.lists(inner, min_size=1, max_size=3))
+        leaves,
+        lambda inner: st.builds(
+            lambda key, members: {key: members}, st.sampled_from(["all", "any"]), st.lists(inner, min_size=1, max_size=3)
+        ),
     )
     penalties = tuple(
         Penalty.model_validate(
@@ -219,18 +222,18 @@ def weight_of(card, progress):
 @given(trees())
 def test_unknown_never_becomes_a_number_and_rewards_stay_in_0_to_1(case):
     card, table, answers, progress = case
-    found = composed(card, table).score(answers, progress)
+    result = composed(card, table).score(answers, progress)
     weights = weight_of(card, progress)
-    for index, got in enumerate(found.rewards):
+    for index, got in enumerate(result.rewards):
         assert got is None or 0 <= got <= 1
-        said = {name: judged[index] for name, judged in found.judgements.items()}
-        unknown = {name for name, one in said.items() if one and one.status == "unknown"}
+        judgements = {name: judged[index] for name, judged in result.judgements.items()}
+        unknown = {name for name, judgement in judgements.items() if judgement and judgement.status == "unknown"}
         if any(weights[name] > 0 for name in unknown):
             assert got is None
         needs = {gate.name: gate.needs for gate in card.gates}
-        for name, one in said.items():
+        for name, judgement in judgements.items():
             up = needs[name]
-            assert (one is not None) == (up is None or (said[up] is not None and said[up].status == "pass"))
+            assert (judgement is not None) == (up is None or (judgements[up] is not None and judgements[up].status == "pass"))
             if up in unknown and weights[name] > 0:
                 assert got is None
         if not unknown:
@@ -243,19 +246,19 @@ def test_an_unknown_that_turns_out_either_way_never_moves_a_reward_that_was_a_nu
     card, table, answers, progress = case
     got = composed(card, table).score(answers, progress).rewards
     for settled in (Judgement("pass", 1.0), Judgement("pass", 0.25), Judgement("fail", 0.0), Judgement("fail", 0.75)):
-        known = [[settled if one.status == "unknown" else one for one in line] for line in table]
-        for before, after in zip(got, composed(card, known).score(answers, progress).rewards, strict=True):
+        settled_table = [[settled if judgement.status == "unknown" else judgement for judgement in line] for line in table]
+        for before, after in zip(got, composed(card, settled_table).score(answers, progress).rewards, strict=True):
             assert before is None or before == after
 
 
 @given(trees(), st.randoms(use_true_random=False))
 def test_the_order_of_completions_does_not_matter(case, shuffler):
     card, table, answers, progress = case
-    made = composed(card, table)
+    composite = composed(card, table)
     mixed = list(answers)
     shuffler.shuffle(mixed)
-    by_key = dict(zip((one.key for one in answers), made.score(answers, progress).rewards, strict=True))
-    assert made.score(mixed, progress).rewards == [by_key[one.key] for one in mixed]
+    by_key = dict(zip((answer.key for answer in answers), composite.score(answers, progress).rewards, strict=True))
+    assert composite.score(mixed, progress).rewards == [by_key[answer.key] for answer in mixed]
 
 
 def test_the_trainer_s_progress_chooses_the_phase(tmp_path):

@@ -25,14 +25,14 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def fresh():
     """Makes verifiers with nothing in their memory, which end with the test."""
-    made = []
+    verifiers = []
 
     def make(tier, workers=None):
-        made.append(python_verifier(tier, workers))
-        return made[-1]
+        verifiers.append(python_verifier(tier, workers))
+        return verifiers[-1]
 
     yield make
-    for verifier in made:
+    for verifier in verifiers:
         verifier.close()
 
 
@@ -40,9 +40,9 @@ def fresh():
 def pool(tier):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCTAVO_SECRET", "octavo-mark")  # attacks.MARK: what a candidate must not find
-        one = python_verifier(tier)
-        yield one
-        one.close()
+        verifier = python_verifier(tier)
+        yield verifier
+        verifier.close()
 
 
 @pytest.fixture(scope="module")

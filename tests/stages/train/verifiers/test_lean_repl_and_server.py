@@ -28,7 +28,7 @@ def job(answer, **changes):
 
 
 def outcomes(verifier, answers, **changes):
-    return [one.outcome for one in verifier.run([job(answer, **changes) for answer in answers])]
+    return [verdict.outcome for verdict in verifier.run([job(answer, **changes) for answer in answers])]
 
 
 # ---- the REPL of a Lake project
@@ -48,7 +48,7 @@ def project(lean_program, lean_standing_in, tmp_path, monkeypatch):
     lake = tmp_path / "bin/lake"
     lake.parent.mkdir()
     environment = (f"LEAN_SYSROOT={prefix}", f"LD_LIBRARY_PATH={prefix}/lib", f"LEAN_PATH={tmp_path}/project", "HOME=/root")
-    lake.write_text("#!/bin/sh\n" + "".join(f"echo {one}\n" for one in environment))
+    lake.write_text("#!/bin/sh\n" + "".join(f"echo {variable}\n" for variable in environment))
     for program in (repl, lake):
         program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     monkeypatch.setenv("PATH", f"{lake.parent}:{os.environ['PATH']}")
@@ -100,31 +100,31 @@ def test_a_crash_or_a_desync_is_unknown_and_the_next_job_is_fine(repl, word):
 
 
 def test_an_answer_that_overflows_the_stack_fails(repl):
-    found = repl.run([job("standin_overflows"), job("⟨h.2, h.1⟩")])
-    assert [(one.outcome, one.reason) for one in found] == [("other", "Lean ran out of stack"), ("proved", "")]
+    verdicts = repl.run([job("standin_overflows"), job("⟨h.2, h.1⟩")])
+    assert [(verdict.outcome, verdict.reason) for verdict in verdicts] == [("other", "Lean ran out of stack"), ("proved", "")]
 
 
 def test_an_answer_too_many_never_becomes_the_verdict_of_another_job(repl):
-    found = repl.run([job("standin_answers_twice"), job("⟨h.1, h.1⟩"), job("⟨h.2, h.1⟩")])
-    assert found[0].outcome == "unknown" and [one.outcome for one in found[1:]] == ["type", "proved"]
+    verdicts = repl.run([job("standin_answers_twice"), job("⟨h.1, h.1⟩"), job("⟨h.2, h.1⟩")])
+    assert verdicts[0].outcome == "unknown" and [verdict.outcome for verdict in verdicts[1:]] == ["type", "proved"]
 
 
 def test_time_and_memory_are_the_candidates_own(repl):
-    found = repl.run([job("standin_burns", cpu=0.3), job("standin_eats", memory=2**29, cpu=30.0), job("⟨h.2, h.1⟩")])
-    assert [one.outcome for one in found] == ["timeout", "other", "proved"]
-    assert "memory" in found[1].reason
+    verdicts = repl.run([job("standin_burns", cpu=0.3), job("standin_eats", memory=2**29, cpu=30.0), job("⟨h.2, h.1⟩")])
+    assert [verdict.outcome for verdict in verdicts] == ["timeout", "other", "proved"]
+    assert "memory" in verdicts[1].reason
 
 
 def test_the_gate_uses_the_repl(project):
     assert lean.tier() == "bubblewrap with Lean 4.35.0 (repl)"
-    (found,) = lean.judge(lean.Settings(header=CORE, axioms=(), timeout=5.0), [Answer("⟨h.2, h.1⟩", {"statement": SWAP})])
-    assert found.status == "pass"
+    (judgement,) = lean.judge(lean.Settings(header=CORE, axioms=(), timeout=5.0), [Answer("⟨h.2, h.1⟩", {"statement": SWAP})])
+    assert judgement.status == "pass"
 
 
 def test_a_refused_header_says_so(project):
     repls = lean_repl.repls(lean_setup.installation(), CORE + "\ntheorem x : False := True.intro", workers=1)
-    (found,) = repls.run([GOOD])
-    assert found.outcome == "unknown" and "refuses the header" in found.reason
+    (verdict,) = repls.run([GOOD])
+    assert verdict.outcome == "unknown" and "refuses the header" in verdict.reason
 
 
 def test_projects_that_will_not_do(project, monkeypatch, tmp_path):
@@ -160,8 +160,10 @@ class Kimina(ThreadingHTTPServer):
             return {"id": snippet["id"], "time": 5.0, "error": "Lean REPL header command timed out in 5.0 seconds"}
         if "standin_fails" in code:
             return {"id": snippet["id"], "time": 0.1, "response": {"message": "unknown package"}}
-        said = subprocess.run([self.program, "--json", "--stdin"], input=code, capture_output=True, text=True).stdout
-        messages = [{**one, "severity": one["severity"].replace("information", "info")} for one in map(json.loads, said.splitlines())]
+        output = subprocess.run([self.program, "--json", "--stdin"], input=code, capture_output=True, text=True).stdout
+        messages = [
+            {**message, "severity": message["severity"].replace("information", "info")} for message in map(json.loads, output.splitlines())
+        ]
         return {"id": snippet["id"], "time": 0.1, "response": {"env": 1, "messages": messages}}
 
 
@@ -174,7 +176,9 @@ class Handler(BaseHTTPRequestHandler):
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if len(asked["snippets"]) > self.server.most:
             status = 429
-        content = json.dumps({"results": [self.server.result(one) for one in asked["snippets"]]} if status == 200 else {"detail": "no"})
+        content = json.dumps(
+            {"results": [self.server.result(snippet) for snippet in asked["snippets"]]} if status == 200 else {"detail": "no"}
+        )
         self.send_response(status)
         self.end_headers()
         self.wfile.write(content.encode())
@@ -222,8 +226,8 @@ def test_a_single_proof_that_is_refused_for_ever_is_unknown(remote, kimina):
     kimina.statuses = [500, 429, 200]
     assert outcomes(remote, ["⟨h.2, h.1⟩"]) == ["proved"]
     kimina.statuses = [500] * 3
-    found = remote.run([job("h")])
-    assert (found[0].outcome, "status 500" in found[0].reason) == ("unknown", True)
+    verdicts = remote.run([job("h")])
+    assert (verdicts[0].outcome, "status 500" in verdicts[0].reason) == ("unknown", True)
     assert outcomes(remote, ["h"]) == ["type"], "unknown is not remembered"
 
 
@@ -252,7 +256,7 @@ def test_nobody_there():
 def test_the_gate_uses_the_server(kimina, monkeypatch):
     monkeypatch.setenv(lean_setup.SERVER, f"http://127.0.0.1:{kimina.server_port}/")
     settings = lean.Settings(header=CORE, axioms=(), timeout=5.0)
-    assert [one.status for one in lean.judge(settings, [Answer("⟨h.2, h.1⟩", {"statement": SWAP})])] == ["pass"]
+    assert [judgement.status for judgement in lean.judge(settings, [Answer("⟨h.2, h.1⟩", {"statement": SWAP})])] == ["pass"]
     assert lean.tier().startswith("a Lean server")
     for address in ("localhost:8000", "ftp://x", "http://user:word@host", "http://"):
         monkeypatch.setenv(lean_setup.SERVER, address)

@@ -40,11 +40,15 @@ def test_outcomes_in_order(ocaml):
         'external f : int -> int = "f"',
         "let g = 1",
     ]
-    found = ocaml.run([replace(JOB, answer=text) for text in texts])
-    assert [one.outcome for one in found] == ["tested", "tested", "syntax", "empty", "stopped", "stopped", "stopped", "tested"]
-    assert found[0].cases == (True, True, False) and found[1].cases == (False, False, False) and found[7].cases == (False, False, False)
-    assert found[4].reason == "ended without a result"
-    assert found[6].reason == "uses `external`, which answers may not"
+    verdicts = ocaml.run([replace(JOB, answer=text) for text in texts])
+    assert [verdict.outcome for verdict in verdicts] == ["tested", "tested", "syntax", "empty", "stopped", "stopped", "stopped", "tested"]
+    assert (
+        verdicts[0].cases == (True, True, False)
+        and verdicts[1].cases == (False, False, False)
+        and verdicts[7].cases == (False, False, False)
+    )
+    assert verdicts[4].reason == "ended without a result"
+    assert verdicts[6].reason == "uses `external`, which answers may not"
 
 
 def test_descriptors_may_have_any_numbers(tier):
@@ -54,7 +58,7 @@ def test_descriptors_may_have_any_numbers(tier):
         while held[-1] < least:
             held.append(os.dup(0))
         verifier = ocaml_verifier(tier)
-        assert [one.cases for one in verifier.run([replace(JOB, answer=f"let f x = x + 1 (* {n} *)") for n in range(4)])] == [
+        assert [verdict.cases for verdict in verifier.run([replace(JOB, answer=f"let f x = x + 1 (* {n} *)") for n in range(4)])] == [
             (True, True, False)
         ] * 4
         verifier.close()
@@ -71,7 +75,7 @@ def test_a_program_of_a_fresh_start_each(ocaml):
     """What one answer changes in the library's state, the next one does not see."""
     first = replace(JOB, answer="let f x = Random.init 5; Hashtbl.randomize (); x + 1")
     second = replace(JOB, answer="let f x = if Hashtbl.is_randomized () then 0 else x + 1")
-    assert [one.cases for one in ocaml.run([first, second])] == [(True, True, False)] * 2
+    assert [verdict.cases for verdict in ocaml.run([first, second])] == [(True, True, False)] * 2
 
 
 def test_time_outs_are_not_kept(ocaml, monkeypatch):
@@ -87,9 +91,9 @@ def test_a_killed_box_is_started_again_and_no_verdict_changes(ocaml):
     for number in (2, 3, 5):
         ocaml.run([replace(JOB, answer=f"let f x = x + 1 + {number} - {number}")])
         os.kill(ocaml.boxes[0].pid, signal.SIGKILL)
-        found = ocaml.run([replace(JOB, answer=f"let f x = x + {number} + 1 - {number}"), replace(JOB, answer=f"let f x = {number}")])
-        assert found[0].cases == (True, True, False)
-        assert found[1].cases == (number == 2, number == 3, number == 5)
+        verdicts = ocaml.run([replace(JOB, answer=f"let f x = x + {number} + 1 - {number}"), replace(JOB, answer=f"let f x = {number}")])
+        assert verdicts[0].cases == (True, True, False)
+        assert verdicts[1].cases == (number == 2, number == 3, number == 5)
 
 
 def test_no_zombies_and_no_descriptors_are_left(ocaml):
@@ -127,9 +131,9 @@ def test_no_zombies_and_no_descriptors_are_left(ocaml):
     ],
 )
 def test_what_the_end_of_the_processes_means(status, cpu, why, written, outcome, reason):
-    found = read(JOB, Ended(status, cpu, why, written))
-    assert found.outcome == outcome and found.reason.startswith(reason)
-    assert found.cases == ((True, True, False) if outcome == "tested" else ())
+    verdict = read(JOB, Ended(status, cpu, why, written))
+    assert verdict.outcome == outcome and verdict.reason.startswith(reason)
+    assert verdict.cases == ((True, True, False) if outcome == "tested" else ())
 
 
 def test_the_sources_are_what_the_code_hash_stands_for(monkeypatch):
@@ -146,8 +150,8 @@ def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier):
     ocaml_build.compiler.cache_clear()
     monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None)
     try:
-        one = ocaml_verifier(tier)
-        assert one.run([JOB]) == [Checked("unknown", "ocamlc is not installed", keep=False)]
+        verifier = ocaml_verifier(tier)
+        assert verifier.run([JOB]) == [Checked("unknown", "ocamlc is not installed", keep=False)]
     finally:
         ocaml_build.compiler.cache_clear()
 
@@ -173,9 +177,9 @@ def test_an_answer_that_is_too_long_is_not_read(ocaml):
     """Such a text would only cost time."""
     long = replace(JOB, answer=f'let f x = "{"a" * 3_000_000}"')
     deep = replace(JOB, answer="let f x = " + "(" * 50_000 + "x" + ")" * 50_000)
-    found = ocaml.run([long, deep, JOB])
-    assert (found[0].outcome, found[0].reason) == ("stopped", "longer than 2 MiB")
-    assert [one.outcome for one in found[1:]] == ["tested", "tested"]
+    verdicts = ocaml.run([long, deep, JOB])
+    assert (verdicts[0].outcome, verdicts[0].reason) == ("stopped", "longer than 2 MiB")
+    assert [verdict.outcome for verdict in verdicts[1:]] == ["tested", "tested"]
 
 
 BOTH = (
@@ -214,9 +218,9 @@ BOTH = (
 @pytest.mark.parametrize("before", ["", "let helper x = x * 2\n"])
 def test_machine_code_and_byte_code_say_the_same(checks, ocaml, before):
     jobs = [Job(before, answer, "", 2.0, MEMORY) for answer in BOTH]
-    found = checks.run(jobs)
-    assert found == ocaml.run(jobs)
-    assert {one.outcome for one in found} == {"compiles", "errors", "syntax"} | (set() if before else {"empty"})
+    verdicts = checks.run(jobs)
+    assert verdicts == ocaml.run(jobs)
+    assert {verdict.outcome for verdict in verdicts} == {"compiles", "errors", "syntax"} | (set() if before else {"empty"})
 
 
 @pytest.mark.parametrize(
@@ -227,20 +231,20 @@ def test_depth_ends_the_same_way_in_every_process(tier, deep):
     """Machine code nests on the process's stack; where that gives out must not move with the address layout."""
     seen = set()
     for _ in range(2):
-        one = ocaml_verifier(tier, ocaml_answers.checks)
-        seen.add(one.run([Job("", deep, "", 5.0, MEMORY)])[0])
-        one.close()
-    (found,) = seen
-    assert found.outcome != "unknown"
+        verifier = ocaml_verifier(tier, ocaml_answers.checks)
+        seen.add(verifier.run([Job("", deep, "", 5.0, MEMORY)])[0])
+        verifier.close()
+    (verdict,) = seen
+    assert verdict.outcome != "unknown"
 
 
 def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier):
     there = shutil.which
     monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None if name == "ocamlopt" else there(name))
     assert ocaml_build.checker() == ocaml_build.program()
-    one = ocaml_verifier(tier, ocaml_answers.checks)
-    assert one.run([Job("", "let f x = x", "", 2.0, MEMORY)])[0] == Checked("compiles")
-    one.close()
+    verifier = ocaml_verifier(tier, ocaml_answers.checks)
+    assert verifier.run([Job("", "let f x = x", "", 2.0, MEMORY)])[0] == Checked("compiles")
+    verifier.close()
 
 
 def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypatch):
@@ -253,7 +257,7 @@ def test_a_native_program_that_cannot_be_linked_gives_way_to_byte_code(monkeypat
 
 def test_reasons_do_not_hold_the_name_that_an_answer_ran_under(ocaml):
     jobs = [replace(JOB, answer=f"exception Mine of int let f x = raise (Mine {number})") for number in range(2)]
-    assert [one.reason for one in ocaml.run(jobs)] == ["raised Mine", "raised Mine"], "equal answers give equal columns"
+    assert [verdict.reason for verdict in ocaml.run(jobs)] == ["raised Mine", "raised Mine"], "equal answers give equal columns"
 
 
 # ---- the process that runs an answer, its memory lost
@@ -281,9 +285,9 @@ MEMORY_CALLS = (
 
 
 def cases(ocaml, answer, tests, before=""):
-    (found,) = ocaml.run([Job(before, answer, tests, 1.0, MEMORY)])
-    assert found.outcome not in ("unknown", "broken"), found
-    return found.cases
+    (verdict,) = ocaml.run([Job(before, answer, tests, 1.0, MEMORY)])
+    assert verdict.outcome not in ("unknown", "broken"), verdict
+    return verdict.cases
 
 
 def test_unchecked_memory_is_reached_and_gives_values_only(ocaml):
@@ -292,13 +296,13 @@ def test_unchecked_memory_is_reached_and_gives_values_only(ocaml):
 
 @pytest.mark.parametrize("place", [1, 3, 4, 5])
 @pytest.mark.parametrize(
-    "said", ["cases +++\\nfirst \\nend \\n", "\\006\\000\\000\\000Ok (2)", "\\006\\000\\000\\000loaded\\006\\000\\000\\000Ok (2)"]
+    "reply", ["cases +++\\nfirst \\nend \\n", "\\006\\000\\000\\000Ok (2)", "\\006\\000\\000\\000loaded\\006\\000\\000\\000Ok (2)"]
 )
 @pytest.mark.parametrize("when", ['let () = write {} "{}"; exit 0 let f _ = 0', 'let f _ = write {} "{}"; exit 0'])
-def test_a_forged_verdict_is_at_most_a_value(ocaml, place, said, when):
+def test_a_forged_verdict_is_at_most_a_value(ocaml, place, reply, when):
     """The answer writes to every descriptor that it could have; a reply is one value, and no value holds all three cases."""
-    found = cases(ocaml, CELL + WRITE + when.format(place, said), "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)")
-    assert not all(found) or not found
+    passed = cases(ocaml, CELL + WRITE + when.format(place, reply), "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)")
+    assert not all(passed) or not passed
 
 
 def test_the_answer_s_process_never_holds_the_tests(ocaml):
@@ -382,8 +386,8 @@ def test_values_cross_between_the_processes(ocaml, answer, tests, right):
     ],
 )
 def test_tests_that_need_what_cannot_cross_are_broken_and_no_fault_of_the_answer(ocaml, answer, tests):
-    (found,) = ocaml.run([Job("", answer, tests, 1.0, MEMORY)])
-    assert found.outcome == "broken" and "cannot be handed to another process" in found.reason
+    (verdict,) = ocaml.run([Job("", answer, tests, 1.0, MEMORY)])
+    assert verdict.outcome == "broken" and "cannot be handed to another process" in verdict.reason
 
 
 def test_a_value_that_hides_behind_a_type_of_the_answer_fails(ocaml):

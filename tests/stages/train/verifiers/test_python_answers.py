@@ -31,14 +31,14 @@ def expression(code, *calls, names=("x",), cpu=1.0):
 
 
 def ran(pool, job):
-    (found,) = pool.run([job])
-    return found
+    (verdict,) = pool.run([job])
+    return verdict
 
 
 def values(pool, job):
-    found = ran(pool, job)
-    assert found.outcome == "values", found
-    return [value.value if value.ok else value.error for value in found.values]
+    verdict = ran(pool, job)
+    assert verdict.outcome == "values", verdict
+    return [value.value if value.ok else value.error for value in verdict.values]
 
 
 def test_values(pool):
@@ -74,8 +74,8 @@ def test_equal_on_every_run(pool, fresh):
     ],
 )  # fmt: skip
 def test_expressions_that_do_not_load(pool, code, reason):
-    found = ran(pool, expression(code, [1]))
-    assert found.outcome == "stopped" and found.reason.startswith(reason)
+    verdict = ran(pool, expression(code, [1]))
+    assert verdict.outcome == "stopped" and verdict.reason.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_expressions_that_do_not_load(pool, code, reason):
     ],
 )
 def test_candidates_that_are_at_fault(pool, code, reason):
-    found = ran(pool, function(code, [], cpu=0.2))
-    assert (found.outcome, found.values) == ("stopped", ())
-    assert found.reason.startswith(reason), found.reason
-    assert found.cpu < 1.5
+    verdict = ran(pool, function(code, [], cpu=0.2))
+    assert (verdict.outcome, verdict.values) == ("stopped", ())
+    assert verdict.reason.startswith(reason), verdict.reason
+    assert verdict.cpu < 1.5
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_candidates_that_are_at_fault(pool, code, reason):
     ],
 )
 def test_calls_that_give_no_value(pool, code, error):
-    (found,) = ran(pool, function(code, [])).values
-    assert not found.ok and found.value is None
-    assert found.error.startswith(error)
+    (value,) = ran(pool, function(code, [])).values
+    assert not value.ok and value.value is None
+    assert value.error.startswith(error)
 
 
 def test_deep_recursion_harms_only_the_candidate(pool):
@@ -172,9 +172,9 @@ def test_equal_jobs_run_once_and_are_kept(pool, fresh, monkeypatch):
     real = Box.ask
     monkeypatch.setattr(Box, "ask", lambda self, orders: asked.extend(orders) or real(self, orders))
     job, other = expression("x + 41", [1]), expression("x + 40", [1])
-    found = verifier.run([job, other, job, job])
-    assert [one.values[0].value for one in found] == [42, 41, 42, 42]
-    assert verifier.run([job])[0] == found[0]
+    verdicts = verifier.run([job, other, job, job])
+    assert [verdict.values[0].value for verdict in verdicts] == [42, 41, 42, 42]
+    assert verifier.run([job])[0] == verdicts[0]
     assert len(asked) == 2
     loop = function("while True: pass", [], cpu=0.05)
     verifier.run([loop, loop])
@@ -186,12 +186,12 @@ def test_the_cpu_limit_is_not_a_wall_limit(pool):
     """A busy neighbour does not make an answer time out: 4 processes share the cores with it."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
-        found = ran(pool, function("import time\ndef f():\n  while time.process_time() < 0.3: pass\n  return 1", [], cpu=0.9))
+        verdict = ran(pool, function("import time\ndef f():\n  while time.process_time() < 0.3: pass\n  return 1", [], cpu=0.9))
     finally:
         for process in busy:
             process.kill()
             process.wait()
-    assert found.outcome == "values"
+    assert verdict.outcome == "values"
 
 
 def test_a_killed_box_is_replaced_and_no_verdict_changes(pool):
@@ -203,9 +203,9 @@ def test_a_killed_box_is_replaced_and_no_verdict_changes(pool):
 
 def test_many_jobs_on_several_boxes_come_back_in_order(fresh, tier):
     verifier = fresh(tier, 3)
-    found = verifier.run([expression(f"x + {number}", [1]) for number in range(200)])
-    assert [one.values[0].value for one in found] == [number + 1 for number in range(200)]
-    assert sum(one is not None for one in verifier.boxes) == 3
+    verdicts = verifier.run([expression(f"x + {number}", [1]) for number in range(200)])
+    assert [verdict.values[0].value for verdict in verdicts] == [number + 1 for number in range(200)]
+    assert sum(box is not None for box in verifier.boxes) == 3
 
 
 def test_an_interrupt_leaves_nothing_half_said(pool):
@@ -250,11 +250,11 @@ def test_a_box_that_dies_again_and_again_is_unknown(fresh, tier):
     thread = threading.Thread(target=killer)
     thread.start()
     spin = "import time\ndef f():\n  while time.process_time() < 0.5: pass\n  return "
-    found = verifier.run([function(spin + "1", [], cpu=1.0), function(spin + "2", [])])
+    verdicts = verifier.run([function(spin + "1", [], cpu=1.0), function(spin + "2", [])])
     over.set()
     thread.join()
-    assert {one.outcome for one in found} == {"unknown"} and all(one.reason for one in found)
-    assert [one.values[0].value for one in verifier.run([function("def f(): return 3", [])])] == [3], "and afterwards all is well"
+    assert {verdict.outcome for verdict in verdicts} == {"unknown"} and all(verdict.reason for verdict in verdicts)
+    assert [verdict.values[0].value for verdict in verifier.run([function("def f(): return 3", [])])] == [3], "and afterwards all is well"
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_a_box_that_dies_again_and_again_is_unknown(fresh, tier):
     ],
 )
 def test_reading_an_answer(answered, outcome, reason):
-    found = read(function("", []), answered)
-    assert found.outcome == outcome and found.reason.startswith(reason)
-    assert found.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith("timeout")))
+    verdict = read(function("", []), answered)
+    assert verdict.outcome == outcome and verdict.reason.startswith(reason)
+    assert verdict.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith("timeout")))
 
 
 def test_what_is_no_result_of_ours_is_none():
@@ -295,8 +295,8 @@ def test_a_fork_of_the_host_has_its_own_box(fresh, tier):
     child = os.fork()
     if child == 0:
         try:
-            (found,) = shared.run([expression("x * 3", [5])])
-            os.write(writer, json.dumps([shared.boxes[0].pid, found.values[0].value]).encode())
+            (verdict,) = shared.run([expression("x * 3", [5])])
+            os.write(writer, json.dumps([shared.boxes[0].pid, verdict.values[0].value]).encode())
             shared.close()
         finally:
             os._exit(0)
@@ -310,12 +310,12 @@ def test_a_fork_of_the_host_has_its_own_box(fresh, tier):
 
 
 def test_a_thread_that_ends_does_no_harm(fresh, tier):
-    verifier, found = fresh(tier), []
-    thread = threading.Thread(target=lambda: found.extend(verifier.run([expression("x", [1])])))
+    verifier, verdicts = fresh(tier), []
+    thread = threading.Thread(target=lambda: verdicts.extend(verifier.run([expression("x", [1])])))
     thread.start()
     thread.join()
     assert values(verifier, expression("x + 1", [1])) == [2]
-    assert found[0].outcome == "values"
+    assert verdicts[0].outcome == "values"
 
 
 HOST = """
@@ -380,7 +380,7 @@ def test_no_answer_finds_another_in_its_memory(fresh, tier):
     honest = f'"""{"I think about the problem first. " * 60}"""\ndef octavo_sibling_'
     others = [function(f"{honest}{name}(x): return 3 * x + 7\ndef f(x): return octavo_sibling_{name}(x)", [2]) for name in ("one", "two")]
     verifier = fresh(tier, 1)
-    assert [one.values[0].value for one in verifier.run([*others, function(READ_ALL_MEMORY, [0])])] == [13, 13, 0]
+    assert [verdict.values[0].value for verdict in verifier.run([*others, function(READ_ALL_MEMORY, [0])])] == [13, 13, 0]
     assert values(verifier, function(READ_ALL_MEMORY + "# later", [0])) == [0]
 
 
@@ -406,9 +406,9 @@ def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):
     right = [3 * x + 7 for x in (2, 10, -4, 31)]
     calls = [[x] for x in (2, 10, -4, 31)]
     jobs = {name: Job(code, "function", ("f",), json.dumps(calls), 0.15, 256 * 2**20) for name, code in scope["A"].items()}
-    found = fresh(tier).run([job for name in jobs for job in (jobs[name], function(f"def f(x): return 3 * x + 7  # {name!r}", *calls))])
+    verdicts = fresh(tier).run([job for name in jobs for job in (jobs[name], function(f"def f(x): return 3 * x + 7  # {name!r}", *calls))])
     assert len(jobs) == 98
-    for name, attack, good in zip(jobs, found[::2], found[1::2], strict=True):
+    for name, attack, good in zip(jobs, verdicts[::2], verdicts[1::2], strict=True):
         assert attack.outcome != "unknown", (name, attack)
         assert len(attack.values) < 4 or not all(same(value.value, it) for value, it in zip(attack.values, right, strict=True)), name
         assert [value.value for value in good.values] == right, name
@@ -417,8 +417,8 @@ def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):
 def test_the_reviewers_thief_finds_no_sibling(fresh, tier, shared_attacks):
     scope, source = {}, (shared_attacks / "python_reads_siblings.py").read_text()
     exec("THIEF" + source.split("THIEF", 1)[1].split("for tier")[0], scope)
-    found = fresh(tier, 1).run([function(scope["HONEST"], [2]), function(scope["THIEF"], [2])])
-    assert [one.values[0].value for one in found] == [13, 0]
+    verdicts = fresh(tier, 1).run([function(scope["HONEST"], [2]), function(scope["THIEF"], [2])])
+    assert [verdict.values[0].value for verdict in verdicts] == [13, 0]
 
 
 def test_an_answer_holds_no_descriptor_of_others_however_high_their_numbers(fresh, tier):

@@ -114,8 +114,8 @@ def test_the_attacks_do_get_through_without_a_sandbox(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, check=True, timeout=60
     )
-    said = dict(zip(names.split(), json.loads(done.stdout.splitlines()[-1]), strict=True))
-    assert {name for name, outcome in said.items() if not outcome.startswith("BREACH")} == set()
+    outcomes = dict(zip(names.split(), json.loads(done.stdout.splitlines()[-1]), strict=True))
+    assert {name for name, outcome in outcomes.items() if not outcome.startswith("BREACH")} == set()
 
 
 def test_probe_is_quick_and_kept(tmp_path, monkeypatch):
