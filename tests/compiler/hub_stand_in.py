@@ -34,8 +34,8 @@ def hub(answers: dict[str, dict[str, Any]]) -> Iterator[Hub]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0].removesuffix("/revision/main")
-            found.asked.append((path, self.headers.get("Authorization")))
-            answer = found.answers.get(path, {"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}})
+            stand_in.asked.append((path, self.headers.get("Authorization")))
+            answer = stand_in.answers.get(path, {"status": 404, "headers": {"X-Error-Code": "RepoNotFound"}})
             time.sleep(answer.get("wait", 0))
             body = json.dumps(answer.get("body", {})).encode()
             with contextlib.suppress(OSError):
@@ -53,11 +53,11 @@ def hub(answers: dict[str, dict[str, Any]]) -> Iterator[Hub]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Hub(answers, f"http://127.0.0.1:{server.server_port}")
+    stand_in = Hub(answers, f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield found
+        yield stand_in
     finally:
         server.shutdown()
         server.server_close()

@@ -44,8 +44,8 @@ def lay_out(root: Path) -> None:
 
 
 def git(root: Path, *words: str) -> str:
-    found = subprocess.run(["git", *words], cwd=root, env={**os.environ, **ENVIRONMENT}, check=True, capture_output=True, text=True)
-    return found.stdout
+    done = subprocess.run(["git", *words], cwd=root, env={**os.environ, **ENVIRONMENT}, check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 def commit(root: Path, message: str) -> None:
@@ -77,9 +77,9 @@ def planned(*names: str, base: str | None = None) -> Plan:
     return plan(names, Inputs(), base)
 
 
-def states(found: Plan) -> dict[str, str]:
+def states(plan: Plan) -> dict[str, str]:
     """Stage as DVC addresses it -> state."""
-    return {stage.stage if stage.pipeline == "dvc.yaml" else f"{stage.pipeline}:{stage.stage}": stage.state for stage in found.stages}
+    return {stage.stage if stage.pipeline == "dvc.yaml" else f"{stage.pipeline}:{stage.stage}": stage.state for stage in plan.stages}
 
 
 def compiles() -> None:

@@ -41,17 +41,17 @@ def test_a_spec_without_an_algorithm_is_grpo(spec, files):
 @pytest.mark.parametrize(("algorithm", "stage"), [("rloo", "trl"), ("ppo", "ppo")])
 def test_the_stage_follows_the_algorithm(spec, files, algorithm, stage):
     rloo = spec.replace("train:\n  max_steps", "train:\n  algorithm: rloo\n  max_steps")
-    made = files(rloo if algorithm == "rloo" else with_train(spec, PPO)).files
-    trained = {command for command in commands(made) if command in {row.stage for row in ALGORITHMS.values()}}
+    texts = files(rloo if algorithm == "rloo" else with_train(spec, PPO)).files
+    trained = {command for command in commands(texts) if command in {row.stage for row in ALGORITHMS.values()}}
     assert trained == {f"stages.train.{stage}"}
-    assert json.loads(made["runs/example/shaped-s1/train.card.json"])["train"]["algorithm"] == algorithm
+    assert json.loads(texts["runs/example/shaped-s1/train.card.json"])["train"]["algorithm"] == algorithm
 
 
 def test_ppo_has_one_completion_a_prompt_and_curves_of_its_own(spec, files):
-    made = files(with_train(spec, PPO)).files
-    preflight = json.loads(made["runs/example/preflight/preflight.card.json"])
+    texts = files(with_train(spec, PPO)).files
+    preflight = json.loads(texts["runs/example/preflight/preflight.card.json"])
     assert {condition["num_generations"] for condition in preflight["conditions"]} == {1}
-    curves = json.loads(made["runs/example/analysis/draw.card.json"])["curves"]
+    curves = json.loads(texts["runs/example/analysis/draw.card.json"])["curves"]
     assert {"objective.kl", "value.explained_variance", "kl"} <= set(curves)
     assert not {"zero_signal_share", "group_range"} & set(curves)
 
@@ -79,12 +79,12 @@ changes:
 hypothesis: A value head needs no groups.
 """
     (work / "specs/child.yaml").write_text(child)
-    (one,) = compile_all([named("child")], Inputs())
-    assert {setup.train.algorithm for setup in one.expansion.setups} == {"ppo"}
+    (experiment,) = compile_all([named("child")], Inputs())
+    assert {setup.train.algorithm for setup in experiment.expansion.setups} == {"ppo"}
     (work / "specs/child.yaml").write_text(child.replace("batch_size: 4, mini", "batch_size: 3, mini"))
     with pytest.raises(Rejected) as caught:
         compile_all([named("child")], Inputs())
-    assert [found.code for found in caught.value.diagnostics if found.severity == "error"] == ["E381"]
+    assert [problem.code for problem in caught.value.diagnostics if problem.severity == "error"] == ["E381"]
 
 
 ZERO = "  zero: {reward: {constant: 0.0}, role: null_control}\n"
@@ -122,12 +122,13 @@ def test_gold_answers_beside_rewards_move_no_other_card(spec, files):
 
 def test_gold_answers_are_trained_without_asking_preflight(spec, files):
     project = files(with_gold(spec))
-    made = project.files
-    pipeline = made["runs/example/dvc.yaml"]
+    texts = project.files
+    pipeline = texts["runs/example/dvc.yaml"]
     stage = pipeline[pipeline.index("train-gold-s1:") : pipeline.index("train-gold-s2:")]
     assert "stages.train.supervised runs/example/gold-s1" in stage and "permission" not in stage and "data/train.jsonl" in stage
     assert "stages.train.trl runs/example/shaped-s1" in pipeline and "gold.permission" not in pipeline
-    assert [one["name"] for one in json.loads(made["runs/example/preflight/preflight.card.json"])["conditions"]] == ["shaped", "zero"]
+    preflight = json.loads(texts["runs/example/preflight/preflight.card.json"])
+    assert [condition["name"] for condition in preflight["conditions"]] == ["shaped", "zero"]
     origins = json.loads(project.ignored["runs/example/origins.json"])["cards"]["gold/train.card.json"]
     line = with_gold(spec).splitlines().index(GOLD.rstrip()) + 1
     assert origins["/train/learning_rate"]["line"] == line and origins["/train/learning_rate"]["layer"] == "condition"
@@ -136,19 +137,19 @@ def test_gold_answers_are_trained_without_asking_preflight(spec, files):
 
 
 def test_an_experiment_of_gold_answers_alone(spec, files):
-    made = files(only_gold(spec)).files
-    assert not any("preflight" in path for path in made) and "preflight" not in made["runs/example/dvc.yaml"]
+    texts = files(only_gold(spec)).files
+    assert not any("preflight" in path for path in texts) and "preflight" not in texts["runs/example/dvc.yaml"]
     assert commands(files(only_gold(spec)).files) == {"stages.train.supervised", "stages.train.evaluate"}
-    draw = json.loads(made["runs/example/analysis/draw.card.json"])
+    draw = json.loads(texts["runs/example/analysis/draw.card.json"])
     assert draw["curves"] == ["loss", "mean_token_accuracy", "entropy", "grad_norm"]
     assert [condition["supervised"] for condition in draw["conditions"]] == [True]
-    assert json.loads(made["runs/example/analysis/evaluate.card.json"])["max_completion_length"] == 16
+    assert json.loads(texts["runs/example/analysis/evaluate.card.json"])["max_completion_length"] == 16
 
 
 def test_all_weights_of_one_condition(spec, files):
     gold = GOLD.replace("max_length: 64}", "max_length: 64}, model: {adapter: {kind: full}}")
-    made = files(with_gold(spec, gold)).files
-    model = {name: json.loads(made[f"runs/example/{name}-s1/train.card.json"])["model"]["adapter"] for name in ("shaped", "gold")}
+    texts = files(with_gold(spec, gold)).files
+    model = {name: json.loads(texts[f"runs/example/{name}-s1/train.card.json"])["model"]["adapter"] for name in ("shaped", "gold")}
     assert model["gold"] == {"kind": "full"} and model["shaped"]["kind"] == "lora" and model["shaped"]["r"] == 8
 
 
@@ -163,11 +164,11 @@ def test_all_weights_of_one_condition(spec, files):
 )
 def test_the_health_profile_follows_the_algorithm(spec, files, train, gold, first, others):
     text = with_gold(spec, gold).replace("  profile: grpo-default\n", "")
-    made = files(text if train is None else with_train(text, train)).files
-    card = json.loads(made["runs/example/analysis/screen.card.json"])
+    texts = files(text if train is None else with_train(text, train)).files
+    card = json.loads(texts["runs/example/analysis/screen.card.json"])
     assert card["profile"] == first and {own["condition"]: own["profile"] for own in card.get("others", [])} == others
     words = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
-    assert json.loads(made["runs/example/page.card.json"])["health_profile"] == words
+    assert json.loads(texts["runs/example/page.card.json"])["health_profile"] == words
     named = files(with_gold(spec, gold) if train is None else with_train(with_gold(spec, gold), train)).files
     card = json.loads(named["runs/example/analysis/screen.card.json"])
     assert card["profile"] == "grpo-default" and "others" not in card, "a profile that the spec names is that of all"
@@ -182,7 +183,7 @@ def test_a_claim_needs_a_metric_that_both_sides_log(spec, compiled):
         if refused:
             with pytest.raises(Rejected) as caught:
                 compiled(text)
-            assert [found.code for found in caught.value.diagnostics if found.severity == "error"] == ["E305"]
+            assert [problem.code for problem in caught.value.diagnostics if problem.severity == "error"] == ["E305"]
         else:
             compiled(text)
 
@@ -195,7 +196,7 @@ def test_a_stop_rule_of_all_names_what_gold_answers_do_not_log(spec, compiled):
         if refused:
             with pytest.raises(Rejected) as caught:
                 compiled(text)
-            assert "E361" in [found.code for found in caught.value.diagnostics]
+            assert "E361" in [problem.code for problem in caught.value.diagnostics]
         else:
             compiled(text)
     own = compiled(with_gold(spec, GOLD.replace("max_length: 64", "max_length: 64, early_stop: {when: loss < 0.1, for: 2 steps}")))

@@ -31,9 +31,9 @@ def test_help_imports_nothing_heavy():
         "import sys\nfrom compiler.__main__ import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert said.splitlines()[-1] == "[]"
-    assert "compile" in said and "explain" in said
+    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines()[-1] == "[]"
+    assert "compile" in output and "explain" in output
 
 
 def test_check_and_compile_import_neither_torch_nor_pandas(work):
@@ -41,8 +41,8 @@ def test_check_and_compile_import_neither_torch_nor_pandas(work):
         "import sys\nfrom compiler.__main__ import main\nassert main(['compile']) == 0\n"
         "print([name for name in ('torch', 'pandas', 'trl', 'transformers', 'dvc', 'numpy') if name in sys.modules])"
     )
-    said = octavo(sys.executable, "-c", code, cwd=work, text=True).stdout
-    assert said.splitlines()[-1] == "[]"
+    output = octavo(sys.executable, "-c", code, cwd=work, text=True).stdout
+    assert output.splitlines()[-1] == "[]"
 
 
 def test_version_is_that_of_the_package(capsys):
@@ -53,9 +53,9 @@ def test_version_is_that_of_the_package(capsys):
 
 def test_without_a_command_it_says_what_there_is_and_what_exit_codes_mean(capsys):
     assert main([]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and "usage: octavo" in said.err
-    assert all(f"    {name}" in said.err for name in COMMANDS) and "exit codes:" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and "usage: octavo" in printed.err
+    assert all(f"    {name}" in printed.err for name in COMMANDS) and "exit codes:" in printed.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -104,13 +104,13 @@ def test_colours_are_for_terminals_and_for_people_who_want_them(work, spec):
         master, slave = pty.openpty()
         process = subprocess.Popen(command, cwd=work, stderr=slave, env={**environment, **more})
         os.close(slave)
-        said = b""
+        output = b""
         with contextlib.suppress(OSError):  # the end of a pseudo terminal is an error
             while chunk := os.read(master, 65536):
-                said += chunk
+                output += chunk
         os.close(master)
         assert process.wait() == 1
-        return said
+        return output
 
     assert b"\x1b[31m" in on_a_terminal()
     plain = [on_a_terminal(NO_COLOR="1"), on_a_terminal(TERM="dumb"), subprocess.run(command, cwd=work, stderr=-1, env=environment).stderr]
@@ -143,9 +143,9 @@ def test_our_own_fault_is_3_with_a_report_and_no_traceback(work, tmp_path_factor
     for package in ("compiler", "stages"):
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "stages/train/rewards/format.py").write_text("raise RuntimeError('hf_' + 'A' * 30)\n")
-    found = octavo(sys.executable, "-B", "-m", "compiler", "compile", cwd=work, text=True, PYTHONPATH=str(copy))
-    assert found.returncode == 3
-    assert "Traceback" not in found.stderr and "RuntimeError" in found.stderr and ".cache/octavo-reports/" in found.stderr
+    result = octavo(sys.executable, "-B", "-m", "compiler", "compile", cwd=work, text=True, PYTHONPATH=str(copy))
+    assert result.returncode == 3
+    assert "Traceback" not in result.stderr and "RuntimeError" in result.stderr and ".cache/octavo-reports/" in result.stderr
     report = next((work / ".cache/octavo-reports").iterdir()).read_text()
     assert "Traceback" in report and "hf_A" not in report
     assert not (work / "runs").exists()
@@ -165,8 +165,8 @@ def test_compile_check_names_what_differs(work, capsys):
     (work / "runs/example/page.card.json").write_text("{}\n")
     capsys.readouterr()
     assert main(["compile", "--check"]) == 1
-    found = capsys.readouterr()
-    assert found.out.split() == ["runs/example/page.card.json"]
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["runs/example/page.card.json"]
     assert (work / "runs/example/page.card.json").read_text() == "{}\n"
 
 
@@ -180,9 +180,9 @@ def test_runs_that_left_the_spec_are_named_and_kept(work, spec, capsys):
     (work / "specs/example.yaml").write_text(spec.replace("seeds: [1, 2, 3]", "seeds: [4, 2, 3]"))
     capsys.readouterr()
     assert main(["compile"]) == 0
-    said = capsys.readouterr().err
-    assert "runs/example/shaped-s1: no longer in the spec" in said and "runs/example/zero-s1: no longer in the spec" in said
-    assert "shaped-s2: no longer" not in said
+    errors = capsys.readouterr().err
+    assert "runs/example/shaped-s1: no longer in the spec" in errors and "runs/example/zero-s1: no longer in the spec" in errors
+    assert "shaped-s2: no longer" not in errors
     assert (work / "runs/example/shaped-s1/train.card.json").exists()
 
 
@@ -267,11 +267,11 @@ def test_a_place_where_one_may_not_write_is_no_fault_of_octavo(work, arguments, 
     try:
         for folder in folders:
             folder.chmod(0o555)
-        said, checked, planned = run(*arguments), run("check"), run("plan")
+        ran, checked, planned = run(*arguments), run("check"), run("plan")
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    assert said.returncode == 1 and said.stderr.startswith(f"E401 cannot write {place}"), said.stderr
-    assert "Permission denied" in said.stderr and "\n  fix: " in said.stderr
+    assert ran.returncode == 1 and ran.stderr.startswith(f"E401 cannot write {place}"), ran.stderr
+    assert "Permission denied" in ran.stderr and "\n  fix: " in ran.stderr
     assert (checked.returncode, planned.returncode) == (0, 0) and checked.stderr.endswith(" runs, no errors\n")
     assert not (work / "runs").exists() and not (work / "specs/mine.yaml").exists()

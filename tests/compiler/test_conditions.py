@@ -18,22 +18,22 @@ WORDS = ["truncated", "empty", "format.pass", "format.fail", "format.not_reached
 TEXTS = st.recursive(
     st.sampled_from(WORDS),
     lambda inner: st.one_of(
-        inner.map(lambda one: f"not {one}" if " " not in one or one.startswith("(") else f"not ({one})"),
+        inner.map(lambda text: f"not {text}" if " " not in text or text.startswith("(") else f"not ({text})"),
         st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(" ".join),
-        inner.map(lambda one: f"({one})"),
+        inner.map(lambda text: f"({text})"),
     ),
     max_leaves=8,
 )
 
 
-def said(status: str) -> Judgement | None:
+def judgement(status: str) -> Judgement | None:
     return None if status == "not_reached" else Judgement("pass" if status == "pass" else "fail", 1.0)
 
 
 @given(TEXTS)
 def test_conditions_mean_what_they_say(text):
     try:
-        found = condition(text, KINDS)
+        parsed = condition(text, KINDS)
     except Unreadable as error:
         assert len(text) > MAX_CHARS or "deep" in error.problem.what
         return
@@ -45,12 +45,12 @@ def test_conditions_mean_what_they_say(text):
         names |= {f"tests_{status}": second == status for status in ("pass", "fail", "not_reached")}
         expected = eval(re.sub(r"\.", "_", text), {}, names)
         answer = Answer("" if empty else "x", {}, truncated=truncated)
-        assert holds(found, answer, {"format": said(first), "tests": said(second)}) is expected
+        assert holds(parsed, answer, {"format": judgement(first), "tests": judgement(second)}) is expected
 
 
 def test_the_example_of_the_contract():
-    found = condition("truncated and not tests.pass", KINDS)
-    assert found == AllOf(all=(Signal(signal="truncated"), Status(gate="tests", status="pass", holds=False)))
+    parsed = condition("truncated and not tests.pass", KINDS)
+    assert parsed == AllOf(all=(Signal(signal="truncated"), Status(gate="tests", status="pass", holds=False)))
     assert condition("not (truncated and not tests.pass)", KINDS) == AnyOf(
         any=(Signal(signal="truncated", holds=False), Status(gate="tests", status="pass"))
     )

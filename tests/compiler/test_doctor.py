@@ -84,23 +84,23 @@ def test_what_octavo_depends_on_is_looked_for():
 
 
 def test_commands_on_path(ready, monkeypatch):
-    def said():
+    def on_path():
         lines = by_name([*doctor.dvc(NOTHING), *doctor.python(NOTHING)])
         return lines["dvc"], lines["python on PATH"]
 
-    assert [line.status for line in said()] == ["ok", "ok"]
+    assert [line.status for line in on_path()] == ["ok", "ok"]
     shutil.rmtree(ready / ".dvc")
-    assert said()[0].install == "dvc init"
+    assert on_path()[0].install == "dvc init"
     other = ready / "bin"
     other.mkdir()
     (other / "python").write_text("#!/bin/sh\necho /elsewhere\n")
     (other / "python").chmod(0o755)
     monkeypatch.setenv("PATH", str(other))
-    assert said()[0] == Line("dvc", "missing", f"{doctor.installed('dvc')}, and no command `dvc` on PATH", "source .venv/bin/activate")
-    assert said()[1].found.startswith("another environment")
+    assert on_path()[0] == Line("dvc", "missing", f"{doctor.installed('dvc')}, and no command `dvc` on PATH", "source .venv/bin/activate")
+    assert on_path()[1].found.startswith("another environment")
     assert [(line.status, line.install) for line in doctor.git(NOTHING)] == [("missing", "apt-get install git")]
     monkeypatch.setenv("PATH", str(ready))
-    assert said()[1].found.startswith("none")
+    assert on_path()[1].found.startswith("none")
 
 
 def test_git_its_repository_and_the_merge_driver(ready, monkeypatch):
@@ -174,28 +174,28 @@ def test_each_gate_with_a_verifier_is_asked_itself(ready, monkeypatch):
 
 
 def test_a_lean_server_is_asked_whether_it_is_there(monkeypatch):
-    def found():
+    def lean_line():
         return by_name(doctor.gates(Needs(gates=("lean",))))["gate lean"]
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("OCTAVO_LEAN_SERVER", f"http://127.0.0.1:{listening.getsockname()[1]}")
-        assert found().status == "ok" and found().found.endswith("; the server answers")
-    assert (found().status, found().found) == ("missing", "no server answers at the address in OCTAVO_LEAN_SERVER")
+        assert lean_line().status == "ok" and lean_line().found.endswith("; the server answers")
+    assert (lean_line().status, lean_line().found) == ("missing", "no server answers at the address in OCTAVO_LEAN_SERVER")
     monkeypatch.setenv("OCTAVO_LEAN_SERVER", "localhost:8000")
-    assert "is no address" in found().found
+    assert "is no address" in lean_line().found
 
 
 def test_tracking_and_hub_say_whether_a_key_is_set(ready, monkeypatch):
-    def said(check):
+    def finding(check):
         return next(check(NOTHING)).found
 
-    assert "not configured" in said(doctor.tracking) or "not installed" in said(doctor.tracking)
+    assert "not configured" in finding(doctor.tracking) or "not installed" in finding(doctor.tracking)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    assert "configured" in said(doctor.tracking) and "not configured" not in said(doctor.tracking)
+    assert "configured" in finding(doctor.tracking) and "not configured" not in finding(doctor.tracking)
     monkeypatch.setenv("HF_TOKEN", "hf_x")
-    assert "with a token" in said(doctor.hub)
+    assert "with a token" in finding(doctor.hub)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert said(doctor.hub).startswith("offline")
+    assert finding(doctor.hub).startswith("offline")
 
 
 def test_disk(ready, monkeypatch):
@@ -210,18 +210,18 @@ def test_the_command(ready, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567")
     monkeypatch.setenv("HF_TOKEN", "hf_" + "Z" * 30)
     assert main(["doctor"]) == 1  # the tests' project pins other versions than those installed
-    said = capsys.readouterr().out
-    assert said.startswith("live experiments: example\n") and "\nmissing   torch " in said
+    output = capsys.readouterr().out
+    assert output.startswith("live experiments: example\n") and "\nmissing   torch " in output
     private = ["0123456789abcdef", "hf_Z", platform.node(), str(Path.home()), str(ready)]
-    assert [word for word in private if len(word) > 3 and word in said] == []
-    assert getpass.getuser() == "root" or getpass.getuser() not in said
+    assert [word for word in private if len(word) > 3 and word in output] == []
+    assert getpass.getuser() == "root" or getpass.getuser() not in output
 
     pins = "".join(f"{name}=={doctor.installed(name).partition('+')[0]}\n" for name in ("torch", "transformers", "trl", "peft"))
     (ready / "constraints.txt").write_text(pins)
     assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["live"] == ["example"]
-    lines = {line["name"]: line for line in found["lines"]}
+    report = json.loads(capsys.readouterr().out)
+    assert report["live"] == ["example"]
+    lines = {line["name"]: line for line in report["lines"]}
     assert {"python", "dvc", "cpu", "sandbox", "git", "disk", "wandb"} <= set(lines)
     assert {line["status"] for line in lines.values()} <= {"ok", "optional"}
     assert lines["gpu"]["status"] == "optional" and lines["gpu"]["found"].endswith("no live experiment trains on one")
@@ -232,9 +232,9 @@ def test_it_works_where_octavos_own_libraries_are_missing(ready):
         "import sys\nfor name in ('pydantic', 'ruamel', 'ruamel.yaml', 'torch', 'pyseccomp'): sys.modules[name] = None\n"
         "from compiler.__main__ import main\nsys.exit(main(['doctor']))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert found.returncode == 1 and found.stderr == ""
-    assert "missing   specs              cannot be read: " in found.stdout and "is not installed" in found.stdout
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert result.returncode == 1 and result.stderr == ""
+    assert "missing   specs              cannot be read: " in result.stdout and "is not installed" in result.stdout
 
 
 def test_pinned_commits_are_looked_for_in_the_cache(ready, spec, monkeypatch):

@@ -80,7 +80,7 @@ def test_no_hang_and_no_flood(name, work, spec):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", CODE, "example"],
         cwd=work,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -88,9 +88,9 @@ def test_no_hang_and_no_flood(name, work, spec):
         capture_output=True,
         text=True,
     )
-    code, peak = json.loads(found.stdout)
-    assert code in (0, 1) and "Traceback" not in found.stderr
-    assert found.stderr.count("\n  why: ") <= 20
+    code, peak = json.loads(result.stdout)
+    assert code in (0, 1) and "Traceback" not in result.stderr
+    assert result.stderr.count("\n  why: ") <= 20
     assert peak < MEBIBYTES
 
 

@@ -112,10 +112,10 @@ def whole(tmp_path_factory) -> Path:
 def hangs():
     """A command that needs too long ends as a fault of ours."""
 
-    def said(number: int, frame: object) -> None:
+    def fail(number: int, frame: object) -> None:
         raise AssertionError("a hang")
 
-    before = signal.signal(signal.SIGVTALRM, said)
+    before = signal.signal(signal.SIGVTALRM, fail)
     yield
     signal.signal(signal.SIGVTALRM, before)
 

@@ -71,7 +71,7 @@ def test_a_child_does_not_inherit_them_and_a_profile_shows_its_experiments(work,
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "what"),
     [
         ("actions: [{id: a, do: x, change: {train.temprature: 1.1}}]\n", "E201", "did you mean `temperature`"),
         ("actions: [{id: a, do: x, change: {train.temperature: hot}}]\n", "E203", "must be a number"),
@@ -97,12 +97,12 @@ def test_a_child_does_not_inherit_them_and_a_profile_shows_its_experiments(work,
         ("contingency: [{id: a, do: x}]\n", "E202", "`if` is missing"),
     ],
 )
-def test_wrong_plans(compiled, spec, text, code, said):
+def test_wrong_plans(compiled, spec, text, code, what):
     with pytest.raises(Rejected) as rejected:
         compiled(intending(spec, text))
-    assert [found.code for found in rejected.value.diagnostics] == [code]
-    (found,) = rejected.value.diagnostics
-    assert said in found.what and found.place is not None and found.place.file == "specs/example.yaml" and found.place.line == 56
+    assert [problem.code for problem in rejected.value.diagnostics] == [code]
+    (problem,) = rejected.value.diagnostics
+    assert what in problem.what and problem.place is not None and problem.place.file == "specs/example.yaml" and problem.place.line == 56
 
 
 def test_plans_for_expectations_and_red_flags(compiled, spec):
@@ -117,8 +117,8 @@ contingency:
   - {id: c, if: {red_flag: 1}, do: x}
 
 """
-    made = compiled(intending(spec, text)).cards.page.contingency
-    assert [(plan.when.waits, plan.when.name, plan.when.wanted) for plan in made] == [
+    plans = compiled(intending(spec, text)).cards.page.contingency
+    assert [(plan.when.waits, plan.when.name, plan.when.wanted) for plan in plans] == [
         ("expectation", "early", ("missed",)),
         ("expectation", "zero-signal-share-at-100pct", ("met",)),
         ("red_flag", "red_flag-1", ("raised",)),
@@ -136,5 +136,5 @@ def test_in_a_profile_or_a_shared_block_they_have_no_place(work, compiled, spec)
 
 def test_a_thousand_runs_and_many_plans_compile(compiled, spec):
     text = "actions:\n" + "".join(f"  - {{id: a-{n}, do: x, change: {{train.learning_rate: {n}e-5}}}}\n" for n in range(1, 51))
-    made = compiled(intending(spec, text))
-    assert len(made.cards.page.actions) == 50 and project([made], with_site=True).files
+    experiment = compiled(intending(spec, text))
+    assert len(experiment.cards.page.actions) == 50 and project([experiment], with_site=True).files

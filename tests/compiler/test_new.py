@@ -28,9 +28,9 @@ def home(tmp_path, monkeypatch):
 
 def test_a_new_spec_passes_check_with_its_reward_examples_and_profile(home, capsys):
     assert main(["new", "my-first"]) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[:2] == ["specs/my-first.yaml", "specs/my-first.md"]
-    assert said.err == ""
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[:2] == ["specs/my-first.yaml", "specs/my-first.md"]
+    assert printed.err == ""
     assert main(["check", "--rewards", "my-first"]) == 0
     assert "my-first, my-first@smoke: 15 runs, no errors" in capsys.readouterr().err  # 3 conditions x 3 seeds, and x 2 seeds
 
@@ -97,8 +97,8 @@ def test_outside_a_project_nothing_is_written(tmp_path, monkeypatch, capsys):
 def test_where_the_data_are_elsewhere_it_says_so_at_once(home, capsys):
     shutil.rmtree(home / "data")
     assert main(["new", "mine"]) == 1
-    said = capsys.readouterr().err
-    assert "specs/mine.yaml:16:" in said and "cannot read `data/quickstart/train.jsonl`" in said
+    errors = capsys.readouterr().err
+    assert "specs/mine.yaml:16:" in errors and "cannot read `data/quickstart/train.jsonl`" in errors
     assert (home / "specs/mine.yaml").exists()
 
 

@@ -29,18 +29,18 @@ def work(at_work: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return at_work
 
 
-def reasons(found: Plan, stage: str) -> list[tuple[str, str]]:
+def reasons(plan: Plan, stage: str) -> list[tuple[str, str]]:
     """(kind, words with their place) of a stage's own reasons."""
-    (one,) = [one for one in found.stages if one.stage == stage]
-    return [(reason.kind, f"{reason.says} {reason.place or ''}".strip()) for reason in one.reasons if reason.kind != "upstream"]
+    (stage_plan,) = [stage_plan for stage_plan in plan.stages if stage_plan.stage == stage]
+    return [(reason.kind, f"{reason.says} {reason.place or ''}".strip()) for reason in stage_plan.reasons if reason.kind != "upstream"]
 
 
 def test_the_key_its_values_and_its_place(work):
     edit(SPEC, *LR)
-    found = planned()
+    plan = planned()
     expected = [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
-    assert reasons(found, "train-zero-s1") == expected
-    assert reasons(found, "train-shaped-s1") == []
+    assert reasons(plan, "train-zero-s1") == expected
+    assert reasons(plan, "train-shaped-s1") == []
     compiles()  # the new card lies on disk now, the old one in git
     assert reasons(planned(), "train-zero-s1") == expected
 
@@ -57,10 +57,10 @@ def test_the_code_that_changed(work):
     path = Path("stages/train/rewards/format.py")
     path.write_text("# words\n" + path.read_text().replace("-> list[Judgement]:\n", "-> list[Judgement]:\n    later = 1  # words\n", 1))
     judge_code("a cut answer passes")
-    found = planned()
+    plan = planned()
     for run in ("shaped-s1", "shaped-s3"):
-        assert reasons(found, f"train-{run}") == [("code", "code of train.rewards.format: version 1 -> 2: a cut answer passes")]
-    assert reasons(found, "train-zero-s1") == []
+        assert reasons(plan, f"train-{run}") == [("code", "code of train.rewards.format: version 1 -> 2: a cut answer passes")]
+    assert reasons(plan, "train-zero-s1") == []
 
 
 def test_code_that_is_not_judged_has_no_plan(work):
@@ -93,11 +93,11 @@ def test_what_was_made_before_is_put_back_and_costs_nothing(work):
     compiles()
     repro(work)
     edit(SPEC, *reversed(LR))
-    found = planned()
-    trains = {stage.run: stage.state for stage in found.stages if stage.run}
+    plan = planned()
+    trains = {stage.run: stage.state for stage in plan.stages if stage.run}
     assert {run for run, state in trains.items() if state == "restored"} == {"zero-s1", "zero-s2", "zero-s3"}
-    assert found.training == () and found.experiments[0].cost.runs == 0
-    (claim,) = found.experiments[0].claims
+    assert plan.training == () and plan.experiments[0].cost.runs == 0
+    (claim,) = plan.experiments[0].claims
     assert "zero-s1, zero-s2, zero-s3 are put back as they were earlier" in claim.why
     compiles()
     assert not {stage for stage in repro(work) if "train-" in stage}
@@ -138,10 +138,10 @@ def test_a_rule_that_is_edited_and_not_committed_is_warned_of_before_its_data(wo
 
 def test_new_and_removed_runs(work):
     edit(SPEC, "seeds: [1, 2, 3]", "seeds: [1, 2, 4]")
-    (found,) = planned().experiments
-    assert found.new_runs == ("shaped-s4", "zero-s4")
-    assert found.removed_runs == ("shaped-s3", "zero-s3")
-    (claim,) = found.claims
+    (experiment,) = planned().experiments
+    assert experiment.new_runs == ("shaped-s4", "zero-s4")
+    assert experiment.removed_runs == ("shaped-s3", "zero-s3")
+    (claim,) = experiment.claims
     assert (claim.claim, claim.verdict) == ("shaped-teaches", "supported")
     assert claim.why[:2] == ("shaped-s4, zero-s4 are new", "shaped-s3, zero-s3 are no longer runs")
     assert "runs: new shaped-s4, zero-s4; gone shaped-s3, zero-s3" in [says for _, says in reasons(planned(), "evaluate")]
@@ -168,8 +168,8 @@ def test_a_claim_is_at_risk_through_its_own_conditions_and_rule_only(work):
 
 def test_a_title_puts_no_claim_at_risk_and_changes_the_page(work):
     edit(SPEC, "teach right", "teach only right")
-    (found,) = planned().experiments
-    assert found.claims == () and found.page == "changes"
+    (experiment,) = planned().experiments
+    assert experiment.claims == () and experiment.page == "changes"
     assert reasons(planned(), "page")[0][1].endswith("specs/example.yaml:1:8")
 
 
@@ -201,14 +201,14 @@ def test_another_revision_needs_no_outputs(work):
     commit(Path(), "edited")
     for path in ("runs", ".dvc/cache"):
         shutil.rmtree(path)
-    found = planned(base="HEAD~1")
-    assert found.base == git(Path(), "rev-parse", "HEAD~1").strip() and found.base_name == "HEAD~1"
-    assert {stage.run for stage in found.training} == {f"{name}-s{seed}" for name in ("shaped", "zero") for seed in (1, 2, 3)}
-    assert reasons(found, "train-zero-s1") == [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
-    assert reasons(found, "train-shaped-s1") == [("code", "code of train.rewards.format: version 1 -> 2: edited")]
-    assert found.experiments[0].new_runs == () and found.experiments[0].cost.basis == "no history"
-    assert states(found)["runs/example/dvc.yaml:evaluate"] == "may_run"
-    assert found.experiments[0].claims[0].verdict is None
+    plan = planned(base="HEAD~1")
+    assert plan.base == git(Path(), "rev-parse", "HEAD~1").strip() and plan.base_name == "HEAD~1"
+    assert {stage.run for stage in plan.training} == {f"{name}-s{seed}" for name in ("shaped", "zero") for seed in (1, 2, 3)}
+    assert reasons(plan, "train-zero-s1") == [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
+    assert reasons(plan, "train-shaped-s1") == [("code", "code of train.rewards.format: version 1 -> 2: edited")]
+    assert plan.experiments[0].new_runs == () and plan.experiments[0].cost.basis == "no history"
+    assert states(plan)["runs/example/dvc.yaml:evaluate"] == "may_run"
+    assert plan.experiments[0].claims[0].verdict is None
     assert set(states(planned(base="HEAD")).values()) == {"stays"}
     assert not Path("runs").exists(), "a plan writes nothing"
 
@@ -216,11 +216,11 @@ def test_another_revision_needs_no_outputs(work):
 def test_another_revision_without_the_spec(work):
     shutil.copy(SPEC, "specs/second.yaml")
     Path("specs/pipeline.yaml").write_text("- second\n")
-    found = planned(base="main")
-    assert [one.name for one in found.experiments] == ["second"] and len(found.experiments[0].new_runs) == 6
-    assert found.removed_experiments == ("example",)
-    assert {stage.state for stage in found.experiments[0].stages} == {"runs"} and found.experiments[0].page == "new"
-    assert [one.name for one in planned("second", base="main").experiments] == ["second"]
+    plan = planned(base="main")
+    assert [experiment.name for experiment in plan.experiments] == ["second"] and len(plan.experiments[0].new_runs) == 6
+    assert plan.removed_experiments == ("example",)
+    assert {stage.state for stage in plan.experiments[0].stages} == {"runs"} and plan.experiments[0].page == "new"
+    assert [experiment.name for experiment in planned("second", base="main").experiments] == ["second"]
 
 
 def test_a_spec_that_differs_and_is_not_live_is_no_silence(work):
@@ -238,11 +238,11 @@ def test_another_revision_that_does_not_compile_is_noted(work):
     edit(SPEC, "max_steps: 12", "max_stepz: 12")
     commit(Path(), "broken")
     edit(SPEC, "max_stepz: 12", "max_steps: 12")
-    found = planned(base="HEAD")
-    (note,) = found.notes
+    plan = planned(base="HEAD")
+    (note,) = plan.notes
     assert note.startswith("example of that revision does not compile, so all of it counts as new: specs/example.yaml:15: E20")
-    assert {stage.state for stage in found.experiments[0].stages} == {"runs"} and len(found.experiments[0].new_runs) == 6
-    assert note in text(found) and "Note: example of that revision" in markdown(found)
+    assert {stage.state for stage in plan.experiments[0].stages} == {"runs"} and len(plan.experiments[0].new_runs) == 6
+    assert note in text(plan) and "Note: example of that revision" in markdown(plan)
     Path("specs/pipeline.yaml").write_text("example\n")
     commit(Path(), "broken list")
     Path("specs/pipeline.yaml").write_text("- example\n")
@@ -296,9 +296,9 @@ def test_exit_codes(work, capsys):
 def test_json_is_the_contract(work, capsys):
     edit(SPEC, *LR)
     assert main(["plan", "--json"]) == 0
-    said = capsys.readouterr().out
-    assert said == canonical_json(json.loads(said))
-    write_text(Path("plan.json"), said)
+    output = capsys.readouterr().out
+    assert output == canonical_json(json.loads(output))
+    write_text(Path("plan.json"), output)
     assert read(Plan, Path("plan.json")) == planned()
 
 
@@ -325,55 +325,55 @@ def test_text_tells_base_models_apart_and_counts_imports():
     logs = ExperimentPlan(name="logs", spec="specs/logs.yaml", stages=(*imports, stage("logs", "page")), page="new", cost=cost)
     models = (stage("_models/tiny", "pretrain"), stage("_models/ocaml", "pretrain"), stage("", "site"))
     plan = Plan(base=None, experiments=(logs,), shared=models)
-    said = [line.strip() for line in text(plan).splitlines()]
-    assert "2 of 3 runs are imported, 1 stays" in said and not any("train again" in line for line in said)
+    lines = [line.strip() for line in text(plan).splitlines()]
+    assert "2 of 3 runs are imported, 1 stays" in lines and not any("train again" in line for line in lines)
     row = next(line for line in markdown(plan).splitlines() if line.startswith("| <code>logs</code>"))
     assert [cell.strip() for cell in row.split("|")[2:8]] == ["2", "0", "0", "0", "1", "0"]
     gone = plan.model_copy(update={"experiments": (logs.model_copy(update={"new_runs": ("a-s3",), "removed_runs": ("a-s9",)}),)})
-    said_of = text(gone)
-    assert "2 of 3 runs are imported (1 new), 1 stays" in said_of and "no longer in the spec: a-s9 (nothing runs it" in said_of
-    assert "pretrain octavo/tiny, pretrain octavo/ocaml, site" in said
+    text_of_gone = text(gone)
+    assert "2 of 3 runs are imported (1 new), 1 stays" in text_of_gone and "no longer in the spec: a-s9 (nothing runs it" in text_of_gone
+    assert "pretrain octavo/tiny, pretrain octavo/ocaml, site" in lines
     assert "- pretrain octavo/tiny, pretrain octavo/ocaml, site" in markdown(plan)
 
 
 NASTY = "](http://x.test) <script>alert(1)</script> @admin #12 `code` ![i](x) | </details> <!-- --> &amp; **b** \x1b[31m www.x.test"
 
 
-def of_reasons(*said: str, count: int = 1) -> Plan:
+def of_reasons(*texts: str, count: int = 1) -> Plan:
     stages = tuple(
         StagePlan(pipeline="p", stage=f"train-r-s{number}", run=f"r-s{number}", trains=True, state="runs", reasons=tuple(
-            Reason(kind="card", says=f"{number} {words}") for words in said
+            Reason(kind="card", says=f"{number} {words}") for words in texts
         ))
         for number in range(count)
     )  # fmt: skip
-    one = ExperimentPlan(
+    experiment = ExperimentPlan(
         name="e", spec=NASTY, stages=stages, removed_runs=(NASTY,), page="changes", cost=Cost(unit="CPU-hours", runs=1, basis="no history")
     )
-    return Plan(base=None, experiments=(one,), shared=())
+    return Plan(base=None, experiments=(experiment,), shared=())
 
 
 def test_markdown_acts_on_nothing_that_others_wrote():
-    made = markdown(of_reasons(NASTY))
-    assert made.startswith(MARKER + "\n") and made.count("<!--") == 1
+    comment = markdown(of_reasons(NASTY))
+    assert comment.startswith(MARKER + "\n") and comment.count("<!--") == 1
     tags = {"<details>", "<summary>", "</summary>", "</details>", "<code>", "</code>"}
-    assert set(re.findall(r"<[^>]*>", made.removeprefix(MARKER))) == tags
+    assert set(re.findall(r"<[^>]*>", comment.removeprefix(MARKER))) == tags
     for forbidden in ("](", "@admin", "`", "![", "\x1b", "www.", "http:"):
-        assert forbidden not in made
-    assert not re.search(r"(?<!&)#12", made)
-    assert all(line.count("|") in (0, 11) for line in made.splitlines())
+        assert forbidden not in comment
+    assert not re.search(r"(?<!&)#12", comment)
+    assert all(line.count("|") in (0, 11) for line in comment.splitlines())
 
 
 def test_markdown_is_cut_and_says_so():
-    made = markdown(of_reasons(*["word " * 20] * 5, count=2000))
-    assert 50_000 < len(made) <= LIMIT
-    assert made.count("<details>") == made.count("</details>") == 1
-    shown = made.count("- train-r-s")
-    hidden = re.search(r"(\d+) more lines do not fit", made)
+    comment = markdown(of_reasons(*["word " * 20] * 5, count=2000))
+    assert 50_000 < len(comment) <= LIMIT
+    assert comment.count("<details>") == comment.count("</details>") == 1
+    shown = comment.count("- train-r-s")
+    hidden = re.search(r"(\d+) more lines do not fit", comment)
     assert hidden and shown * 6 + int(hidden[1]) >= 2000 * 6
 
 
 def test_entries_with_names_are_compared_by_name():
     old = {"runs": [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]}
     new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
-    found = [(difference.says, difference.pointer) for difference in changes(old, new)]
-    assert found == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]
+    differences = [(difference.says, difference.pointer) for difference in changes(old, new)]
+    assert differences == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]

@@ -175,13 +175,13 @@ def test_the_plan_is_what_dvc_does(work: pytest.MonkeyPatch, what: str) -> None:
     how, training, others = EDITS[what]
     how()
 
-    found = planned()
+    plan = planned()
 
-    of = states(found)
-    certain = {stage for stage, state in of.items() if state == "runs"}
-    back = {stage for stage, state in of.items() if state == "restored"}
-    possible = {stage for stage, state in of.items() if state == "may_run"}
-    assert {stage.run or stage.stage for stage in found.training} - {"pretrain"} == training
+    stage_states = states(plan)
+    certain = {stage for stage, state in stage_states.items() if state == "runs"}
+    back = {stage for stage, state in stage_states.items() if state == "restored"}
+    possible = {stage for stage, state in stage_states.items() if state == "may_run"}
+    assert {stage.run or stage.stage for stage in plan.training} - {"pretrain"} == training
     assert others <= {stage.rpartition(":")[2] for stage in certain}
     if not training and not others:
         assert not certain

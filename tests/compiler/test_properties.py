@@ -33,8 +33,8 @@ def cards(value: object, profile: str | None = None) -> dict[str, str]:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
     INPUTS.documents.pop(PATH.as_posix(), None)
     INPUTS.documents[PATH.as_posix()] = parse(text.encode(), PATH.as_posix())
-    one = compile_experiment(Reference("example", profile, PATH), INPUTS)
-    return {path: content for path, content in project([one], True).files.items() if not path.endswith("origins.json")}
+    experiment = compile_experiment(Reference("example", profile, PATH), INPUTS)
+    return {path: content for path, content in project([experiment], True).files.items() if not path.endswith("origins.json")}
 
 
 @functools.cache

@@ -21,8 +21,8 @@ def asking(spec: str, *questions: str) -> str:
     return spec.replace("profiles:\n", "questions:\n" + "".join(f"  - {text}\n" for text in questions) + "\nprofiles:\n")
 
 
-def conclude(made) -> ConcludeCard:
-    return made.cards.single["analysis/conclude.card.json"]
+def conclude(experiment) -> ConcludeCard:
+    return experiment.cards.single["analysis/conclude.card.json"]
 
 
 def test_the_cards_of_a_spec_without_questions_are_what_they_were(files, spec):
@@ -40,11 +40,11 @@ def test_a_question_that_needs_no_number_of_its_own_changes_the_page_only(files,
 
 
 def test_a_question_asks_conclude_for_what_it_needs(files, compiled, spec):
-    made = compiled(asking(spec, *ASKED, '{ask: "And kl?", show: {metric: skipped}}'))
-    assert conclude(made).asked == ("anomalies", "completion", "signal")
-    assert conclude(made).metrics[-2:] == ("loss", "skipped") and "reward" in conclude(made).metrics
-    assert [(q.ask, q.show) for q in made.cards.page.questions[:5]] == list(SEED_1.items())
-    assert made.cards.page.questions[5].show.metric == "skipped"
+    experiment = compiled(asking(spec, *ASKED, '{ask: "And kl?", show: {metric: skipped}}'))
+    assert conclude(experiment).asked == ("anomalies", "completion", "signal")
+    assert conclude(experiment).metrics[-2:] == ("loss", "skipped") and "reward" in conclude(experiment).metrics
+    assert [(q.ask, q.show) for q in experiment.cards.page.questions[:5]] == list(SEED_1.items())
+    assert experiment.cards.page.questions[5].show.metric == "skipped"
     before, after = files(spec).files, files(asking(spec, *ASKED)).files
     changed = {path for path in before if before[path] != after[path]}
     assert changed == {"runs/example/page.card.json", "runs/example/analysis/conclude.card.json"}

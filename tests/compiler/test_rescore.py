@@ -63,24 +63,24 @@ def report(capsys, *arguments):
 
 def test_equal_gates_change_nothing_but_what_was_unknown(run, capsys):
     run()
-    found = report(capsys)
-    assert (found["completions"], found["steps"], found["higher"], found["lower"], found["newly_unknown"]) == (6, 2, 0, 0, 0)
-    assert (found["newly_known"], found["changed"], found["unknown_before"], found["unknown_after"]) == (1, 1, 1, 0)
-    assert found["mean_before"] == pytest.approx(2.5 / 5) and found["mean_after"] == pytest.approx(3.5 / 6)
-    (change,) = found["changes"]
+    rescored = report(capsys)
+    assert (rescored["completions"], rescored["steps"], rescored["higher"], rescored["lower"], rescored["newly_unknown"]) == (6, 2, 0, 0, 0)
+    assert (rescored["newly_known"], rescored["changed"], rescored["unknown_before"], rescored["unknown_after"]) == (1, 1, 1, 0)
+    assert rescored["mean_before"] == pytest.approx(2.5 / 5) and rescored["mean_after"] == pytest.approx(3.5 / 6)
+    (change,) = rescored["changes"]
     assert (change["step"], change["group"], change["place"], change["reward_before"], change["reward_after"]) == (2, 0, 1, None, 1.0)
-    assert [(said["gate"], said["before"], said["after"]) for said in change["gates"]] == [("exact", "unknown", "pass")]
+    assert [(gate["gate"], gate["before"], gate["after"]) for gate in change["gates"]] == [("exact", "unknown", "pass")]
 
 
 def test_other_settings_change_rewards_and_the_funnel(run, capsys):
     run(gates=({**FORMAT, "settings": {"pattern": "[-+*()x0-9 ]+", "min_chars": 3}}, {**EXACT, "on_fail": 0.5}))
-    found = report(capsys)
-    assert (found["higher"], found["lower"], found["newly_known"]) == (1, 1, 1), "x+1: 0.25 -> 0.5; x is too short now"
-    gates = {gate["gate"]: gate for gate in found["gates"]}
+    rescored = report(capsys)
+    assert (rescored["higher"], rescored["lower"], rescored["newly_known"]) == (1, 1, 1), "x+1: 0.25 -> 0.5; x is too short now"
+    gates = {gate["gate"]: gate for gate in rescored["gates"]}
     assert gates["format"]["before"] == {"passed": 5, "failed": 1, "unknown": 0, "not_reached": 0}
     assert gates["format"]["after"] == {"passed": 4, "failed": 2, "unknown": 0, "not_reached": 0}
     assert (gates["format"]["gained"], gates["format"]["lost"], gates["exact"]["changed"]) == (0, 1, 2)
-    first = found["curve"][0]
+    first = rescored["curve"][0]
     assert (first["step"], first["reward_before"], first["reward_after"]) == (1, 0.375, 0.375)
 
 
@@ -93,9 +93,9 @@ def test_groups_without_signal_are_counted(run, capsys):
 
 def test_a_gate_that_the_completions_do_not_know_is_no_change_by_itself(run, capsys):
     run(columns=())
-    found = report(capsys)
-    assert [gate["before"] for gate in found["gates"]] == [None, None]
-    assert found["changed"] == 1 and len(found["changes"]) == 1
+    rescored = report(capsys)
+    assert [gate["before"] for gate in rescored["gates"]] == [None, None]
+    assert rescored["changed"] == 1 and len(rescored["changes"]) == 1
 
 
 def test_a_curriculum_scores_each_step_with_the_weights_of_its_time(run, capsys):
@@ -112,8 +112,8 @@ def test_a_seeded_gate_draws_what_it_drew(run, capsys):
 
     rows = [row(step, 0, "x", 0.0, "pass") for step in (1, 1, 2, 2)]
     keys = [f"1:{step}:row-1:{place}" for step in (1, 2) for place in (0, 1)]
-    drawn = [one.score for one in gate.judge(gate.Settings(distribution="uniform"), [Answer("x", {}, key=key) for key in keys])]
-    rows = [{**one, "reward": score} for one, score in zip(rows, drawn, strict=True)]
+    drawn = [judgement.score for judgement in gate.judge(gate.Settings(distribution="uniform"), [Answer("x", {}, key=key) for key in keys])]
+    rows = [{**line, "reward": score} for line, score in zip(rows, drawn, strict=True)]
     run(gates=({"name": "random", "kind": "random", "settings": {"distribution": "uniform"}},), rows=rows)
     assert report(capsys)["changed"] == 0 and len(set(drawn)) == 4
 
@@ -121,16 +121,16 @@ def test_a_seeded_gate_draws_what_it_drew(run, capsys):
 def test_the_attempt_that_went_on_counts_in_the_curve(run, capsys):
     rows = [*(row(step, 0, "x", 0.25, "fail") for step in (1, 2, 3)), row(2, 0, "(x*2)+1", 1.0, "pass", attempt="b")]
     run(rows=rows)
-    found = report(capsys)
-    assert found["completions"] == 4
-    assert [(step["step"], step["reward_before"]) for step in found["curve"]] == [(1, 0.25), (2, 1.0)]
+    rescored = report(capsys)
+    assert rescored["completions"] == 4
+    assert [(step["step"], step["reward_before"]) for step in rescored["curve"]] == [(1, 0.25), (2, 1.0)]
 
 
 def test_a_completion_whose_row_is_gone_is_unknown_and_counted(run, capsys):
     run(rows=[*ROWS, row(2, 1, "x", 0.25, "fail", prompt="row-99")])
-    found = report(capsys)
-    assert (found["without_row"], found["newly_unknown"], found["unknown_after"]) == (1, 1, 1)
-    assert found["changes"][-1]["gates"][0]["reason"] == "its prompt is no longer in the data"
+    rescored = report(capsys)
+    assert (rescored["without_row"], rescored["newly_unknown"], rescored["unknown_after"]) == (1, 1, 1)
+    assert rescored["changes"][-1]["gates"][0]["reason"] == "its prompt is no longer in the data"
 
 
 def test_nothing_published_is_touched_and_a_new_file_is_written_only_on_request(run, work, capsys):
@@ -154,11 +154,11 @@ def test_nothing_published_is_touched_and_a_new_file_is_written_only_on_request(
 def test_the_text_shows_what_moved_and_cannot_steer_a_terminal(run, capsys):
     run(gates=(FORMAT, {**EXACT, "on_fail": 0.5}), rows=[*ROWS, row(2, 1, "x\x1b[2J\n", 0.25, "fail")])
     assert main(["rescore", "c-s1"]) == 0
-    said = capsys.readouterr().out
-    assert "runs/old/c-s1: 7 completions of 2 steps" in said
-    assert "rewards: 4 of 7 differ: 2 higher, 1 lower, 0 newly unknown, 1 newly known" in said
-    assert "\x1b" not in said and "x\\u001b[2J" in said
-    assert "0.2500 -> 0.5000  step 1, row-1, completion 3" in said
+    output = capsys.readouterr().out
+    assert "runs/old/c-s1: 7 completions of 2 steps" in output
+    assert "rewards: 4 of 7 differ: 2 higher, 1 lower, 0 newly unknown, 1 newly known" in output
+    assert "\x1b" not in output and "x\\u001b[2J" in output
+    assert "0.2500 -> 0.5000  step 1, row-1, completion 3" in output
     run(rows=ROWS[:5])
     assert main(["rescore", "c-s1"]) == 0
     assert capsys.readouterr().out.endswith("Nothing changes.\n")
@@ -178,8 +178,8 @@ def test_with_the_spec_as_it_is_now(work, capsys, monkeypatch):
     capsys.readouterr()
     for arguments, changed in (([], 0), (["--spec"], 1)):
         assert main(["rescore", "shaped-s2", "--json", *arguments]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert (found["changed"], found["scored_with"]) == (changed, "spec" if arguments else "card")
+        rescored = json.loads(capsys.readouterr().out)
+        assert (rescored["changed"], rescored["scored_with"]) == (changed, "spec" if arguments else "card")
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_with_the_spec_as_it_is_now(work, capsys, monkeypatch):
 def test_what_cannot_be_scored_is_said(run, capsys, break_it, code, part):
     break_it(run())
     assert main(["rescore", "c-s1"]) == 1
-    said = capsys.readouterr()
-    assert code in said.err and part in said.err and "fix:" in said.err and said.out == ""
-    assert "Traceback" not in said.err
+    printed = capsys.readouterr()
+    assert code in printed.err and part in printed.err and "fix:" in printed.err and printed.out == ""
+    assert "Traceback" not in printed.err
 
 
 def test_runs_are_found_by_their_folders(run, work, capsys):
@@ -221,8 +221,8 @@ def test_an_imported_run_has_no_completions_or_no_reward_of_its_own(run, capsys)
     folder = run()
     (folder / "train.card.json").rename(folder / "import.card.json")
     assert main(["rescore", "c-s1"]) == 1
-    said = capsys.readouterr().err
-    assert "S299 no reward to score with: the run was imported" in said and "fix: octavo rescore old/c-s1 --spec" in said
+    errors = capsys.readouterr().err
+    assert "S299 no reward to score with: the run was imported" in errors and "fix: octavo rescore old/c-s1 --spec" in errors
     (folder / "completions.parquet").unlink()
     assert main(["rescore", "c-s1"]) == 1
     assert "S298 no completions to score again" in capsys.readouterr().err

@@ -17,9 +17,9 @@ from stages.contracts.names import slug
 def codes(compiled, text, name="example") -> list[str]:
     """Codes of errors, or of warnings when there are no errors."""
     try:
-        return [found.code for found in compiled(text, name).warnings]
+        return [problem.code for problem in compiled(text, name).warnings]
     except Rejected as rejected:
-        return [found.code for found in rejected.diagnostics]
+        return [problem.code for problem in rejected.diagnostics]
 
 
 def test_the_example_is_clean(compiled, spec):
@@ -52,12 +52,12 @@ def test_case_40_any_name_is_plain_to_shells_paths_addresses_and_findings_or_ref
 def test_every_fix_for_groups_works(per_device, accumulation, group):
     if per_device * accumulation % group == 0:
         return
-    said = whole_groups(per_device, accumulation, group)
-    steps = re.findall(r"`(?:gradient_accumulation_steps: )?(\d+)` \(batch (\d+)\)", said)
+    fixes = whole_groups(per_device, accumulation, group)
+    steps = re.findall(r"`(?:gradient_accumulation_steps: )?(\d+)` \(batch (\d+)\)", fixes)
     assert steps
     for step, batch in steps:
         assert int(step) * per_device == int(batch) and int(batch) % group == 0
-    for size in re.findall(r"num_generations: (\d+)", said):
+    for size in re.findall(r"num_generations: (\d+)", fixes):
         assert per_device * accumulation % int(size) == 0 and int(size) >= 2
 
 
@@ -136,8 +136,8 @@ def test_a_profile_may_have_too_few_seeds_for_its_claims(compiled, spec):
 def test_an_error_of_a_profile_points_into_the_profile(compiled, spec):
     with pytest.raises(Rejected) as caught:
         compiled(spec.replace("max_steps: 2, save_steps: 1}", "max_steps: 2, save_steps: 1, num_generations: 3}"), "example@smoke")
-    found = caught.value.diagnostics[0]
-    assert found.code == "E304" and found.place.line == 57
+    problem = caught.value.diagnostics[0]
+    assert problem.code == "E304" and problem.place.line == 57
 
 
 def test_one_score_for_two_equal_gates(compiled, spec):
@@ -211,8 +211,8 @@ def test_transformers_still_ignores_the_warm_up_of_a_constant_schedule():
 def test_null_controls_are_trained_without_a_signal(compiled, spec, reward, expected):
     text = spec.replace("zero: {reward: {constant: 0.0}", f"zero: {{reward: {reward}")
     text = text.replace("conditions:\n", "  nothing: {gates: [{same: {kind: constant, score: 0.5}}]}\n\nconditions:\n", 1)
-    found = [code for code in codes(compiled, text) if code not in ("W301", "W307")]
-    assert found == expected
+    problem_codes = [code for code in codes(compiled, text) if code not in ("W301", "W307")]
+    assert problem_codes == expected
 
 
 def test_evaluation_prompts_that_are_trained_on_are_counted(compiled, spec, work):
@@ -220,5 +220,5 @@ def test_evaluation_prompts_that_are_trained_on_are_counted(compiled, spec, work
     (work / "data/train.jsonl").write_text(
         "\n".join([(work / "data/train.jsonl").read_text().strip(), rows[1].replace('"id": "', '"id": "z')])
     )
-    found = compiled(spec).warnings
-    assert [(one.code, one.what) for one in found] == [("W310", "1 of 4 evaluation prompts are also in `data/train.jsonl`")]
+    warnings = compiled(spec).warnings
+    assert [(warning.code, warning.what) for warning in warnings] == [("W310", "1 of 4 evaluation prompts are also in `data/train.jsonl`")]

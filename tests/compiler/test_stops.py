@@ -48,10 +48,10 @@ def test_cards_hold_steps_and_no_text(compiled, ruled):
 
 
 def test_a_null_control_has_none(compiled, ruled):
-    made = compiled(ruled).cards
-    assert made.train["zero"].stop is None
-    assert '"stop"' not in dump(made.train["zero"])
-    assert list(made.single["analysis/conclude.card.json"].stops) == ["shaped"]
+    cards = compiled(ruled).cards
+    assert cards.train["zero"].stop is None
+    assert '"stop"' not in dump(cards.train["zero"])
+    assert list(cards.single["analysis/conclude.card.json"].stops) == ["shaped"]
 
 
 def test_expectations_are_on_the_analysis_card_only(compiled, ruled, spec):
@@ -64,41 +64,41 @@ def test_expectations_are_on_the_analysis_card_only(compiled, ruled, spec):
 
 
 def test_cards_without_rules_stay_as_they_were(compiled, spec):
-    made = compiled(spec).cards
-    assert "early_stop" not in dump(made.train["shaped"]) and '"stop"' not in dump(made.train["shaped"])
-    conclude: ConcludeCard = made.single["analysis/conclude.card.json"]
+    cards = compiled(spec).cards
+    assert "early_stop" not in dump(cards.train["shaped"]) and '"stop"' not in dump(cards.train["shaped"])
+    conclude: ConcludeCard = cards.single["analysis/conclude.card.json"]
     assert not {"stops", "expectations"} & set(json.loads(dump(conclude)))
 
 
 def test_origins_point_at_the_rules(compiled, ruled):
-    made, lines = compiled(ruled), ruled.splitlines()
+    experiment, lines = compiled(ruled), ruled.splitlines()
 
-    def line(found) -> str:
-        return lines[found.line - 1][found.column - 1 :]
+    def line(origin) -> str:
+        return lines[origin.line - 1][origin.column - 1 :]
 
-    train = made.origins.cards["shaped/train.card.json"]
+    train = experiment.origins.cards["shaped/train.card.json"]
     assert line(train["/stop/rules/0"]).startswith("{when: zero_signal_share")
     assert line(train["/stop/rules/2"]).startswith("{when: gate.tests.pass_share < 5%")
-    conclude = made.origins.cards["analysis/conclude.card.json"]
+    conclude = experiment.origins.cards["analysis/conclude.card.json"]
     assert line(conclude["/expectations/1"]).startswith("{id: late")
     assert conclude["/stops/shaped/rules/1"] == train["/stop/rules/1"]
 
 
 def test_explain_shows_them_in_words(compiled, ruled):
-    made = compiled(ruled)
-    run = next(run for run in made.expansion.runs if run.name == "shaped-s1")
-    said = explain(made, run, None)
+    experiment = compiled(ruled)
+    run = next(run for run in experiment.expansion.runs if run.name == "shaped-s1")
+    explanation = explain(experiment, run, None)
     for key, value in {
         "train.early_stop": "zero_signal_share == 1 for 3 logged steps in a row",
         "stop.red_flags.2": "gate.tests.pass_share < 0.05 for 3 logged steps in a row, from step 6 on",
         "stop.green_lights.1": "gate.tests.pass_share >= 0.05",
         "expect.reward-at-50pct": "reward above 0.2 at 50%",
     }.items():
-        [row] = [row for row in said.splitlines() if row.startswith(f"{key} ")]
+        [row] = [row for row in explanation.splitlines() if row.startswith(f"{key} ")]
         assert value in row and "specs/example.yaml:" in row
-    assert "early_stop" in explain(made, run, "train.early_stop")
-    zero = next(run for run in made.expansion.runs if run.name == "zero-s1")
-    assert "early_stop" not in explain(made, zero, None)
+    assert "early_stop" in explain(experiment, run, "train.early_stop")
+    zero = next(run for run in experiment.expansion.runs if run.name == "zero-s1")
+    assert "early_stop" not in explain(experiment, zero, None)
 
 
 def test_a_condition_may_have_a_rule_of_its_own(compiled, ruled):
@@ -195,14 +195,14 @@ WORDS = ["reward", "kl", "slope", "(", ")", ",", "<", "<=", "==", "and", "or", "
 @given(st.one_of(st.text(max_size=600), st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)))
 def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
     try:
-        found = stop_condition(text, 60)
+        parsed = stop_condition(text, 60)
     except Unreadable as error:
         assert error.problem.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
     else:
-        again = stop_condition(text_of(found.when), 60).when
-        assert text_of(again) == text_of(found.when)
-        assert {text[mention.start : mention.start + len(mention.leaf.metric)] for mention in found.mentions} == {
-            mention.leaf.metric for mention in found.mentions
+        again = stop_condition(text_of(parsed.when), 60).when
+        assert text_of(again) == text_of(parsed.when)
+        assert {text[mention.start : mention.start + len(mention.leaf.metric)] for mention in parsed.mentions} == {
+            mention.leaf.metric for mention in parsed.mentions
         }
 
 

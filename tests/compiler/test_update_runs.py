@@ -44,13 +44,13 @@ health: {gates: {steps: complete}}
 FOLDER = Path("data/imports/wanted")
 
 
-def of(rise: float, steps: int = 20, **more: object) -> Run:
+def rising(rise: float, steps: int = 20, **more: object) -> Run:
     return Run([{"_step": s, "train/global_step": s + 1, "train/reward": 0.2 + rise * s} for s in range(steps)], **more)
 
 
 def runs() -> dict[str, Run]:
     rises = {"a1": 0.02, "a2": 0.021, "b1": 0.0, "b2": 0.001}
-    return {f"team/prover/{name}": of(rise) for name, rise in rises.items()}
+    return {f"team/prover/{name}": rising(rise) for name, rise in rises.items()}
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_fetches_pins_tells_what_changed_and_what_runs_again(project):
     assert missing.returncode == 1 and missing.stderr.count("E389") == 4 and "octavo compile --update wanted" in missing.stderr
     assert everything() == before
     held = runs()
-    held["team/prover/a1"] = of(0.02, 12, state="running", config={"api_key": KEY, "lr": 1e-6}, summary={"note": KEY})
+    held["team/prover/a1"] = rising(0.02, 12, state="running", config={"api_key": KEY, "lr": 1e-6}, summary={"note": KEY})
     with wandb(held) as server:
         first = octavo(server, "--update")
     assert first.returncode == 0, first.stderr
@@ -117,13 +117,13 @@ def test_plan_says_why_a_changed_snapshot_runs_again(project):
         assert octavo(server, "--update").returncode == 0
         git(project, "init", "--quiet")
         commit(project, "before")
-        server.runs["team/prover/b1"] = of(0.0, 19)
+        server.runs["team/prover/b1"] = rising(0.0, 19)
         assert octavo(server, "--update").returncode == 0
-    found = plan(["wanted"], Inputs(), "HEAD")
-    why = {stage.stage: {reason.key for reason in stage.reasons} for stage in found.stages}
+    planned = plan(["wanted"], Inputs(), "HEAD")
+    why = {stage.stage: {reason.key for reason in stage.reasons} for stage in planned.stages}
     assert "/source/sha256" in why["import-zero-s1"] | {"/" + str(key).replace(".", "/") for key in why["import-zero-s1"]}
     assert not {"source.sha256", "/source/sha256"} & why["import-zero-s2"]
-    assert "data/imports/wanted/zero-s1.jsonl changed" in text(found) and "zero-s2.jsonl changed" not in text(found)
+    assert "data/imports/wanted/zero-s1.jsonl changed" in text(planned) and "zero-s2.jsonl changed" not in text(planned)
 
 
 def test_a_run_that_cannot_be_fetched_keeps_its_snapshot(project):
@@ -132,7 +132,7 @@ def test_a_run_that_cannot_be_fetched_keeps_its_snapshot(project):
     old = (FOLDER / "shaped-s2.jsonl").read_bytes()
     held = runs()
     del held["team/prover/a2"]
-    held["team/prover/b2"] = of(0.002, 20)
+    held["team/prover/b2"] = rising(0.002, 20)
     with wandb(held) as server:
         ran = octavo(server, "--update")
     assert ran.returncode == 1 and "wanted.yaml:8:37: E491 `shaped-s2` was not fetched" in ran.stderr
@@ -235,4 +235,4 @@ def test_a_folder_in_a_snapshot_s_place_costs_that_run_only(project):
 def test_a_run_without_its_log_is_known_by_its_path_not_by_words(project):
     of_spec = experiment(Inputs().document(Path("specs/wanted.yaml")), "wanted", None, Inputs().document)
     problems = expand_imports(of_spec).expansion.problems
-    assert sorted(found.log for found in problems) == [f"data/imports/wanted/{run}.jsonl" for run in of_spec.spec.runs.import_.ids]
+    assert sorted(problem.log for problem in problems) == [f"data/imports/wanted/{run}.jsonl" for run in of_spec.spec.runs.import_.ids]

@@ -12,9 +12,9 @@ SPEC = (Path(__file__).parents[1] / "golden" / "weighted" / "spec.yaml").read_te
 
 def codes(compiled, text, name="example") -> list[str]:
     try:
-        return [found.code for found in compiled(text, name).warnings]
+        return [problem.code for problem in compiled(text, name).warnings]
     except Rejected as rejected:
-        return [found.code for found in rejected.diagnostics]
+        return [problem.code for problem in rejected.diagnostics]
 
 
 def test_the_card_says_what_the_spec_says_(compiled):
@@ -40,17 +40,17 @@ def test_examples_go_to_preflight_with_their_length(compiled):
 
 
 def test_origins_of_weights_phases_and_penalties(compiled):
-    one = compiled(SPEC)
-    lines = one.experiment.document.lines
+    weighted = compiled(SPEC)
+    lines = weighted.experiment.document.lines
     for pointer, text in [
         ("/reward/gates/1/weight", "80%"),
         ("/reward/gates/1/needs", "format"),
         ("/reward/penalties/0", "runaway"),
         ("/reward/curriculum/1", "{from: 50%"),
     ]:
-        found = one.origins.cards["shaped/train.card.json"][pointer]
-        assert lines[found.line - 1][found.column - 1 :].startswith(text), pointer
-    assert "/reward/gates/0/weight" not in one.origins.cards["zero/train.card.json"]
+        origin = weighted.origins.cards["shaped/train.card.json"][pointer]
+        assert lines[origin.line - 1][origin.column - 1 :].startswith(text), pointer
+    assert "/reward/gates/0/weight" not in weighted.origins.cards["zero/train.card.json"]
 
 
 def test_inverting_a_weighted_reward(compiled):
@@ -111,8 +111,8 @@ def test_a_child_changes_a_weight_by_its_name(compiled, work):
     from compiler.build.pipeline import named
     from compiler.compile import compile_all
 
-    one = compile_all([named("child")], Inputs())[0]
-    assert [gate.weight for gate in one.cards.train["shaped"].reward.gates] == [0.1, 0.9]
+    experiment = compile_all([named("child")], Inputs())[0]
+    assert [gate.weight for gate in experiment.cards.train["shaped"].reward.gates] == [0.1, 0.9]
 
 
 def test_a_score_made_of_others_is_on_the_card_and_can_be_claimed(compiled):
@@ -120,7 +120,7 @@ def test_a_score_made_of_others_is_on_the_card_and_can_be_claimed(compiled):
     text = text.replace("metric: evaluation.tests.pass_share", "metric: evaluation.neat-and-wrong.pass_share")
     cards = compiled(text).cards.single
     evaluate = cards["analysis/evaluate.card.json"]
-    assert [(one.name, one.when.model_dump()) for one in evaluate.combined] == [
+    assert [(score.name, score.when.model_dump()) for score in evaluate.combined] == [
         (
             "neat-and-wrong",
             {"all": ({"gate": "format", "status": "pass", "holds": True}, {"gate": "tests", "status": "pass", "holds": False})},

@@ -39,10 +39,10 @@ class Run:
 class Faults:
     """Answers instead of the right one, by the name of a query: (status, body), the last one for good."""
 
-    of: dict[str, list[tuple[int, Any] | None]] = field(default_factory=dict)
+    answers: dict[str, list[tuple[int, Any] | None]] = field(default_factory=dict)
 
     def next(self, query: str) -> tuple[int, Any] | None:
-        waiting = self.of.get(query, [])
+        waiting = self.answers.get(query, [])
         return waiting.pop(0) if len(waiting) > 1 else waiting[0] if waiting else None
 
 
@@ -65,24 +65,24 @@ class Wandb:
             return fault
         if name in ("Viewer", "GetDefaultEntity"):
             return 200, {"data": {"viewer": {"id": "1", "entity": "team", "username": "u", "flags": "{}", "teams": {"edges": []}}}}
-        of = variables.get("run") or variables.get("name") or variables.get("runName")
-        run = self.runs.get(f"{variables.get('entity')}/{variables.get('project')}/{of}")
-        return 200, {"data": {"project": {"run": None if run is None else self._fields(name, run, str(of), variables)}}}
+        run_id = variables.get("run") or variables.get("name") or variables.get("runName")
+        run = self.runs.get(f"{variables.get('entity')}/{variables.get('project')}/{run_id}")
+        return 200, {"data": {"project": {"run": None if run is None else self._fields(name, run, str(run_id), variables)}}}
 
-    def _fields(self, name: str, run: Run, of: str, variables: dict[str, Any]) -> dict[str, Any]:
+    def _fields(self, name: str, run: Run, run_id: str, variables: dict[str, Any]) -> dict[str, Any]:
         keys = {"lastStep": run.last_step, "keys": {}}
         if name == "HistoryPage":
             first, stop = variables["minStep"], variables["maxStep"]
             return {"history": [json.dumps(row) for row in run.rows if first <= row["_step"] < stop]}
         if name == "RunParquetHistory":
-            urls = [f"{self.address}/parquet/{of}/{index}" for index in range(len(run.parquet))]
+            urls = [f"{self.address}/parquet/{run_id}/{index}" for index in range(len(run.parquet))]
             return {"parquetHistory": {"liveData": [{"_step": row["_step"]} for row in run.rows[:1]], "parquetUrls": urls}}
         if name == "RunHistoryKeys":
             return {"historyKeys": keys}
         empty = dict.fromkeys(("sweepName", "group", "jobType", "commit", "description", "notes"))
         config = {key: {"value": value} for key, value in run.config.items()}
         return empty | {
-            "id": "x", "projectId": "7", "tags": [], "name": of, "displayName": "a name", "state": run.state, "readOnly": False,
+            "id": "x", "projectId": "7", "tags": [], "name": run_id, "displayName": "a name", "state": run.state, "readOnly": False,
             "createdAt": "2026-01-01T00:00:00", "heartbeatAt": "2026-01-01T00:00:00", "systemMetrics": "{}",
             "config": json.dumps(config), "summaryMetrics": json.dumps(run.summary), "historyLineCount": len(run.rows),
             "historyKeys": keys, "user": {"name": "U", "username": "u"},
@@ -102,13 +102,15 @@ def wandb(runs: dict[str, Run], faults: Faults | None = None) -> Iterator[Wandb]
                 return self._send(200, b"{}")
             asked = json.loads(body)
             name = re.search(r"query\s+(\w+)", asked["query"])[1]  # type: ignore[index]
-            found.asked.append((name, asked.get("variables") or {}))
-            status, content = found.answer(name, asked.get("variables") or {})
+            stand_in.asked.append((name, asked.get("variables") or {}))
+            status, content = stand_in.answer(name, asked.get("variables") or {})
             return self._send(status, json.dumps(content).encode())
 
         def do_GET(self) -> None:
-            _, kind, of, *index = self.path.split("/")
-            files = [file for name, run in found.runs.items() for file in run.parquet if kind == "parquet" and name.endswith("/" + of)]
+            _, kind, run_id, *index = self.path.split("/")
+            files = [
+                file for name, run in stand_in.runs.items() for file in run.parquet if kind == "parquet" and name.endswith("/" + run_id)
+            ]
             self._send(200 if files else 404, files[int(index[0])] if files else b"{}")
 
         do_HEAD = do_GET
@@ -136,10 +138,10 @@ def wandb(runs: dict[str, Run], faults: Faults | None = None) -> Iterator[Wandb]
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Wandb(runs, faults or Faults(), f"http://127.0.0.1:{server.server_port}")
+    stand_in = Wandb(runs, faults or Faults(), f"http://127.0.0.1:{server.server_port}")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield found
+        yield stand_in
     finally:
         server.shutdown()
         server.server_close()
