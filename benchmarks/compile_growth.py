@@ -36,7 +36,7 @@ def main() -> int:
     bare, _ = measured([sys.executable, "-c", "pass"], ROOT, repeats)
     print(f"{'':<34} {'runs':>5} {'CPU s':>8} {'x bare':>7} {'wall s':>8}")
     print(f"{'bare python -c pass':<34} {'':>5} {bare:8.3f} {1:7.1f}")
-    found: dict[str, dict[int, float]] = {}
+    cpu_by_command: dict[str, dict[int, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for runs in SIZES:
             project = new(Path(folder), runs)
@@ -47,11 +47,11 @@ def main() -> int:
                 ("compile again, unchanged", "compile", project),
             ):
                 cpu, wall = measured([*OCTAVO, command], where, repeats)
-                found.setdefault(what, {})[runs] = cpu
+                cpu_by_command.setdefault(what, {})[runs] = cpu
                 print(f"{what:<34} {runs:>5} {cpu:8.3f} {cpu / bare:7.1f} {wall:8.3f}")
         cpu, wall = plain_writing(project)
         print(f"{'writing the same files, no compiler':<34} {1000:>5} {cpu:8.3f} {cpu / bare:7.1f} {wall:8.3f}")
-    for what, cpu_by_size in found.items():
+    for what, cpu_by_size in cpu_by_command.items():
         first, second = cpu_by_size[500] - cpu_by_size[12], cpu_by_size[1000] - cpu_by_size[500]
         print(
             f"{what + ', a run':<34} {'':>5} {1000 * (cpu_by_size[1000] - cpu_by_size[12]) / 988:7.3f}ms  second half x{second / first:.2f}"

@@ -38,8 +38,8 @@ def coverage(rounds: int) -> dict[str, Held]:
     rng = np.random.default_rng(11)
     seen: dict[str, list[bool | None]] = {}
 
-    def see(name: str, found: Interval, truth: float) -> None:
-        held = None if found.low is None or found.high is None else bool(found.low <= truth <= found.high)
+    def see(name: str, interval: Interval, truth: float) -> None:
+        held = None if interval.low is None or interval.high is None else bool(interval.low <= truth <= interval.high)
         seen.setdefault(name, []).append(held)
 
     for _ in range(rounds):

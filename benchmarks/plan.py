@@ -66,7 +66,7 @@ def main() -> int:
 
 def verdicts(plan: dict) -> tuple[set[str], set[str]]:
     """(stages that certainly run or are put back, stages that may run or read what is put back), as DVC addresses them."""
-    stages = [stage for one in plan["experiments"] for stage in one["stages"]] + plan["shared"]
+    stages = [stage for experiment in plan["experiments"] for stage in experiment["stages"]] + plan["shared"]
     names = {f"{stage['pipeline']}:{stage['stage']}".removeprefix("dvc.yaml:"): stage["state"] for stage in stages}
     certain = {name for name, state in names.items() if state in ("runs", "restored")}
     back = "restored" in names.values()
@@ -76,19 +76,19 @@ def verdicts(plan: dict) -> tuple[set[str], set[str]]:
 def measured(command: list[str], folder: Path, repeats: int) -> tuple[float, float, float, str]:
     """(wall seconds, CPU seconds, peak MB, output) of a process; medians, after one unmeasured run that warms caches."""
     subprocess.run(command, cwd=folder, env=ENVIRONMENT, check=True, capture_output=True)
-    wall, cpu, peak, said = [], [], 0.0, ""
+    wall, cpu, peak, output = [], [], 0.0, ""
     for _ in range(repeats):
         began = time.perf_counter()
         with tempfile.TemporaryFile("w+") as out, subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=out) as process:
             _, code, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(code)
             out.seek(0)
-            said = out.read()
+            output = out.read()
         assert process.returncode == 0, command
         wall.append(time.perf_counter() - began)
         cpu.append(usage.ru_utime + usage.ru_stime)
         peak = max(peak, usage.ru_maxrss / 1024)
-    return statistics.median(wall), statistics.median(cpu), peak, said
+    return statistics.median(wall), statistics.median(cpu), peak, output
 
 
 def has_run(project: Path) -> Path:
@@ -103,16 +103,16 @@ def has_run(project: Path) -> Path:
     pipelines = [*sorted(project.glob("runs/**/dvc.yaml")), project / "dvc.yaml"]
     files = Files(project, {})
     stages = {pipeline: parsed(pipeline.read_text()) for pipeline in pipelines}
-    for path in {dep for found in stages.values() for stage in found.values() for dep in stage["deps"] if dep.startswith("stages/")}:
+    for path in {dep for by_name in stages.values() for stage in by_name.values() for dep in stage["deps"] if dep.startswith("stages/")}:
         if not (project / path).exists():  # our code, of which only that it has not changed counts here
             (project / path).parent.mkdir(parents=True, exist_ok=True)
             (project / path).write_text("")
-    for outs in (stage["outs"] for found in stages.values() for stage in found.values()):
+    for outs in (stage["outs"] for by_name in stages.values() for stage in by_name.values()):
         for out in outs:
             written(project, out)
-    for pipeline, found in stages.items():
+    for pipeline, by_name in stages.items():
         lines = ["schema: '2.0'", "stages:"]
-        for name, stage in found.items():
+        for name, stage in by_name.items():
             lines += [f"  {name}:", f"    cmd: {stage['cmd'][0]}"]
             for side in ("deps", "outs"):
                 if stage[side]:

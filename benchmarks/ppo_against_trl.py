@@ -201,9 +201,9 @@ def ours() -> None:
         for name, tensor in mine.items():
             worst[name] = max(worst.get(name, 0.0), float((tensor - update[name]).abs().max()))
         for name, theirs_name in NAMES.items():
-            found = logs[name]
-            assert found is not None
-            worst[name] = max(worst.get(name, 0.0), abs(found - update["logs"][theirs_name]))
+            logged = logs[name]
+            assert logged is not None
+            worst[name] = max(worst.get(name, 0.0), abs(logged - update["logs"][theirs_name]))
         shown = "  ".join(
             f"{name} {logs[name]:.5f}/{update['logs'][NAMES[name]]:.5f}" for name in ("objective.kl", "loss.policy", "loss.value")
         )

@@ -66,7 +66,7 @@ def rate(verifier: Verifier[Any, Any], job: Callable[[int], Any], jobs: int) -> 
         began = time.perf_counter()
         for start in range(BATCH, len(todo), BATCH):
             results = verifier.run(todo[start : start + BATCH])
-            assert all(one.outcome in ("values", "tested", "compiles", "proved") for one in results), results
+            assert all(result.outcome in ("values", "tested", "compiles", "proved") for result in results), results
         return jobs / (time.perf_counter() - began)
     finally:
         verifier.close()

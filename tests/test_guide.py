@@ -80,8 +80,8 @@ def merged(below, above):
     """Maps merge, null removes, all else is replaced, as layers of specs do."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    made = {**below, **{key: merged(below.get(key), value) for key, value in above.items()}}
-    return {key: value for key, value in made.items() if value is not None}
+    both = {**below, **{key: merged(below.get(key), value) for key, value in above.items()}}
+    return {key: value for key, value in both.items() if value is not None}
 
 
 PLACES = {
@@ -135,7 +135,7 @@ def test_yaml_that_people_are_shown_is_right(page, tmp_path, monkeypatch, capsys
             (tmp_path / "specs/block.yaml").write_text(json.dumps(whole), encoding="utf-8")
             main(["check", "block"])
             problems = re.findall(r"^(?:\S+ )?(E\d{3} .*)", capsys.readouterr().err, re.M)
-            if not [one for one in problems if not one.startswith("E389 ")]:  # a log that is the reader's own
+            if not [problem for problem in problems if not problem.startswith("E389 ")]:  # a log that is the reader's own
                 so_far = whole
                 break
             tried.append(problems)

@@ -26,7 +26,7 @@ def test_the_gate_judges_endings_and_never_raises(tmp_path: Path, monkeypatch: p
     gate = shown("add-a-gate.md", "ends_with", tmp_path, monkeypatch)
     settings = gate.Settings(ending=")")
     judgements = gate.judge(settings, [Answer("(x)", {}), Answer("(x", {}), Answer("", {}), Answer("\x00\u202e)", {"row": None})])
-    assert [(one.status, one.score) for one in judgements] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
+    assert [(judgement.status, judgement.score) for judgement in judgements] == [("pass", 1.0), ("fail", 0.0), ("fail", 0.0), ("pass", 1.0)]
     with pytest.raises(ValueError, match="ending"):
         gate.Settings(ending="")
 
@@ -34,11 +34,11 @@ def test_the_gate_judges_endings_and_never_raises(tmp_path: Path, monkeypatch: p
 def test_the_detector_warns_below_its_threshold_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     detector = shown("add-a-detector.md", "short_answers", tmp_path, monkeypatch)
 
-    def of(*lengths: float) -> object:
+    def detected(*lengths: float) -> object:
         steps = pd.DataFrame({"completion_tokens": lengths} if lengths else {}, index=range(1, len(lengths) + 1))
         return detector.detect(detector.Settings(), Run("a-s1", "a", "treatment", 40, steps))
 
-    quiet, loud, blind = of(*[2.0] * 10, *[3.0] * 10), of(*[9.0] * 10, *[2.9] * 10), of()
+    quiet, loud, blind = detected(*[2.0] * 10, *[3.0] * 10), detected(*[9.0] * 10, *[2.9] * 10), detected()
     assert (quiet.state, quiet.signals) == ("looked", ())
     [signal] = loud.signals
     assert (signal.severity, signal.last, signal.says) == (

@@ -60,7 +60,7 @@ def test_actionlint_finds_what_is_broken(tmp_path, old, new, rule):
 def test_rights_are_least():
     for name, workflow in WORKFLOWS.items():
         assert workflow["permissions"] in ({}, {"contents": "read"}), name
-    rights = {job: one["permissions"] for job, one in PULL.items()}
+    rights = {job: content["permissions"] for job, content in PULL.items()}
     read = {"contents": "read"}
     assert rights == {
         "workflows": read,
@@ -71,11 +71,11 @@ def test_rights_are_least():
     }
 
 
-@pytest.mark.parametrize("job", [job for job, one in PULL.items() if "write" in one["permissions"].values()])
+@pytest.mark.parametrize("job", [job for job, content in PULL.items() if "write" in content["permissions"].values()])
 def test_no_code_of_a_pull_request_runs_where_something_can_be_written(job):
-    used = [one.get("uses", "") for one in PULL[job]["steps"]]
+    used = [step.get("uses", "") for step in PULL[job]["steps"]]
     assert not any(name.startswith(("actions/checkout", "docker:")) for name in used)
-    commands = [line.split()[0] for one in PULL[job]["steps"] for line in one.get("run", "").splitlines() if line.strip()]
+    commands = [line.split()[0] for step in PULL[job]["steps"] for line in step.get("run", "").splitlines() if line.strip()]
     assert not {"python", "octavo", "dvc", "pip", "bash", "sh"} & set(commands)
 
 
@@ -84,9 +84,9 @@ def test_secrets_and_dangerous_triggers_are_not_used():
         text = path.read_text(encoding="utf-8")
         assert "secrets." not in text and "pull_request_target" not in text and "workflow_run" not in text
     for job in PULL.values():
-        for one in job["steps"]:
-            if one.get("uses", "").startswith("actions/checkout"):
-                assert one["with"]["persist-credentials"] is False
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout"):
+                assert step["with"]["persist-credentials"] is False
 
 
 @pytest.mark.parametrize(("workflow", "job"), JOBS)

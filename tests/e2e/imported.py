@@ -26,8 +26,8 @@ def make(folder: Path, name: str, spec: str) -> None:
 
 def compiled(name: str) -> Path:
     """Write all cards; the experiment's folder."""
-    made = project(compile_all([named(name)], Inputs()), with_site=False)
-    for path, text in {**made.files, **made.once, **made.ignored}.items():
+    outputs = project(compile_all([named(name)], Inputs()), with_site=False)
+    for path, text in {**outputs.files, **outputs.once, **outputs.ignored}.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
     return Path("runs") / name

@@ -62,6 +62,6 @@ def study(root: Path, *edits: tuple[str, str]) -> Project:
 
 
 if __name__ == "__main__":
-    made = study(ROOT / ".cache/smollm2")
-    print(made.call(sys.executable, "-m", "dvc", "repro", OMP_NUM_THREADS="2"))
-    print(f"The page:   {made.root.relative_to(ROOT)}/build/site/experiments/{NAME}/index.html")
+    built = study(ROOT / ".cache/smollm2")
+    print(built.call(sys.executable, "-m", "dvc", "repro", OMP_NUM_THREADS="2"))
+    print(f"The page:   {built.root.relative_to(ROOT)}/build/site/experiments/{NAME}/index.html")

@@ -51,7 +51,7 @@ SIZES = {  # (first, last) of a metric, around which three seeds lie
 
 def logs(rng: random.Random) -> dict[tuple[str, int], list[dict[str, float]]]:
     """By (condition, seed). The third seed of c6 ends before the last window."""
-    made = {}
+    rows_by_run = {}
     for index, condition in enumerate(CONDITIONS):
         for seed in (1, 2, 3):
             ends = {c: [value * rng.uniform(0.9, 1.1) for value in sizes[index]] for c, sizes in SIZES.items()}
@@ -59,12 +59,12 @@ def logs(rng: random.Random) -> dict[tuple[str, int], list[dict[str, float]]]:
                 {"step": step} | {c: (first + (last - first) * (step - 1) / (STEPS - 1)) for c, (first, last) in ends.items()}
                 for step in range(1, STEPS + 1)
             ]
-            made[condition, seed] = rows[:15] if (condition, seed) == ("c6", 3) else rows
-    return made
+            rows_by_run[condition, seed] = rows[:15] if (condition, seed) == ("c6", 3) else rows
+    return rows_by_run
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> tuple[Path, dict[tuple[str, int], list[dict[str, float]]]]:
+def study(tmp_path_factory) -> tuple[Path, dict[tuple[str, int], list[dict[str, float]]]]:
     """The experiment's folder, with its page, and the logs."""
     root = tmp_path_factory.mktemp("changes")
     with pytest.MonkeyPatch.context() as patch:
@@ -143,8 +143,8 @@ QUESTIONS = {"Did the reward rise": "r", "Did the loss fall": "l", "How far did 
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
-def test_cases_15_and_16_in_the_table_of_an_answer(made, asked):
-    folder, written = made
+def test_cases_15_and_16_in_the_table_of_an_answer(study, asked):
+    folder, written = study
     rows = rows_of((folder / "page/index.md").read_text(encoding="utf-8"), f"<h3>{asked}")
     assert [plain(row[0]) for row in rows] == CONDITIONS
     for row in rows:
@@ -154,8 +154,8 @@ def test_cases_15_and_16_in_the_table_of_an_answer(made, asked):
         assert ("of the seeds with both windows (1 and 2)" in plain(row[3])) is not whole
 
 
-def test_cases_15_and_16_in_the_table_of_conditions(made):
-    folder, written = made
+def test_cases_15_and_16_in_the_table_of_conditions(study):
+    folder, written = study
     part = (folder / "page/index.md").read_text(encoding="utf-8").partition("## Conditions")[2]
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", part[: part.index("</table>")], re.DOTALL)
     seen = {plain(head).split()[0]: re.findall(r"<td[^>]*>(.*?)</td>", cells, re.DOTALL) for head, cells in rows}
@@ -166,8 +166,8 @@ def test_cases_15_and_16_in_the_table_of_conditions(made):
         assert ("of the seeds with both windows (1 and 2)" in plain(change)) is (condition == "c6")
 
 
-def test_cases_15_and_16_no_seed_s_number_is_printed_as_nothing(made):
-    folder, written = made
+def test_cases_15_and_16_no_seed_s_number_is_printed_as_nothing(study):
+    folder, written = study
     page = (folder / "page/index.md").read_text(encoding="utf-8")
     for (condition, seed), rows in written.items():
         for statistic, value in zip(("initial", "final"), windows(rows, "r"), strict=True):
@@ -179,8 +179,8 @@ def test_cases_15_and_16_no_seed_s_number_is_printed_as_nothing(made):
                 assert shown != 0 and abs(shown - Decimal(value)) <= unit, (condition, seed, cell[1])
 
 
-def test_cases_15_and_16_in_prose(made):
-    folder, written = made
+def test_cases_15_and_16_in_prose(study):
+    folder, written = study
     text = plain((folder / "page/index.md").read_text(encoding="utf-8"))
     for condition in CONDITIONS:
         for metric, column in METRICS.items():
@@ -190,8 +190,8 @@ def test_cases_15_and_16_in_prose(made):
                 agrees(cells, truth(written, condition, column), f"{condition} {metric}", whole=condition != "c6")
 
 
-def test_cases_15_and_16_in_what_programs_read(made):
-    folder, written = made
+def test_cases_15_and_16_in_what_programs_read(study):
+    folder, written = study
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder.parents[1])
         values = findings(folder)

@@ -106,7 +106,7 @@ def test_cases_11_12_and_20_no_log_is_more_or_less_complete_than_its_last_trajec
     for seed, rows in enumerate(logs, start=1):
         kept, highest, name = trajectory(rows), max(row["step"] for row in rows), f"only-s{seed}"
         screened, end = health(folder, name), max(trajectory(rows))
-        gate = next(one for one in screened["gates"] if one["gate"] == "steps")
+        gate = next(gate for gate in screened["gates"] if gate["gate"] == "steps")
         if highest > target:
             expected = (False, f"contaminated: {highest} steps of {target}, so a finished run was trained on")
             assert any(note.startswith(f"contaminated: the log reaches step {highest} of {target}") for note in screened["notes"])
@@ -204,8 +204,11 @@ def test_case_24_where_no_spread_was_logged_a_gradient_of_zero_is_reported_and_i
         [row(rng, step, grad=float(step == lively) * 0.3) for step in range(1, last + 1)] for lively, last in ((0, 60), (30, 60), (0, 2))
     ]
     folder = imported(zeros, 60, "reward: reward, grad_norm: grad", role)
-    every = [next(one for one in health(folder, f"only-s{seed}")["detections"] if one["detector"] == "gradient") for seed in (1, 2, 3)]
-    assert [one["state"] for one in every] == ["looked", "not_observable", "not_observable"]
+    every = [
+        next(detection for detection in health(folder, f"only-s{seed}")["detections"] if detection["detector"] == "gradient")
+        for seed in (1, 2, 3)
+    ]
+    assert [detection["state"] for detection in every] == ["looked", "not_observable", "not_observable"]
     (still,) = every[0]["signals"]
     assert still["severity"] == ("info" if role == "null_control" else "warning") and (still["onset"], still["last"]) == (1, 60)
     assert "exactly 0 in all 60 logged steps" in still["says"] and "it is open whether" in still["says"]
@@ -253,13 +256,13 @@ def test_case_17_n_is_the_number_of_distinct_runs(tmp_path):
     """Twelve seeds over five logs: each log counts once, whatever other columns and lines its copies have."""
     rng = random.Random(17)
     courses = [[row(rng, step) for step in range(1, 41)] for _ in range(5)]
-    of = [0, 1, 0, 2, 2, 2, 3, 1, 4, 0, 3, 2]
-    logs = [[{**line, "clock": rng.random()} for line in courses[index]] for index in of]
+    course_of_seed = [0, 1, 0, 2, 2, 2, 3, 1, 4, 0, 3, 2]
+    logs = [[{**line, "clock": rng.random()} for line in courses[index]] for index in course_of_seed]
     logs[2] = [line for line in logs[2] for _ in range(1 + (line["step"] == 7))]  # a row that stands there twice is the same row
     logs[5] = [{**line, "reward": str(line["reward"])} for line in logs[5]]
     folder = imported(logs, 40, METRICS)
-    for seed, index in enumerate(of, start=1):
-        screened, first = health(folder, f"only-s{seed}"), of.index(index) + 1
+    for seed, index in enumerate(course_of_seed, start=1):
+        screened, first = health(folder, f"only-s{seed}"), course_of_seed.index(index) + 1
         assert screened["included"] is (seed == first)
         if seed != first:
             assert screened["reasons"][0].startswith(f"DUPLICATE: its series are identical to those of only-s{first}, so")
@@ -273,8 +276,8 @@ def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(t
     rng = random.Random(18)
     Path("logs").mkdir()
     courses = [[row(rng, step) for step in range(1, 41)] for _ in range(5)]
-    for condition, of in (("a", (0, 1, 2)), ("b", (3, 1, 4))):
-        for seed, index in enumerate(of, start=1):
+    for condition, course_of_seed in (("a", (0, 1, 2)), ("b", (3, 1, 4))):
+        for seed, index in enumerate(course_of_seed, start=1):
             text = "".join(json.dumps(line | {"clock": rng.random()}) + "\n" for line in courses[index])
             Path(f"logs/{condition}-{seed}.jsonl").write_text(text, encoding="utf-8")
     conditions = "{a: {reward: one, role: treatment}, b: {reward: another, role: null_control}}"
@@ -286,7 +289,7 @@ def test_case_17_a_log_of_another_condition_is_a_warning_and_leaves_no_run_out(t
     screen(folder)
     for name in ("a-s1", "a-s2", "a-s3", "b-s1", "b-s2", "b-s3"):
         screened = health(folder, name)
-        signals = next(one["signals"] for one in screened["detections"] if one["detector"] == "duplicates")
+        signals = next(detection["signals"] for detection in screened["detections"] if detection["detector"] == "duplicates")
         assert screened["included"] and [signal["severity"] for signal in signals] == ["warning"] * (name == "a-s2")
         if signals:
             assert "identical to those of b-s2, a run of another condition" in signals[0]["says"]
@@ -323,5 +326,5 @@ def test_case_25_what_a_series_begins_with_is_no_spike_and_a_short_run_says_that
     logs += [[{"step": step, "grad": 9.0 if step == 15 else 1 + rng.gauss(0, 0.05)} for step in range(1, 21)]]
     folder = imported(logs, 100, "grad_norm: grad")
     assert [alarms(folder, seed, "spikes")["spikes"] for seed in (1, 2, 3)] == [[], [], []]
-    short = next(one for one in health(folder, "only-s4")["detections"] if one["detector"] == "spikes")
+    short = next(detection for detection in health(folder, "only-s4")["detections"] if detection["detector"] == "spikes")
     assert short["state"] == "not_applicable" and re.fullmatch("grad_norm: 20 rows, 21 are needed", short["reason"])

@@ -51,7 +51,7 @@ def summary(rng: random.Random, condition: str, seed: int) -> dict[str, Any]:
 def test_case_45_the_page_says_what_the_file_says_and_leaves_out_what_broke(tmp_path, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
     rng = random.Random(seed)
-    runs = {condition: [summary(rng, condition, of) for of in SEEDS] for condition in CONDITIONS}
+    runs = {condition: [summary(rng, condition, run_seed) for run_seed in SEEDS] for condition in CONDITIONS}
     content = {"conditions": {name: {"n_runs": 3, "runs": group} for name, group in runs.items()}}
     (tmp_path / "summary.json").write_text(json.dumps(content), encoding="utf-8")
     make(tmp_path, "wu17", SPEC)
@@ -62,31 +62,31 @@ def test_case_45_the_page_says_what_the_file_says_and_leaves_out_what_broke(tmp_
     warned = 0
     for name, group in runs.items():
         slug, counted = name.replace("_", "-"), []
-        for one in group:
-            screened, broken = health(folder, f"{slug}-s{one['seed']}"), not math.isfinite(float(one["final_grad_norm"]))
+        for row in group:
+            screened, broken = health(folder, f"{slug}-s{row['seed']}"), not math.isfinite(float(row["final_grad_norm"]))
             assert screened["included"] is not broken, screened["reasons"]
             if broken:
-                assert f"grad_norm is persistently non-finite from step {int(one['nan_grad_step'])}" in screened["reasons"][0]
-            assert screened["state"] == ("finished" if one["steps_completed"] == 300 else "unknown")
-            assert screened["steps_done"] == one["steps_completed"]
-            run_name = f"{slug}-s{one['seed']}"
+                assert f"grad_norm is persistently non-finite from step {int(row['nan_grad_step'])}" in screened["reasons"][0]
+            assert screened["state"] == ("finished" if row["steps_completed"] == 300 else "unknown")
+            assert screened["steps_done"] == row["steps_completed"]
+            run_name = f"{slug}-s{row['seed']}"
             for metric, key in (("reward", "final_reward_avg"), ("truncated", "avg_clipped_ratio"), ("kl", "final_kl")):
-                assert values[f"{run_name}/{metric}/final"]["value"] == (one[key] if one[key] is None else pytest.approx(one[key]))
+                assert values[f"{run_name}/{metric}/final"]["value"] == (row[key] if row[key] is None else pytest.approx(row[key]))
             change = values[f"{run_name}/reward/change"]["value"]
-            assert change == pytest.approx(one["final_reward_avg"] - one["initial_reward_avg"])
-            assert values[f"{run_name}/grad_norm/final"]["value"] == (None if broken else pytest.approx(one["final_grad_norm"]))
-            counted += [] if broken else [one]
+            assert change == pytest.approx(row["final_reward_avg"] - row["initial_reward_avg"])
+            assert values[f"{run_name}/grad_norm/final"]["value"] == (None if broken else pytest.approx(row["final_grad_norm"]))
+            counted += [] if broken else [row]
             signals = {s["metric"]: s["severity"] for d in screened["detections"] for s in d["signals"] if d["detector"] == "summary"}
-            assert (signals.get("truncated") is not None) == (one["avg_clipped_ratio"] > 0.3)
-            expected = "info" if name == "zero_reward" else "severe" if one["avg_frac_reward_zero_std"] > 0.9 else "warning"
-            assert signals.get("zero_signal_share") == (expected if one["avg_frac_reward_zero_std"] > 0.3 else None)
+            assert (signals.get("truncated") is not None) == (row["avg_clipped_ratio"] > 0.3)
+            expected = "info" if name == "zero_reward" else "severe" if row["avg_frac_reward_zero_std"] > 0.9 else "warning"
+            assert signals.get("zero_signal_share") == (expected if row["avg_frac_reward_zero_std"] > 0.3 else None)
             warned += any(severity != "info" for severity in signals.values())
         for statistic, key in (("final", "final_reward_avg"), ("initial", "initial_reward_avg")):
             value = values[f"{slug}/reward/{statistic}"]
-            assert value["value"] == (pytest.approx(statistics.fmean(one[key] for one in counted)) if counted else None)
+            assert value["value"] == (pytest.approx(statistics.fmean(row[key] for row in counted)) if counted else None)
             if len(counted) < 3:
-                assert value["with_all"] == pytest.approx(statistics.fmean(one[key] for one in group))
+                assert value["with_all"] == pytest.approx(statistics.fmean(row[key] for row in group))
             assert value["low"] is None or len(counted) > 1
-    worst = max((one for group in runs.values() for one in group), key=lambda one: one["avg_clipped_ratio"])
+    worst = max((row for group in runs.values() for row in group), key=lambda row: row["avg_clipped_ratio"])
     assert f"truncated share {worst['avg_clipped_ratio']:.2f}" in top, "the worst share is on the first screen"
     assert warned and "No curve was drawn: only summaries were imported" in page

@@ -87,9 +87,9 @@ def test_numbers_in_the_guides_sentences(study):
     )
     assert values["zero-reward/zero_signal_share/final"]["value"] == 1.0
     assert values["random-reward-s456/loss/change"]["value"] == pytest.approx(0.0334, abs=5e-5) and "that is +0.0334" in GUIDE
-    every = [one for condition in json.loads(SUMMARY.read_text())["conditions"].values() for one in condition["runs"]]
-    assert not any(one["early_stopped"] for one in every) and "`early_stopped` is false in all twelve" in GUIDE and len(every) == 12
-    assert [one["name"] for one in every if one["has_nan_kl"] and one["final_kl"] != "NaN"] == [
+    every = [row for condition in json.loads(SUMMARY.read_text())["conditions"].values() for row in condition["runs"]]
+    assert not any(row["early_stopped"] for row in every) and "`early_stopped` is false in all twelve" in GUIDE and len(every) == 12
+    assert [row["name"] for row in every if row["has_nan_kl"] and row["final_kl"] != "NaN"] == [
         "fv_shaped/seed_123",
         "zero_reward/seed_42",
         "zero_reward/seed_123",
@@ -106,18 +106,18 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
     page, values, _ = study
     for slug, condition in json.loads(SUMMARY.read_text())["conditions"].items():
         name = slug.replace("_", "-")
-        for one in condition["runs"]:
+        for row in condition["runs"]:
             expected = {
-                "steps/done": one["steps_completed"], "reward/initial": one["initial_reward_avg"], "reward/final": one["final_reward_avg"],
-                "reward_std/final": one["final_reward_std"], "loss/initial": one["initial_loss_avg"], "loss/final": one["final_loss_avg"],
-                "grad_norm/final": one["final_grad_norm"], "kl/final": one["final_kl"], "step_seconds/final": one["avg_step_time"],
-                "truncated/final": one["avg_clipped_ratio"], "zero_signal_share/final": one["avg_frac_reward_zero_std"],
+                "steps/done": row["steps_completed"], "reward/initial": row["initial_reward_avg"], "reward/final": row["final_reward_avg"],
+                "reward_std/final": row["final_reward_std"], "loss/initial": row["initial_loss_avg"], "loss/final": row["final_loss_avg"],
+                "grad_norm/final": row["final_grad_norm"], "kl/final": row["final_kl"], "step_seconds/final": row["avg_step_time"],
+                "truncated/final": row["avg_clipped_ratio"], "zero_signal_share/final": row["avg_frac_reward_zero_std"],
             }  # fmt: skip
             for statistic, value in expected.items():
-                got = values[f"{name}-s{one['seed']}/{statistic}"]["value"]
-                assert got is None if value == "NaN" else got == pytest.approx(value), (name, one["seed"], statistic)
+                got = values[f"{name}-s{row['seed']}/{statistic}"]["value"]
+                assert got is None if value == "NaN" else got == pytest.approx(value), (name, row["seed"], statistic)
                 if not statistic.startswith("loss/initial"):
-                    assert printed(page, f"{name}-s{one['seed']}/{statistic}"), (name, one["seed"], statistic)
+                    assert printed(page, f"{name}-s{row['seed']}/{statistic}"), (name, row["seed"], statistic)
     text = plain(page)
     assert "zero-reward-s123 (log ends at 299)" in text and "zero-reward-s123 (failed)" not in text, "unknown is no failure"
     assert "persistent from 21" in text and text.count("transient, first at") == 3 and "transient, first at 281" in text
@@ -131,8 +131,8 @@ PLOTS = re.findall(r"`([a-z_.]+)`", "".join(THIRD))
 
 def test_the_third_reports_plots_are_drawn_of_a_ppo_run(monkeypatch):
     monkeypatch.chdir(ROOT)
-    (one,) = compile_all([named("length-ppo")], Inputs())
-    assert len(PLOTS) == 15 and set(PLOTS) <= set(one.cards.page.curves)
+    (experiment,) = compile_all([named("length-ppo")], Inputs())
+    assert len(PLOTS) == 15 and set(PLOTS) <= set(experiment.cards.page.curves)
     assert all(metric(name) for name in PLOTS)
 
 

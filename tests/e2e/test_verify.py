@@ -42,7 +42,7 @@ def digit(text, after):
     number = re.search(r"\d+\.\d+", text[at:])
     start, end = at + number.start(), at + number.end()
     changed = [text[start : end - 1] + last for last in "123456789" if last != text[end - 1]]
-    other = next(one for one in changed if end - start < 15 or repr(float(one)) == one)  # a number that a float keeps
+    other = next(digits for digits in changed if end - start < 15 or repr(float(digits)) == digits)  # a number that a float keeps
     return text[:start] + other + text[end:], text[start:end], other
 
 
@@ -125,15 +125,15 @@ def test_what_was_compiled_anew_is_due_once_and_real_differences_stand_beside_it
     project.edit("above: 0.05", "above: 0.04")
     project.octavo("compile")
     verification, differences = verify(project, False)
-    one = verification.experiments[0]
+    experiment = verification.experiments[0]
     assert [(code, path, cell) for code, path, cell, *_ in differences] == [
         ("E410", "runs/small/dvc.lock", "conclude"),
         ("E410", "runs/small/dvc.lock", "page"),
     ]
-    assert one.differences[0].fix == "dvc repro runs/small/dvc.yaml"
-    assert one.differences[0].what == "conclude is due: runs/small/analysis/conclude.card.json was compiled anew since it ran"
-    assert "not computed again, for it follows what is due: conclude, draw, page" in one.notes
-    assert "findings computed again" not in one.checked and one.checked["files computed again"] == 6  # health of every run
+    assert experiment.differences[0].fix == "dvc repro runs/small/dvc.yaml"
+    assert experiment.differences[0].what == "conclude is due: runs/small/analysis/conclude.card.json was compiled anew since it ran"
+    assert "not computed again, for it follows what is due: conclude, draw, page" in experiment.notes
+    assert "findings computed again" not in experiment.checked and experiment.checked["files computed again"] == 6  # health of every run
     history = "runs/small/zero-s1/history.parquet"
     change(project, history, lambda old: old + b"x")
     _, differences = verify(project, False)
