@@ -7,7 +7,7 @@ import pytest
 from stages.contracts.sft import SftSettings
 from stages.contracts.training import GrpoSettings, RlooSettings
 
-OURS = {"algorithm", "guards", "generation"}
+OURS = {"algorithm", "early_stop", "guards", "generation"}
 
 
 @pytest.mark.parametrize(("settings", "config"), [(GrpoSettings, "GRPOConfig"), (RlooSettings, "RLOOConfig"), (SftSettings, "SFTConfig")])
