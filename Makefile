@@ -63,7 +63,7 @@ $(AXE): tests/axe/package-lock.json | $(VENV)/octavo.dev.installed
 axe: $(AXE)  ## install axe (from the npm registry), with which the tests look at pages in a browser
 
 test: $(VENV)/octavo.dev.installed  ## set everything up and run the tests
-	@$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
+	@$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/octavo.dev.installed  ## lint, types, floors, specs, reward examples, generated files
 	@ruff check .
