@@ -1,6 +1,5 @@
 """What issue after issue must keep true: what runs, what does not, what survives, and that the page says so."""
 
-import json
 import os
 import re
 import signal
@@ -45,18 +44,9 @@ def test_a_second_repro_runs_nothing_and_words_retrain_nothing_and_reach_the_pag
     assert "Smaller" in (project.root / "build/site/experiments/small/index.html").read_text()
 
 
-def test_a_changed_learning_rate_retrains_its_condition_and_a_new_seed_its_runs(project):
-    project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {learning_rate: 2.0e-3}}")
-    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
-    project.octavo("compile")
-    project.repro()
-    retrained = {name: 2 for name in ONCE if name.startswith("shaped")}
-    assert project.counts() == {**ONCE, **retrained, "shaped-s4": 1, "zero-s4": 1}
-    assert json.loads(project.run("shaped-s1").card.read_text())["train"]["learning_rate"] == 0.002
-
-
-def test_a_killed_run_resumes_and_the_page_shows_both_attempts(project):
+def test_a_changed_condition_trains_again_a_new_seed_adds_its_runs_and_a_killed_run_resumes(project):
     project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 40}}")
+    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
     project.octavo("compile")
     command, quiet = [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     dvc = subprocess.Popen(command, cwd=project.experiment.root, env=project.environment(), start_new_session=True, **quiet)
@@ -70,6 +60,7 @@ def test_a_killed_run_resumes_and_the_page_shows_both_attempts(project):
     killed = project.attempts("shaped-s1")[-1]
     assert killed.state == "killed" and len(project.attempts("shaped-s1")) == 2
     project.repro()
+    assert project.counts() == {**ONCE, "shaped-s1": 3, "shaped-s2": 2, "shaped-s3": 2, "shaped-s4": 1, "zero-s4": 1}
     last = project.attempts("shaped-s1")[-1]
     assert last.state == "finished" and last.started.resumed_from >= 2
     assert read(Outcome, project.run("shaped-s1").outcome).steps_done == 40
@@ -92,8 +83,8 @@ def kill_when_checkpointed(project, dvc):
 
 
 def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
-    project.edit("  zero: {reward:", "  diverging: {reward: shaped, role: control, train: {learning_rate: 1.0e+30}}\n  zero: {reward:")
-    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
+    diverging = "  diverging: {reward: shaped, role: control, train: {learning_rate: 1.0e+30}}\n"
+    project.edit("  zero: {reward: {constant: 0.0}, ", diverging + "  zero: {train: {max_steps: 3}, reward: {constant: 0.0}, ")
     project.octavo("compile")
     output = project.repro("--keep-going", ok=False)
     assert "diverging-s1" in output
@@ -102,9 +93,10 @@ def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
     assert project.attempts("diverging-s1")[-1].ended.failure == "nonfinite"
     assert "diverging-s1" in project.page()
     assert "diverging" in (project.root / "build/site/experiments/small/index.html").read_text()
-    project.repro(ok=False)
-    assert len(project.attempts("diverging-s1")) == 2, "a failed run is tried again by the next repro"
-    assert project.counts()["shaped-s1"] == 1
+    output = project.repro("runs/small/dvc.yaml:train-diverging-s1")  # the next repro tries a failed run again; alike twice is given up
+    assert "attempt 2 failed (nonfinite)" in output
+    again = {"zero-s1": 2, "zero-s2": 2, "zero-s3": 2, "diverging-s1": 2, "diverging-s2": 1, "diverging-s3": 1}
+    assert project.counts() == {**ONCE, **again}
 
 
 def test_a_spec_error_writes_nothing(project):
