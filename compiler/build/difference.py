@@ -14,9 +14,8 @@ from compiler.document.validate import key_place
 from compiler.language.algorithms import plain_train, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.family import at, changes
-from compiler.language.gates import gate_use
 from compiler.language.outside import OutsideSpec
-from compiler.language.spec_rewards import Reward
+from compiler.language.rewards import Reward, gate_use
 from compiler.problems import problem, shown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.training import TrainSettings

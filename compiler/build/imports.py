@@ -11,10 +11,9 @@ from pathlib import Path
 
 from compiler.document.node import Node
 from compiler.document.validate import key_place
-from compiler.language.expand import MAX_RUNS, Expansion, Run, Setup, too_many
+from compiler.language.expand import Expansion, RewardUse, Run, Setup, runs_of
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, Import, ImportedSpec
-from compiler.language.rewards import RewardUse
 from compiler.problems import problem, unknown
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
@@ -78,13 +77,9 @@ def expand_imports(experiment: Experiment, locked: Mapping[str, str] | None = No
         node = experiment.node("conditions", name)
         reward = RewardUse(str(condition.reward) or name, None, (), node.get("reward") or Node(None, node.key or node.place))
         setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward))
-    seeds = [experiment.node("seeds", index) for index in range(len(spec.seeds))]
-    if len(setups) * len(seeds) > MAX_RUNS:
-        problems.append(too_many(len(setups), len(seeds), experiment.node("seeds").key))
-        seeds = []
-    runs = tuple(Run(setup, seed.value, seed) for setup in setups for seed in seeds)
+    runs = runs_of(experiment, setups, problems)
     sources = {} if isinstance(spec, CommandSpec) else dict(_sources(experiment, read, runs, problems, locked or {}, absent))
-    return ImportedRuns(Expansion(tuple(setups), runs, {}, (), {}, problems=problems), sources)
+    return ImportedRuns(Expansion(tuple(setups), runs, problems=problems), sources)
 
 
 def filled(text: str, read: Import, run: Run) -> str:

@@ -13,10 +13,9 @@ from compiler.build.inputs import CONSTRAINTS, Inputs
 from compiler.build.resolve import Cards
 from compiler.build.stops import rules_of
 from compiler.document.node import Node
-from compiler.language.expand import Expansion, Run, Setup
+from compiler.language.expand import Expansion, RewardUse, Run, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.gates import GateUse
-from compiler.language.rewards import RewardUse
+from compiler.language.rewards import GateUse
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import digest
 from stages.contracts.evaluation import Sampling

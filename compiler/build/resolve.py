@@ -12,7 +12,7 @@ from compiler.build.revisions import Reference
 from compiler.build.stops import stop_rules
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.gates import DECISIONS, GateUse
+from compiler.language.rewards import DECISIONS, GateUse
 from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version

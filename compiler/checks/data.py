@@ -11,7 +11,7 @@ from compiler.document.node import Node
 from compiler.document.validate import place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.gates import GateUse
+from compiler.language.rewards import GateUse
 from compiler.problems import Fault, nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.model import PromptData

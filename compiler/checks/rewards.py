@@ -13,8 +13,7 @@ from compiler.document.node import Node
 from compiler.document.validate import place_of
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
-from compiler.language.gates import GateUse
-from compiler.language.spec_rewards import Reward
+from compiler.language.rewards import GateUse, Reward
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Mark, Status, leaves

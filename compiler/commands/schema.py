@@ -19,8 +19,8 @@ from compiler.build.inputs import Inputs
 from compiler.document.units import EXAMPLES as WRITTEN
 from compiler.language.algorithms import SECTIONS
 from compiler.language.experiment import NOT_IN_A_PROFILE
-from compiler.language.gates import settings_of
 from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
+from compiler.language.rewards import settings_of
 from compiler.language.spec import Spec
 from compiler.render import flow
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
@@ -69,7 +69,7 @@ def schema() -> str:
 
 def definitions() -> dict[str, Schema]:
     """Every section by its model's name, with its required keys; `Spec`, `ImportedSpec` and `CommandSpec` are the kinds of specs."""
-    gates = {kind: model for kind in kinds(GATES) if (model := settings_of(kind)) is not None}
+    gates = {kind: settings_of(kind) for kind in kinds(GATES)}
     models: list[type[BaseModel]] = [Spec, ImportedSpec, CommandSpec, *SECTIONS.values(), Adapter, TrainData, *gates.values()]
     references, top = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
     sections: dict[str, Schema] = top["$defs"]

@@ -10,8 +10,8 @@ from compiler.document.node import Document, Node
 from compiler.document.validate import secrets, validated
 from compiler.language.algorithms import COMMAND, train_settings
 from compiler.language.family import Member, member
-from compiler.language.gates import gate_use
 from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
+from compiler.language.rewards import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
 from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Diagnostic

@@ -1,168 +1,158 @@
-"""Gates and rewards of an experiment: declared ones, shorthands, and the scores of the shared evaluation."""
+"""The language of rewards: gates in order, examples, and the forms in which a condition names a reward."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from compiler.document.node import Node
-from compiler.language.experiment import Experiment
-from compiler.language.expressions import Unreadable, reward_condition
-from compiler.language.gates import DECISIONS, GateUse, gate_use, shorthand
-from compiler.language.spec import CombinedScore, Condition
-from compiler.language.spec_rewards import ConstantReward, Inverted, RandomReward
-from compiler.problems import problem, unknown
+from compiler.document.validate import validated
+from compiler.problems import unknown
+from stages.contracts import reward
+from stages.contracts.artifact import Section
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.evaluation import CombinedCard
-from stages.contracts.expressions import Expression
-from stages.contracts.reward import Example, Penalty, Reward, RewardRules
+from stages.contracts.names import Slug, refused
+from stages.contracts.plugin import GATES, kinds, load
+from stages.contracts.reward import Decisions, Effect, RewardRules
 
-Declared = dict[str, tuple[GateUse, ...]]
-"""Gates of each declared reward, those that could be built."""
-Penalties = dict[str, tuple[Penalty, ...] | None]
-"""Penalties of each declared reward; None when one of its gates or conditions is wrong."""
+
+class Gate(Decisions):
+    """One gate; the keys beside these are the settings of its kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
+
+
+def _named(kind: str, why: str, fix: str) -> BeforeValidator:
+    """One name and its block, before the block is looked at: without a name, each setting would be taken for one."""
+
+    def check(entry: Any) -> Any:
+        if isinstance(entry, dict) and len(entry) != 1:
+            names = ", ".join(f"`{name}`" for name in entry) or "none"
+            raise refused("E210", kind=kind, names=names, why=why, fix=fix)
+        return entry
+
+    return BeforeValidator(check)
+
+
+NamedGate = Annotated[dict[Slug, Gate], _named("a gate", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")]
+
+
+class Penalty(Effect):
+    """What becomes of the reward when a condition holds: exactly one of `set` and `factor`."""
+
+    when: str = Field(
+        min_length=1,
+        description="Words `truncated`, `empty`, `<gate>.pass`, `<gate>.fail`, `<gate>.not_reached`, `<gate>.<mark>`, and, or, not.",
+    )
+
+
+NamedPenalty = Annotated[
+    dict[Slug, Penalty],
+    _named("a penalty", "penalties apply in order, so each is an entry of its own", "- runaway: {when: truncated, set: 0.0}"),
+]
+
+
+Row = Annotated[
+    Annotated[str, Tag("(id)")] | Annotated[dict[str, Any], Tag("(row)")],
+    Discriminator(lambda value: "(row)" if isinstance(value, dict) else "(id)"),
+]
+
+
+class Example(reward.Example):
+    """A completion whose reward you know."""
+
+    row: Row = Field(  # type: ignore[assignment]  # the compiler looks it up
+        description="`id` of the row in the training data that it answers; or a row of its own: {tests: [...], answer: ...}."
+    )
+
+
+class Reward(RewardRules):
+    """A reward: gates in order."""
+
+    gates: tuple[NamedGate, ...] = Field(max_length=100, min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
+    examples: tuple[Example, ...] = Field(
+        (), max_length=5000, description="Completions with the reward they must get; run before training and by `octavo check --rewards`."
+    )
+    penalties: tuple[NamedPenalty, ...] = Field(
+        (), max_length=20, description="What is taken off afterwards, in order, each `name: {when: ..., set: 0.0}`."
+    )
+
+
+class Inverted(Section):
+    """1 - another reward; unknown stays unknown."""
+
+    invert: Slug = Field(description="Name of the reward that is inverted.")
+
+
+class RandomReward(Section):
+    """A reward that knows nothing of the completion."""
+
+    random: Literal["bernoulli", "uniform"] = Field(description="bernoulli: 1 with probability p, else 0. uniform: a number in [0, 1).")
+    p: float = Field(0.5, ge=0, le=1, json_schema_extra={"unit": "share"}, description="Probability of a 1, for bernoulli.")
+
+
+class ConstantReward(Section):
+    """The same reward for every completion."""
+
+    constant: float = Field(ge=0, le=1, description="The reward.")
+
+
+def _reward_form(value: Any) -> str | None:
+    keys = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, Section) else ()
+    forms = ["name"] if isinstance(value, str) else [key for key in ("invert", "random", "constant") if key in keys]
+    return f"({forms[0]})" if len(forms) == 1 else None
+
+
+ConditionReward = Annotated[
+    Annotated[Slug, Tag("(name)")]
+    | Annotated[Inverted, Tag("(invert)")]
+    | Annotated[RandomReward, Tag("(random)")]
+    | Annotated[ConstantReward, Tag("(constant)")],
+    Discriminator(_reward_form),
+]
+"""A reward as a condition names it. The tags are in parentheses because they show up in pydantic's locations and are no keys."""
+
+
+OWN_KEYS = ("kind", *Decisions.model_fields)
+DECISIONS = dict.fromkeys(Decisions.model_fields)
+"""What a gate means for its reward; as a score of its own it means nothing."""
 
 
 @dataclass(frozen=True)
-class RewardUse:
-    """The composed reward of a condition. Equal names mean equal rewards."""
+class GateUse:
+    """A gate as a spec uses it. `node` is the block with its kind and settings; shorthands such as `constant` have their own."""
 
-    name: str
-    declared: str | None
-    """The reward in `rewards` that it is made of; None for constants and random ones."""
-    gates: tuple[GateUse, ...]
+    card: reward.Gate
     node: Node
-    """The condition's `reward`."""
-    source: Node | None = None
-    """The declared reward's block."""
-    invert: bool = False
-    rules: RewardRules = field(default_factory=RewardRules)
-    penalties: tuple[Penalty, ...] = ()
-
-    def card(self, examples: tuple[Example, ...] = ()) -> Reward:
-        """The reward as stages receive it."""
-        rules = {key: getattr(self.rules, key) for key in RewardRules.model_fields}
-        gates = tuple(gate.card for gate in self.gates)
-        return Reward(**rules, name=self.name, gates=gates, invert=self.invert, examples=examples, penalties=self.penalties)
 
 
-def declared_gates(experiment: Experiment, reward: str, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
-    uses = []
-    for index in range(len(experiment.spec.rewards[reward].gates)):
-        use, wrong = gate_use(experiment.node("rewards", reward, "gates", index), f"rewards.{reward}.gates")
-        problems.extend(wrong)
-        if use is not None:
-            uses.append(use)
-    return tuple(uses)
+def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]:
+    """A one-key map `name: {kind, on_pass, on_fail, settings}` as a gate, or what is wrong with its kind and settings."""
+    name, node = next(entry.items())
+    kind = node.get("kind")
+    assert kind is not None  # the model of a spec asks for it
+    if kind.value not in kinds(GATES):
+        return None, [unknown("E211", kind.value, kinds(GATES), kind.place, all=", ".join(kinds(GATES)))]
+    settings = Node({key: inner for key, inner in node.value.items() if key not in OWN_KEYS}, node.place, node.key)
+    value, problems = validated(settings_of(kind.value), settings, f"{where}.{name}")
+    own, _ = validated(Gate, node)
+    if value is None or own is None:  # the model of the spec says why
+        return None, problems
+    card = reward.Gate(name=name, settings=value.model_dump(mode="json"), **{key: getattr(own, key) for key in OWN_KEYS})
+    return GateUse(card, node), []
 
 
-SUPERVISED = "none: gold answers"
+def shorthand(kind: str, node: Node, **settings: Any) -> GateUse:
+    """The single gate of `{constant: 0.0}` or `{random: bernoulli, p: 0.5}`."""
+    return GateUse(reward.Gate(name=kind, kind=kind, settings=settings_of(kind)(**settings).model_dump(mode="json")), node)
 
 
-def unrewarded(experiment: Experiment, condition_name: str) -> RewardUse:
-    """What stands for the reward of a condition that is trained on gold answers."""
-    node = experiment.node("conditions", condition_name)
-    return RewardUse(SUPERVISED, None, (), node.get("reward") or node)
-
-
-def composed(
-    experiment: Experiment, name: str, condition: Condition, rewards: Declared, penalties: Penalties, problems: list[Diagnostic]
-) -> RewardUse | None:
-    use = condition.reward
-    if use is None:
-        block = experiment.node("conditions", name)
-        problems.append(problem("E202.reward", block.key or block.place, condition=name))
-        return None
-    node = experiment.node("conditions", name, "reward")
-    if isinstance(use, ConstantReward):
-        gate = shorthand("constant", {"score": use.constant}, node)
-        return RewardUse(f"constant({use.constant:g})", None, (gate,), node)
-    if isinstance(use, RandomReward):
-        words = f"random({use.random}, {use.p:g})" if use.random == "bernoulli" else "random(uniform)"
-        return RewardUse(words, None, (shorthand("random", {"distribution": use.random, "p": use.p}, node),), node)
-    declared = use.invert if isinstance(use, Inverted) else use
-    place = node.get("invert") or node
-    if declared not in rewards:
-        problems.append(unknown("E301", declared, rewards, place.place))
-        return None
-    reward, after = experiment.spec.rewards[declared], penalties[declared]
-    if after is None or any(phase.begins >= 1 for phase in reward.curriculum):
-        return None  # its gates or phases are wrong
-    invert = isinstance(use, Inverted)
-    title, source = f"invert({declared})" if invert else declared, experiment.node("rewards", declared)
-    return RewardUse(title, declared, rewards[declared], node, source, invert, reward, after)
-
-
-def penalty_cards(experiment: Experiment, name: str, uses: tuple[GateUse, ...], problems: list[Diagnostic]) -> tuple[Penalty, ...] | None:
-    """Penalties of a declared reward with their conditions read; None, with E350 or E351, when one cannot be read."""
-    reward = experiment.spec.rewards[name]
-    if len(uses) != len(reward.gates):
-        return None  # its gates are wrong, and conditions ask for gates
-    kinds = {use.card.name: use.card.kind for use in uses}
-    cards = []
-    for index, entry in enumerate(reward.penalties):
-        penalty_name, penalty = next(iter(entry.items()))
-        node = experiment.node("rewards", name, "penalties", index, penalty_name, "when")
-        if when := _read(experiment, node, penalty.when, kinds, problems):
-            cards.append(Penalty(name=penalty_name, when=when, set=penalty.set, factor=penalty.factor))
-    return tuple(cards) if len(cards) == len(reward.penalties) else None
-
-
-def scores(experiment: Experiment, rewards: Declared, problems: list[Diagnostic]) -> tuple[GateUse, ...]:
-    if experiment.spec.evaluation is None:
-        return ()
-    scores = []
-    for index, score in enumerate(experiment.spec.evaluation.scores):
-        node = experiment.node("evaluation", "scores", index)
-        if not isinstance(score, str) and isinstance(next(iter(score.values())), CombinedScore):
-            continue
-        if isinstance(score, str):
-            use = _named_score(
-                score, node, rewards, problems, complete=all(len(rewards[n]) == len(r.gates) for n, r in experiment.spec.rewards.items())
-            )
-        else:
-            use, wrong = gate_use(node, "evaluation.scores")
-            problems.extend(wrong)
-        if use is not None:
-            scores.append(use)
-    return tuple(scores)
-
-
-def combined_scores(experiment: Experiment, uses: Sequence[GateUse], problems: list[Diagnostic]) -> tuple[CombinedCard, ...]:
-    """Scores made of other scores; with E350 or E351 for a condition that cannot be read."""
-    if experiment.spec.evaluation is None:
-        return ()
-    kinds = {use.card.name: use.card.kind for use in uses}
-    cards = []
-    for index, score in enumerate(experiment.spec.evaluation.scores):
-        if isinstance(score, str):
-            continue
-        name, combined = next(iter(score.items()))
-        if isinstance(combined, CombinedScore):
-            when = _read(experiment, experiment.node("evaluation", "scores", index, name, "when"), combined.when, kinds, problems)
-            cards += [CombinedCard(name=name, when=when)] if when else []
-    return tuple(cards)
-
-
-def _read(experiment: Experiment, node: Node, text: str, kinds: Mapping[str, str], problems: list[Diagnostic]) -> Expression | None:
-    """The condition that a text says, or None with the reason among the problems."""
-    try:
-        return reward_condition(text, kinds)
-    except Unreadable as error:
-        problems.append(error.at(node, experiment.document))
-        return None
-
-
-def _named_score(name: str, node: Node, rewards: Declared, problems: list[Diagnostic], complete: bool) -> GateUse | None:
-    matches = {reward: use for reward, uses in rewards.items() for use in uses if use.card.name == name}
-    cards = {use.card.model_copy(update=DECISIONS).model_dump_json() for use in matches.values()}
-    if len(cards) == 1:
-        return next(iter(matches.values()))
-    if not matches and not complete:
-        return None
-    if matches:
-        candidates = " or ".join(f"`{reward}`" for reward in matches)
-        problems.append(problem("E316.ambiguous", node.place, name=name, rewards=candidates))
-    else:
-        problems.append(unknown("E316", name, sorted({use.card.name for uses in rewards.values() for use in uses}), node.place))
-    return None
+def settings_of(kind: str) -> type[BaseModel]:
+    """The Settings model of a gate's kind. Raises KeyError for an unknown kind."""
+    model = load(GATES, kind).Settings
+    assert isinstance(model, type) and issubclass(model, BaseModel)
+    return model

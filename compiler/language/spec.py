@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from compiler.language.spec_rewards import NamedGate, Reward, RewardUse
+from compiler.language.rewards import ConditionReward, NamedGate, Reward
 from stages.contracts.analysis_card import HealthRule
 from stages.contracts.artifact import Section
 from stages.contracts.claim import Claim
@@ -44,7 +44,7 @@ class ConditionData(Section):
 class Condition(Section):
     """A named set of settings that is compared with others."""
 
-    reward: RewardUse | None = Field(
+    reward: ConditionReward | None = Field(
         None,
         description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}; with `algorithm: sft` none.",
     )

@@ -98,7 +98,7 @@ def test_pins(work):
 
 def test_every_setting_that_names_a_column_is_looked_for():
     """Descriptions say `Column`; the module says COLUMNS, and so the compiler looks whether the data have it."""
-    from compiler.language.gates import settings_of
+    from compiler.language.rewards import settings_of
     from stages.contracts.plugin import GATES, columns, kinds
 
     for kind in kinds(GATES):
