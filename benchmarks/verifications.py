@@ -85,10 +85,10 @@ def main(jobs: int, boxes: int | None) -> None:
 
 def in_tier(tier: isolation.Tier, jobs: int, boxes: int | None) -> None:
     def ocaml(program: Any) -> Verifier[Any, Any]:
-        return Verifier(program, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier, boxes)
+        return Verifier(program, ocaml_answers.order, ocaml_answers.read, tier, boxes)
 
     def python() -> Verifier[Any, Any]:
-        return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown, tier, boxes)
+        return Verifier(python_answers.program, python_answers.order, python_answers.read, tier, boxes)
 
     kinds: list[tuple[str, Callable[[], Verifier[Any, Any]], Callable[[int], Any], int]] = [
         ("python tests", python, python_job, jobs),

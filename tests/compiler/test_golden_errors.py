@@ -28,8 +28,7 @@ def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monk
         monkeypatch.setenv(key, value)
     if "code_versions.jsonl" in case.files():
         monkeypatch.setenv(OTHER_VERSIONS, "code_versions.jsonl")
-    for key in ("OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_REPL"):
-        monkeypatch.delenv(key, raising=False)
+    monkeypatch.delenv("OCTAVO_LEAN_SERVER", raising=False)
     monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")  # whatever this machine has
     for path, content in case.files().items():
         (work / path).parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.proofs import CLASSES, Checked
+from stages.train.verifiers.verdict import CLASSES, Checked
 
 MARKS = CLASSES
 COLUMNS = ("statement",)
@@ -59,7 +59,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
         for index, answer in enumerate(answers)
         if isinstance(statement := answer.row.get(settings.statement), str)
     }
-    for index, checked in zip(jobs, verifier(settings.header).run(list(jobs.values())) if jobs else [], strict=True):
+    for index, checked in zip(jobs, verifier().run(list(jobs.values())) if jobs else [], strict=True):
         results[index] = checked
     return [_judgement(checked) for checked in results]
 

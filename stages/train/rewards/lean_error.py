@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.proofs import CLASSES
+from stages.train.verifiers.verdict import CLASSES
 
 READS = ("lean",)
 

@@ -46,7 +46,7 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
                 or Judgement("fail", 0.0, f"does not parse: {result.reason}" if result.outcome == "syntax" else result.reason)
             )
             continue
-        held, cases = sum(result.cases), len(result.cases)
+        held, cases = sum(result.values), len(result.values)
         if held == cases:
             judgements.append(Judgement("pass", 1.0))
         else:

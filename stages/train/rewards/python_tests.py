@@ -17,7 +17,8 @@ from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
 if TYPE_CHECKING:
-    from stages.train.verifiers.python_answers import Job, Ran
+    from stages.train.verifiers.python_answers import Job
+    from stages.train.verifiers.verdict import Checked
     from stages.train.verifiers.verifier import Verifier
 
 MIB = 2**20
@@ -83,12 +84,12 @@ def tier() -> str:
 
 
 @functools.cache
-def verifier() -> Verifier[Job, Ran]:
+def verifier() -> Verifier[Job]:
     """This process's verifier of Python."""
     from stages.train.verifiers import python_answers
     from stages.train.verifiers.verifier import Verifier
 
-    return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown)
+    return Verifier(python_answers.program, python_answers.order, python_answers.read)
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
@@ -127,7 +128,7 @@ def _calls(settings: Settings, row: Mapping[str, Any]) -> str:
         raise _BrokenRow(f"arguments of the data row's tests are not JSON: {error}") from None
 
 
-def _judgement(credit: Credit, ran: Ran, expected: list[Any]) -> Judgement:
+def _judgement(credit: Credit, ran: Checked, expected: list[Any]) -> Judgement:
     if ran.outcome == "unknown":
         return Judgement("unknown", None, ran.reason)
     if ran.outcome == "stopped":

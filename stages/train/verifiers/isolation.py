@@ -17,14 +17,19 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from stages.train.verifiers import launch, seccomp
 
 Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
-BATCH = 8
-"""Most answers of one batch; each needs a descriptor, of which a process may have no more than 1,024."""
+UID = 60720
+"""Uid and gid of model code when octavo runs as root: systemd, Debian and container tools leave 60706-61183 unused."""
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
+"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine. LD_BIND_NOW: what the
+loader binds once, no forked process binds again."""
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
+_ISOLATED = "--unshare-user --unshare-all --disable-userns --die-with-parent --new-session --cap-drop ALL"
 
 
 @dataclass(frozen=True)
@@ -34,25 +39,12 @@ class Program:
     command: tuple[str, ...]
     needs: tuple[str, ...] = ()
     """Further paths to show inside bubblewrap, read-only."""
-    links: tuple[tuple[str, str], ...] = ()
-    """Symbolic links to make inside bubblewrap, (target, place): there is no /proc, and a program may ask where it lies."""
     options: tuple[str, ...] = ()
     """Further options of bubblewrap."""
     filter: Callable[[], bytes] = seccomp.candidate
     """System call filter of the processes that it forks."""
-    batch: int = BATCH
-    """Most answers that a process of it is asked at a time."""
     uses: float = math.inf
     """Answers after which a process of it is replaced."""
-
-
-UID = 60720
-"""Uid and gid of model code when octavo runs as root: systemd, Debian and container tools leave 60706-61183 unused."""
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
-"""All the environment that model code can see. A fixed hash seed makes the order of a set equal on every machine. LD_BIND_NOW: what the
-loader binds once, no forked process binds again."""
-_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
-_DEVICES = ("/dev/null", "/dev/urandom")
 
 
 def python() -> str:
@@ -86,19 +78,17 @@ def bubblewrap() -> str | None:
         return shutil.which("bwrap")
 
 
-def bubblewrap_command(program: Program, seccomp_fd: int) -> list[str]:
+def _bubblewrap_command(program: Program, seccomp_fd: int) -> list[str]:
     """`program` inside bubblewrap; `seccomp_fd` holds a BPF program. Raises FileNotFoundError when there is no bwrap."""
     binary = bubblewrap()
     if binary is None:
         raise FileNotFoundError("bubblewrap is not installed")
     runtime = _runtime(program.needs)
-    command = [binary, "--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command = [binary, *_ISOLATED.split()]
     for path in runtime:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
-    for device in _DEVICES:
+    for device in ("/dev/null", "/dev/urandom"):
         command += ["--dev-bind", device, device]
-    for target, place in program.links:
-        command += ["--symlink", target, place]
     command += [*program.options, "--remount-ro", "/", "--chdir", "/", "--seccomp", str(seccomp_fd), "--", *program.command]
     uid = uid_to_drop_to()
     if uid is None:
@@ -108,7 +98,7 @@ def bubblewrap_command(program: Program, seccomp_fd: int) -> list[str]:
     return [python(), "-I", "-S", "-B", launch.__file__, json.dumps(order)]
 
 
-def start(program: Program, tier: Tier, descriptors: tuple[int, ...], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+def start(program: Program, tier: Tier, descriptors: tuple[int, ...], errors: int) -> subprocess.Popen[bytes]:
     """Start a program in a tier, with pipes to its standard input and output; it keeps `descriptors`. Raises OSError.
 
     The process ends with the thread that starts it (PR_SET_PDEATHSIG), so that thread must wait for it.
@@ -118,17 +108,15 @@ def start(program: Program, tier: Tier, descriptors: tuple[int, ...], errors: IO
         if tier == "bubblewrap":
             filter_.write(seccomp.program())
             filter_.seek(0)
-            command, descriptors = bubblewrap_command(program, filter_.fileno()), (*descriptors, filter_.fileno())
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=ENVIRONMENT,
-            pass_fds=descriptors,
-            start_new_session=True,
-            bufsize=0,
-        )
+            command, descriptors = _bubblewrap_command(program, filter_.fileno()), (*descriptors, filter_.fileno())
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, 0, None, pipe, pipe, errors, env=ENVIRONMENT, pass_fds=descriptors, start_new_session=True)
+
+
+def last_line(errors: int) -> str:
+    """The last words of a program, from the file that its standard error went to."""
+    lines = os.pread(errors, 2**20, 0).decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _runtime(also: Sequence[str]) -> list[str]:

@@ -14,20 +14,18 @@ import json
 import os
 import stat
 import sys
+from pathlib import Path
 
 _NEW_MOUNTS = 0x00020000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 _NO_NEW_PRIVS = 38
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-def closed_folder(path: str) -> str | None:
+def closed_folder(path: str) -> Path | None:
     """The first folder on the way to `path` that others may not pass through; None when the way is open."""
-    place = "/"
-    for part in path.split("/")[1:]:
-        if not stat.S_IMODE(os.stat(place).st_mode) & stat.S_IXOTH:
-            return place
-        place = os.path.join(place, part)
-    return None
+    above = reversed(Path(path).parents)
+    return next((folder for folder in above if not folder.stat().st_mode & stat.S_IXOTH), None)
 
 
 def expose(needs: list[str]) -> None:
@@ -35,42 +33,37 @@ def expose(needs: list[str]) -> None:
     closed = {path: folder for path in needs if os.path.exists(path) and (folder := closed_folder(path))}
     if not closed:
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    _check(libc.unshare(_NEW_MOUNTS), "unshare")
-    _check(libc.mount(None, b"/", None, ctypes.c_ulong(_REC | _PRIVATE), None), "mount /")
+    _check(_libc.unshare(_NEW_MOUNTS), "unshare")
+    _mount(None, "/", None, _REC | _PRIVATE, None)
     opened = {path: os.open(path, os.O_PATH) for path in closed}
     for folder in sorted(set(closed.values())):
-        _check(libc.mount(b"none", folder.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=755,size=1m"), f"mount {folder}")
-    for path in sorted(opened):
-        fd = opened[path]
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            os.makedirs(path, mode=0o755, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
-        _check(libc.mount(f"/proc/self/fd/{fd}".encode(), path.encode(), None, ctypes.c_ulong(_BIND | _REC), None), f"bind {path}")
+        _mount(b"none", str(folder), b"tmpfs", 0, b"mode=755,size=1m")
+    for path, fd in sorted(opened.items()):
+        is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+        os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+        if not is_folder:
+            Path(path).touch(0o644)
+        _mount(f"/proc/self/fd/{fd}".encode(), path, None, _BIND | _REC, None)
         os.close(fd)
 
 
-def drop(uid: int) -> None:
-    """Become `uid` for good: no groups, no way back, no new privileges. Raises OSError."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    _check(ctypes.CDLL(None, use_errno=True).prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+def _mount(source: bytes | None, place: str, kind: bytes | None, flags: int, options: bytes | None) -> None:
+    _check(_libc.mount(source, place.encode(), kind, ctypes.c_ulong(flags), options), f"mount {place}")
 
 
 def _check(status: int, what: str) -> None:
     if status:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def main() -> None:
     order = json.loads(sys.argv[1])
     os.umask(0o022)
     expose(order["needs"])
-    drop(order["uid"])
+    os.setgroups([])
+    os.setresgid(*[order["uid"]] * 3)
+    os.setresuid(*[order["uid"]] * 3)
+    _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     os.chdir("/")
     os.execv(order["argv"][0], order["argv"])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.train.verifiers.lean_text import Body, Job
-from stages.train.verifiers.proofs import Checked, Outcome, printable, unknown
+from stages.train.verifiers.verdict import Checked, printable, unknown
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Message:
     kind: str = ""
 
 
-_KINDS: tuple[tuple[Outcome, re.Pattern[str]], ...] = (
+_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "timeout",
         re.compile(r"\(deterministic\) timeout|maximum number of heartbeats|maximum recursion depth|deep recursion|[Ss]tack overflow"),
@@ -115,7 +115,7 @@ def _failed(job: Job, body: Body, errors: Sequence[Message]) -> Checked:
     first = next((message for message in ordered if not _NOT_ERRORS.match(message.text)), ordered[0])
     if first.line >= body.check_line and job.form == "file":
         return Checked("forbidden", f"does not prove the goal that it was given: {printable(first.text)}")
-    outcome: Outcome = next((kind for kind, pattern in _KINDS if pattern.search(first.text)), "other")
+    outcome = next((kind for kind, pattern in _KINDS if pattern.search(first.text)), "other")
     if first.kind.startswith("Tactic."):
         outcome = "tactic"
     return Checked(outcome, _words(job, body, first))

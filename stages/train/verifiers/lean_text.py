@@ -12,9 +12,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.train.verifiers.proofs import Checked, printable
+from stages.train.verifiers.verdict import Checked, printable
 
-Form = Literal["proof", "tactics", "file"]
 ANSWER_BYTES = 256 * 1024
 """Longer answers are not checked: what a policy can write is far shorter, and what is nested less deeply fits Lean's stack."""
 _SECRET = secrets.token_bytes(16)
@@ -28,7 +27,7 @@ class Job:
     statement: str
     """`theorem name binders : type`, with or without `:= by sorry` at its end."""
     answer: str
-    form: Form
+    form: Literal["proof", "tactics", "file"]
     axioms: tuple[str, ...]
     cpu: float
     """CPU seconds."""
@@ -53,8 +52,8 @@ class Body:
 
 _STATEMENT = re.compile(r"\s*(?:theorem|lemma)\s+(\S+)\s(.*)", re.DOTALL)
 _END = re.compile(r"\s*:=\s*(by\b)?\s*(sorry)?\s*$")
-_MARK = re.compile(r"--|/-|\"|«")
-_BLOCK = re.compile(r"/-|-/")
+_COMMENT = re.compile(r"--[^\n]*|/-(?:(?!/-|-/).)*-/", re.DOTALL)
+_HIDES = re.compile(r"[\"«]|\S(?:--|/-)")
 _TOKEN = re.compile(r"@\[|#[A-Za-z_]\w*|[^\W\d][\w.'!?₀-₉]*")
 _IMPORT = re.compile(r"\s*import\s+([\w.]+)[^\S\n]*(?:\n|$)")
 _FORBIDDEN = (
@@ -77,17 +76,14 @@ def refused(job: Job) -> Checked | None:
     """What is wrong with a job before Lean sees it."""
     if _STATEMENT.fullmatch(job.statement) is None:
         return Checked("broken", f"the statement is not `theorem name : type`: {printable(job.statement)}")
-    answer, strange = _without_imports(job) if job.form == "file" else (job.answer, None)
-    if strange:
-        return Checked("forbidden", f"imports `{printable(strange)}`, which the header does not")
-    tokens = _TOKEN.findall(without_comments(answer))
-    for place, token in enumerate(tokens):
+    tokens = _TOKEN.findall(without_comments(_without_imports(job)))
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         parts = [part for part in token.split(".") if part != "_root_"]
         words = FORBIDDEN.intersection((token, *parts)) or FORBIDDEN_PARTS.intersection(parts)
         if words or token.startswith("#") or FORBIDDEN_ROOTS.intersection(parts[:1]):
             return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
-        if token == "set_option" and not "".join(tokens[place + 1 : place + 2]).startswith(OPTIONS):
-            return Checked("forbidden", f"sets the option `{printable(''.join(tokens[place + 1 : place + 2]))}`, which answers may not")
+        if token == "set_option" and not following.startswith(OPTIONS):
+            return Checked("forbidden", f"sets the option `{printable(following)}`, which answers may not")
     too_long = len(job.answer.encode("utf-8", "replace")) > ANSWER_BYTES
     return Checked("other", f"longer than {ANSWER_BYTES // 1024} KiB") if too_long else None
 
@@ -104,19 +100,16 @@ def body(job: Job) -> Body:
     assert match is not None  # refused() came before
     type_ = _END.sub("", match[2])
     goal = f"set_option autoImplicit false in\naxiom _root_.octavo_goal_{word} {type_}\n"  # a misspelt name must not become a variable
-    if job.form == "file":
-        name, answer = match[1], _without_imports(job)[0]
-    else:
+    name, answer = match[1], _without_imports(job)
+    if job.form != "file":
         name = f"octavo_answer_{word}"
-        answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{job.answer}"
-    checked = f"octavo_checked_{word}"
-    check = _check(checked, word, name)
+        answer = f"theorem {name} {type_} :={' by' if job.form == 'tactics' else ''}\n{answer}"
+    checked, final = f"octavo_checked_{word}", f"octavo_final_{word}"
     answer_line = goal.count("\n") + 1
     check_line = answer_line + answer.count("\n") + 2
-    final = f"octavo_final_{word}"
     prelude = "prelude\n" if re.match(r"\s*prelude\b", job.header) else ""
     anew = f"{prelude}import Answer\n{_check(final, word, f'_root_.{checked}')}"
-    return Body(f"{goal}{answer}\n\n{check}", answer_line, check_line, checked, anew, final)
+    return Body(f"{goal}{answer}\n\n{_check(checked, word, name)}", answer_line, check_line, checked, anew, final)
 
 
 def _check(name: str, word: str, proof: str) -> str:
@@ -129,32 +122,15 @@ def _check(name: str, word: str, proof: str) -> str:
 
 def without_comments(text: str) -> str:
     """A text without its comments. Where something may hide the marks of one, everything is kept: a text (`"--"`), a quoted name
-    (`«--»`), or a mark that does not follow white space, since Lean reads `<--` as `<-` and `-`."""
-    kept, place = [], 0
-    while mark := _MARK.search(text, place):
-        if mark[0] in ('"', "«") or (mark.start() and not text[mark.start() - 1].isspace()):
-            return text
-        kept.append(text[place : mark.start()])
-        if mark[0] == "--":
-            place = text.find("\n", mark.end())
-        else:
-            depth, place = 1, -1
-            for inner in _BLOCK.finditer(text, mark.end()):
-                depth += 1 if inner[0] == "/-" else -1
-                if not depth:
-                    place = inner.end()
-                    break
-        if place < 0:
-            return " ".join(kept)
-    return " ".join([*kept, text[place:]])
+    (`«--»`), a mark that does not follow white space, since Lean reads `<--` as `<-` and `-`, or comments within comments."""
+    bare = _COMMENT.sub(" ", text)
+    return text if _HIDES.search(text) or "/-" in bare or "-/" in bare else bare
 
 
-def _without_imports(job: Job) -> tuple[str, str | None]:
-    """The answer without the imports at its top, which the header has made already, and the first that it has not."""
-    has = set(re.findall(r"^\s*import\s+([\w.]+)", job.header, re.MULTILINE))
+def _without_imports(job: Job) -> str:
+    """The answer without the imports at the top of a file that the header has made already."""
+    made = set(re.findall(r"^\s*import\s+([\w.]+)", job.header, re.MULTILINE))
     answer = job.answer
-    while match := _IMPORT.match(answer):
-        if match[1] not in has:
-            return answer, match[1]
+    while job.form == "file" and (match := _IMPORT.match(answer)) and match[1] in made:
         answer = answer[match.end() :]
-    return answer, None
+    return answer

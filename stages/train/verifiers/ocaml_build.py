@@ -15,40 +15,26 @@ from stages.train.verifiers.faults import VerifierUnavailable
 
 CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0
-SOURCES = ("stubs.c", "inside.ml", "typing.ml", "checks.ml", "runs.ml")
-SOURCES_DIGEST = "1780af9ce4e97362"
+SOURCES = Path(__file__).parent / "ocaml"
+SOURCES_DIGEST = "74f05770c3da83cf"
 """First digits of the SHA-256 of the sources. It stands here so that a change of them changes the digest of the gates' code."""
 _LIBRARIES = ("unix", "ocamlcommon", "ocamlbytecomp")
 _SHARED = ("stubs.c", "inside.ml", "typing.ml")
 _OPTIONS = ("-w", "-a", "-I", "+compiler-libs")
-_INSTALL = "apt-get install ocaml-nox"
-
-
-def sources() -> dict[str, str]:
-    """File name -> text of what is compiled."""
-    return {name: (Path(__file__).parent / "ocaml" / name).read_text(encoding="utf-8") for name in SOURCES}
 
 
 def sources_digest() -> str:
     """What SOURCES_DIGEST must be."""
-    return digest("\0".join(f"{name}\0{text}" for name, text in sources().items()))[:16]
+    return digest("".join(f"{path.name}\0{path.read_text(encoding='utf-8')}\0" for path in sorted(SOURCES.iterdir())))[:16]
 
 
 @functools.cache
 def compiler() -> tuple[str, str, str]:
     """(path of ocamlc, its version, folder of its standard library). Raises VerifierUnavailable when there is none."""
     ocamlc = shutil.which("ocamlc")
-    try:
-        if ocamlc is None:
-            raise FileNotFoundError("ocamlc is not installed")
-        version, folder = (
-            subprocess.run([ocamlc, flag], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-            for flag in ("-version", "-where")
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        why = "the OCaml gates type check and run answers with OCaml's own compiler"
-        raise VerifierUnavailable(str(error), why=why, fix=_INSTALL) from None
-    return ocamlc, version, folder
+    if ocamlc is None:
+        raise _unavailable("ocamlc is not installed")
+    return ocamlc, *(_output([ocamlc, flag], Path("/")).strip() for flag in ("-version", "-where"))  # type: ignore[return-value]
 
 
 def program() -> Path:
@@ -58,16 +44,11 @@ def program() -> Path:
 
 
 def checker() -> Path:
-    """Of the program that only type checks: in machine code where the native compiler works, else the other. Raises VerifierUnavailable."""
-    compiler()
+    """Of the program that only type checks: in machine code where there is a native compiler. Raises VerifierUnavailable."""
     ocamlopt = shutil.which("ocamlopt")
     if ocamlopt is None:
         return program()
-    libraries = [f"{name}.cmxa" for name in _LIBRARIES]
-    try:
-        return _built("checks", [ocamlopt, *_OPTIONS, *libraries, *_SHARED, "checks.ml"])
-    except VerifierUnavailable:
-        return program()
+    return _built("checks", [ocamlopt, *_OPTIONS, *(f"{name}.cmxa" for name in _LIBRARIES), *_SHARED, "checks.ml"])
 
 
 def _built(name: str, command: list[str]) -> Path:
@@ -81,23 +62,25 @@ def _built(name: str, command: list[str]) -> Path:
     target = (CACHE / f"ocaml-{name}-{digest(chr(0).join([SOURCES_DIGEST, *compiler()[1:], platform.machine()]))[:16]}").absolute()
     if target.is_file():
         return target
-    with tempfile.TemporaryDirectory() as folder:
-        for file, text in sources().items():
-            (Path(folder) / file).write_text(text, encoding="utf-8")
-        command = [*command, "-o", "built"]
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=BUILD_SECONDS)
-            if done.returncode:
-                raise OSError((done.stdout + done.stderr).strip()[-500:])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(Path(folder) / "built", partial)
-            partial.chmod(0o755)
-            partial.replace(target)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise VerifierUnavailable(
-                f"the OCaml verifier cannot be built: {error}",
-                why="it is made from the installed compiler's own libraries (compiler-libs of OCaml 4.13) and a few lines of C",
-                fix=_INSTALL,
-            ) from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
+        _output([*command, "-o", "built"], Path(folder))
+        built = Path(folder) / "built"
+        built.chmod(0o755)
+        built.replace(target)
     return target
+
+
+def _output(command: list[str], folder: Path) -> str:
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=BUILD_SECONDS).stdout
+    except subprocess.CalledProcessError as error:
+        raise _unavailable(f"{os.path.basename(command[0])}: {(error.stdout + error.stderr).strip()[-500:]}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _unavailable(str(error)) from None
+
+
+def _unavailable(what: str) -> VerifierUnavailable:
+    why = "the OCaml gates check answers with a program made from OCaml's own compiler (compiler-libs of OCaml 4.13) and a few lines of C"
+    return VerifierUnavailable(what, why=why, fix="apt-get install ocaml-nox")

@@ -28,11 +28,11 @@ _PROGRAM_DENIED = (
     "fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr memfd_secret pidfd_getfd kcmp syslog iopl ioperm clock_settime "
     "settimeofday adjtimex clock_adjtime vhangup nfsservctl lookup_dcookie socket socketpair connect bind listen accept accept4"
 )
-_CHECKER_DENIED = "fork vfork kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
+_CHECKER_DENIED = " fork vfork kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
 _CLONE_THREAD = 0x00010000
-_PROT_EXEC = 4
 _CLONE_NAMESPACES = 0x7E020080
 """CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}."""
+_PROT_EXEC = 4
 _TCGETS = 0x5401
 _F_GETFD, _F_GETFL = 1, 3
 
@@ -54,51 +54,36 @@ def candidate() -> bytes:
     """Filter of the process that runs model-written code."""
     lib = _library()
     rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
-    for name in _COMPUTE.split():
-        _add(rules, lib.ALLOW, name)
+    _add(rules, lib.ALLOW, _COMPUTE)
     for name in ("mmap", "mprotect"):
         rules.add_rule(lib.ALLOW, name, lib.Arg(2, lib.MASKED_EQ, _PROT_EXEC, 0))
     rules.add_rule(lib.ALLOW, "ioctl", lib.Arg(1, lib.EQ, _TCGETS))  # isatty
-    rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFD))
-    rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, _F_GETFL))
+    for command in (_F_GETFD, _F_GETFL):
+        rules.add_rule(lib.ALLOW, "fcntl", lib.Arg(1, lib.EQ, command))
     rules.add_rule(lib.ALLOW, "prlimit64", lib.Arg(0, lib.EQ, 0), lib.Arg(2, lib.EQ, 0))
     return _exported(rules)
 
 
 @functools.cache
-def program() -> bytes:
-    """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing."""
-    return _exported(_program(_library()))
-
-
-@functools.cache
-def checker() -> bytes:
-    """Filter of a proof checker inside bubblewrap: as `program`, and no process besides its own; threads and reading files are left."""
+def program(forks: bool = True) -> bytes:
+    """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing; for a proof checker (not `forks`) also
+    no process besides its own."""
     lib = _library()
-    rules = _program(lib)
-    for name in _CHECKER_DENIED.split():
-        _add(rules, lib.ERRNO(errno.EPERM), name)
-    rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
+    rules, refusal = lib.SyscallFilter(lib.ALLOW), lib.ERRNO(errno.EPERM)
+    _add(rules, refusal, _PROGRAM_DENIED + ("" if forks else _CHECKER_DENIED))
+    if not forks:
+        rules.add_rule(refusal, "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
+    for flag in (1 << bit for bit in range(32) if _CLONE_NAMESPACES >> bit & 1):
+        rules.add_rule(refusal, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
     return _exported(rules)
 
 
-def _program(lib: Any) -> Any:
-    rules = lib.SyscallFilter(lib.ALLOW)
-    for name in _PROGRAM_DENIED.split():
-        _add(rules, lib.ERRNO(errno.EPERM), name)
-    for bit in range(32):
-        if _CLONE_NAMESPACES >> bit & 1:
-            rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, 1 << bit, 1 << bit))
-    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
-    return rules
-
-
-def _add(rules: Any, action: int, name: str) -> None:
-    """Add a rule; a name that this architecture or this libseccomp does not have is left out."""
-    try:
-        rules.add_rule(action, name)
-    except (OSError, ValueError):
-        return
+def _add(rules: Any, action: int, names: str) -> None:
+    """Add a rule for each name; one that this architecture or this libseccomp does not have is left out."""
+    for name in names.split():
+        with contextlib.suppress(OSError, ValueError):
+            rules.add_rule(action, name)
 
 
 def _exported(rules: Any) -> bytes:

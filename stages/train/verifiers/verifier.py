@@ -10,33 +10,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from stages.train.verifiers import sandbox
-from stages.train.verifiers.box import Box, Ended, Order, Process
+from stages.train.verifiers.box import BATCH, Box, Ended, Order
 from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Program, Tier
+from stages.train.verifiers.verdict import Checked, unknown
 
 CACHED_JOBS = 4096
-
-
-class Result(Protocol):
-    """What became of a job."""
-
-    @property
-    def outcome(self) -> str:
-        """`unknown` when the verifier failed."""
-
-    @property
-    def keep(self) -> bool:
-        """Whether to keep this for equal jobs: not for what may end otherwise, nor for large results."""
-
-
 J = TypeVar("J")
-R = TypeVar("R", bound=Result)
 
 
-class Verdicts(ABC, Generic[J, R]):
+class Verdicts(ABC, Generic[J]):
     """Whatever gives verdicts. Thread-safe. Jobs are hashable: equal jobs are checked once, and verdicts that cannot change are kept."""
 
     def __init__(self) -> None:
@@ -46,97 +32,97 @@ class Verdicts(ABC, Generic[J, R]):
     def forget(self) -> None:
         """Also in a fork of the process that used it: its processes are the parent's, and so are the threads that may hold the lock."""
         self._lock = threading.Lock()
-        self._kept: OrderedDict[J, R] = OrderedDict()
+        self._kept: OrderedDict[J, Checked] = OrderedDict()
 
-    def run(self, jobs: Sequence[J]) -> list[R]:
+    def run(self, jobs: Sequence[J]) -> list[Checked]:
         """One verdict a job, in order. Never raises for what the verifier cannot do: that is a verdict of its own, unknown."""
         with self._lock:
             results = {job: self._kept[job] for job in jobs if job in self._kept}
             results |= self.check([job for job in dict.fromkeys(jobs) if job not in results])
-            for job in dict.fromkeys(jobs):
-                if results[job].keep:
-                    self._kept[job] = results[job]
+            for job, result in results.items():
+                if result.keep:
+                    self._kept[job] = result
                     self._kept.move_to_end(job)
             while len(self._kept) > CACHED_JOBS:
                 self._kept.popitem(last=False)
             return [results[job] for job in jobs]
 
     @abstractmethod
-    def check(self, jobs: list[J]) -> dict[J, R]:
+    def check(self, jobs: list[J]) -> dict[J, Checked]:
         """Verdicts of jobs that are not known yet, each once."""
 
 
-class Verifier(Verdicts[J, R]):
-    """Runs jobs of one kind in sandboxed processes."""
+class Verifier(Verdicts[J]):
+    """Runs jobs of one kind in boxes."""
 
     def __init__(
         self,
         program: Callable[[Tier], Program],
-        order: Callable[[J], Order | R],
-        read: Callable[[J, Ended], R],
-        unknown: Callable[[str], R],
+        order: Callable[[J], Order | Checked],
+        read: Callable[[J, Ended], Checked],
         tier: Tier | None = None,
         workers: int | None = None,
-        process: Callable[[Program, Tier], Process] = Box,
     ) -> None:
-        """`order` makes what is sent inside, or a verdict at once; `read` makes a verdict of what came back; `unknown` says why there is
-        none. `workers`: most processes at a time, None = one a core."""
-        self._program, self._order, self._read, self._unknown, self._process = program, order, read, unknown, process
-        self._tier, self._workers = tier, workers or cores()
+        """`order` makes what is sent inside, or a verdict at once; `read` makes a verdict of what came back. `workers`: most boxes at a
+        time, None = one a core."""
+        self._program, self._order, self._read, self.tier, self._workers = program, order, read, tier, workers or cores()
         super().__init__()
 
     def forget(self) -> None:
         super().forget()
-        self.boxes: list[Process | None] = [None] * self._workers
+        self.boxes: list[Box | None] = [None] * self._workers
         self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
 
     def close(self) -> None:
-        """End the processes; the next job starts others."""
+        """End the boxes; the next job starts others."""
         for place in range(self._workers):
             self._drop(place)
 
-    def check(self, jobs: list[J]) -> dict[J, R]:
+    def check(self, jobs: list[J]) -> dict[J, Checked]:
         asked = {job: self._order(job) for job in jobs}
-        results = {job: order for job, order in asked.items() if not isinstance(order, Order)}
+        results = {job: order for job, order in asked.items() if isinstance(order, Checked)}
         orders = {job: order for job, order in asked.items() if isinstance(order, Order)}
         if not orders:
             return results
-        waiting = list(orders)
         try:
-            tier = self._tier or sandbox.tier()
+            tier = self.tier or sandbox.tier()
             program = self._program(tier)
-            most = max(order.memory for order in orders.values())
-            workers = max(1, min(self._workers, -(-len(waiting) // program.batch), memory() // most))
-            parts = [waiting[start::workers] for start in range(workers)]
-            futures = [self._threads.submit(self._work, place, program, tier, part, orders) for place, part in enumerate(parts)]
-            try:
-                results |= {job: result for future in futures for job, result in future.result().items()}
-                for job in [job for job in waiting if results[job].outcome == "unknown"]:  # once more, with nothing beside it
-                    results |= self._threads.submit(self._work, 0, program, tier, [job], orders).result()
-                    if self.boxes[0] is None:  # none starts
-                        break
-            except BaseException:  # an interrupt: whoever waits for a process does not wait longer
-                for box in self.boxes:
-                    if box:
-                        box.kill()
-                wait(futures)
-                raise
         except VerifierUnavailable as error:
-            return results | dict.fromkeys(orders, self._unknown(error.what))
+            return results | dict.fromkeys(orders, unknown(error.what))
+        batch = int(min(BATCH, program.uses))
+        waiting, most = list(orders), max(order.memory for order in orders.values())
+        workers = max(1, min(self._workers, -(-len(waiting) // batch), memory() // most))
+
+        def submit(place: int, part: list[J]) -> dict[J, Checked]:
+            return self._work(place, program, tier, [part[start : start + batch] for start in range(0, len(part), batch)], orders)
+
+        futures = [self._threads.submit(submit, place, waiting[place::workers]) for place in range(workers)]
+        try:
+            for future in futures:
+                results |= future.result()
+            for job in [job for job in waiting if results[job].outcome == "unknown"]:  # once more, with nothing beside it
+                results |= self._threads.submit(submit, 0, [job]).result()
+                if self.boxes[0] is None:  # none starts
+                    break
+        except BaseException:  # an interrupt: whoever waits for a box does not wait longer
+            for box in self.boxes:
+                if box:
+                    box.kill()
+            wait(futures)
+            raise
         return results
 
-    def _work(self, place: int, program: Program, tier: Tier, jobs: Sequence[J], orders: Mapping[J, Order]) -> dict[J, R]:
-        """Run jobs in one process. Where it breaks off or does not start, the jobs left are unknown."""
-        results = dict.fromkeys(jobs, self._unknown("the sandbox broke off"))
-        for start in range(0, len(jobs), program.batch):
+    def _work(self, place: int, program: Program, tier: Tier, parts: list[list[J]], orders: Mapping[J, Order]) -> dict[J, Checked]:
+        """Run batches in one box. Where it breaks off or does not start, the jobs left are unknown."""
+        results = {job: unknown("the sandbox broke off") for part in parts for job in part}
+        for number, part in enumerate(parts):
             box = self.boxes[place]
             if box is None or not box.whole:
                 self._drop(place)
                 try:
-                    box = self.boxes[place] = self._process(program, tier)
+                    box = self.boxes[place] = Box(program, tier)
                 except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
-                    return dict.fromkeys(jobs, self._unknown(str(error))) | {job: results[job] for job in jobs[:start]}
-            part = jobs[start : start + program.batch]
+                    return results | {job: unknown(str(error)) for part in parts[number:] for job in part}
             for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):
                 results[job] = self._read(job, ended)
                 box.whole &= results[job].outcome != "unknown"  # perhaps this was meant for another job

@@ -52,15 +52,3 @@ def _linked(prefix: Path) -> str:
     command = ["gcc", "-O2", str(prefix / "main.c"), "-o", str(program), f"-L{prefix}/lib", "-lleanshared", "-Wl,-rpath,$ORIGIN/../lib"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return str(program)
-
-
-@pytest.fixture(scope="session")
-def lean_standing_in(lean_program: str) -> str:
-    """A `lean` that may be any process of a sandbox: it believes to be number 2, where the sandbox says where it lies."""
-    source = Path(lean_program).with_name("anywhere.c")
-    source.write_text(MAIN + "int getpid(void) { return 2; }\n")
-    library = Path(lean_program).parents[1] / "lib"
-    program = Path(lean_program).with_name("lean-anywhere")
-    command = ["gcc", "-O2", "-rdynamic", str(source), "-o", str(program), f"-L{library}", "-lleanshared", "-Wl,-rpath,$ORIGIN/../lib"]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return str(program)

@@ -10,7 +10,7 @@ from stages.contracts.reward import Gate, Reward
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose, sandbox
 from stages.train.verifiers import lean as checking
-from stages.train.verifiers import lean_setup, proofs
+from stages.train.verifiers import lean_setup, verdict
 from stages.train.verifiers import sandbox as probed
 from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job, without_comments
@@ -23,7 +23,7 @@ SWAP = "theorem swap (a b : Prop) (h : And a b) : And b a := by sorry"
 def installed(lean_program, monkeypatch):
     if probed.tier() != "bubblewrap" and os.environ.get("CI") != "true":
         pytest.skip("Lean is checked in bubblewrap only, which does not hold here")
-    for name in (lean_setup.SERVER, lean_setup.REPL):
+    for name in (lean_setup.SERVER,):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(lean_setup.PROGRAM, lean_program)
 
@@ -37,7 +37,7 @@ def check(text, statement=SWAP, **changes):
 def failed(judgement):
     """The one class of a failed answer."""
     assert (judgement.status, judgement.score) == ("fail", 0.0), judgement
-    (kind,) = [name for name in proofs.CLASSES if judgement.marks[name]]
+    (kind,) = [name for name in verdict.CLASSES if judgement.marks[name]]
     assert judgement.reason.startswith(f"{kind}: ")
     return kind
 
@@ -48,7 +48,7 @@ def failed(judgement):
         ("And.intro h.right h.left", "proof"),
         ("⟨h.2, h.1⟩", "proof"),
         ("  ⟨h.2,\n   h.1⟩ -- by the axiom of nothing\n", "proof"),
-        ("/- sorry, /- nested -/ #eval -/ ⟨h.2, h.1⟩", "proof"),
+        ("/- sorry, #eval -/ ⟨h.2, h.1⟩", "proof"),
         ("theorem swap (a b : Prop) (h : And a b) : And b a := ⟨h.2, h.1⟩", "file"),
         (
             "theorem one (a b : Prop) (h : And a b) : a := h.1\ntheorem swap (x y : Prop) (h : And x y) : And y x := ⟨h.2, one x y h⟩",
@@ -171,10 +171,10 @@ def test_universes_and_lines():
 
 
 def test_comments_are_taken_out_only_where_they_are_sure():
-    assert without_comments("a -- b\nc /- d /- e -/ f -/ g").split() == ["a", "c", "g"]
-    assert "axiom" in without_comments('s!"{" -- "}" axiom')
-    assert "axiom" in without_comments('"--" axiom')
-    assert "axiom" in without_comments('r"\\" axiom --"')
+    assert without_comments("a -- b\nc /- d e -/ g -/- h").split() == ["a", "--", "b", "c", "/-", "d", "e", "-/", "g", "-/-", "h"]
+    assert without_comments("a -- b\nc /- d e -/ g").split() == ["a", "c", "g"]
+    for text in ('s!"{" -- "}" axiom', '"--" axiom', 'r"\\" axiom --"', "/- /- -/ axiom -/"):
+        assert without_comments(text) == text
 
 
 def test_no_lean(monkeypatch):
@@ -280,7 +280,7 @@ def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer
 
 def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypatch):
     """Where the answer is checked, all that it says is what a proof would say; the new process sees what was compiled."""
-    monkeypatch.setattr(checking, "read", lambda *_: proofs.Checked("proved"))
+    monkeypatch.setattr(checking, "read", lambda *_: verdict.Checked("proved"))
     verifier = checking.programs(lean_setup.installation())
     em = "theorem em (p : Prop) : Or p (p → False)"
     jobs = [
@@ -311,5 +311,5 @@ def test_no_lexing_hides_a_forbidden_word(answer):
 
 
 def test_a_word_within_a_comment_is_allowed():
-    for answer in ("h -- sorry, no axiom\n", "/- axiom /- sorry -/ #eval -/ h", "h' -- it's an axiom", "-- axiom"):
+    for answer in ("h -- sorry, no axiom\n", "/- axiom sorry #eval -/ h", "h' -- it's an axiom", "-- axiom"):
         assert checking.lean_text.refused(Job("", SWAP, answer, "proof", (), 5.0, 2**33)) is None, answer

@@ -10,11 +10,11 @@ from stages.train.verifiers.verifier import Verifier
 
 def python_verifier(tier, workers=None):
     """A verifier of Python with nothing in its memory."""
-    return Verifier(python_answers.program, python_answers.order, python_answers.read, python_answers.unknown, tier, workers)
+    return Verifier(python_answers.program, python_answers.order, python_answers.read, tier, workers)
 
 
 def ocaml_verifier(tier, program=ocaml_answers.runs):
-    return Verifier(program, ocaml_answers.order, ocaml_answers.read, ocaml_answers.unknown, tier, 1)
+    return Verifier(program, ocaml_answers.order, ocaml_answers.read, tier, 1)
 
 
 def pytest_generate_tests(metafunc):

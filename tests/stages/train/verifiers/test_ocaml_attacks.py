@@ -104,6 +104,6 @@ def test_every_attack_is_contained(ocaml, answers, monkeypatch):
     monkeypatch.setenv("OCTAVO_SECRET", "x")
     *results, right = ocaml.run([Job("", answer, TESTS, 0.2, 256 * 2**20) for answer in (*answers, "let f x = x + 1")])
     allowed = [(), (False, False)] if answers is CHEATING else [(True, True)]
-    assert [(answer, result) for answer, result in zip(answers, results, strict=True) if result.cases not in allowed] == []
-    assert "unknown" not in {result.outcome for result in results} and right.cases == (True, True)
+    assert [(answer, result) for answer, result in zip(answers, results, strict=True) if result.values not in allowed] == []
+    assert "unknown" not in {result.outcome for result in results} and right.values == (True, True)
     assert not Path("/tmp/octavo-escape").exists()

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stages.train.rewards.python_tests import same
-from stages.train.verifiers import box, python_answers, python_inside
-from stages.train.verifiers.box import Box, Ended, usage
-from stages.train.verifiers.python_answers import Job, clean, read
+from stages.train.verifiers import box, inside, python_answers
+from stages.train.verifiers.box import Box, Ended, memory_used
+from stages.train.verifiers.python_answers import Job, read
+from stages.train.verifiers.verdict import printable
 
 ROOT = Path(__file__).parents[4]
 MEMORY = 512 * 2**20
@@ -60,7 +62,7 @@ def test_calls_do_not_see_each_other(pool):
 def test_equal_on_every_run(pool, fresh):
     job = function("import random\ndef f(): return [random.random(), hash('octavo'), list({'a', 'b', 'c', 'd', 'e'})]", [])
     first = values(pool, job)
-    assert first == values(fresh(pool._tier), job)
+    assert first == values(fresh(pool.tier), job)
     assert first[0][0] == 0.8444218515250481
 
 
@@ -99,8 +101,8 @@ def test_expressions_that_do_not_load(pool, code, reason):
         ("import signal\nsignal.signal(signal.SIGPROF, lambda *_: None)\nwhile True: pass", "timeout"),
         ("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass", "timeout"),
         ("try:\n  while True: pass\nexcept BaseException: pass\ndef f(): return 1", "timeout"),
-        ("import ctypes\nctypes.string_at(0)", "crashed with signal 11"),
-        ("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", "crashed with signal"),
+        ("import ctypes\nctypes.string_at(0)", "crashed"),
+        ("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", "crashed"),
         ("import os\ntry:\n  while True: os.write(3, b'x' * 65536)\nexcept OSError: pass", "the result is too large"),
         ("def f(): return 'x' * 5_000_000", "the result is too large"),
         ("import os\nos.write(3, b'{}')\nos._exit(0)", "ended without a result"),
@@ -130,7 +132,7 @@ def test_candidates_that_are_at_fault(pool, code, reason):
         ("def f(): raise KeyboardInterrupt", "raised KeyboardInterrupt"),
         ("def f(): return len(bytearray(10 * 2**30))", "raised MemoryError"),
         ("def f(): return input()", "raised EOFError"),
-        ("def f(): raise ValueError('<b>\\n\\x1b[31m\\ud800')", "raised ValueError: <b>  [31m\\ud800"),
+        ("def f(): raise ValueError('<b>\\n\\x1b[31m\\ud800')", "raised ValueError: <b> [31m\\ud800"),
         ("def f(x): return x", "raised TypeError"),
     ],
 )
@@ -168,7 +170,7 @@ def test_nothing_of_one_candidate_is_left_for_the_next(pool, ending):
 
 
 def test_equal_jobs_run_once_and_are_kept(pool, fresh, monkeypatch):
-    verifier, asked = fresh(pool._tier), []
+    verifier, asked = fresh(pool.tier), []
     real = Box.ask
     monkeypatch.setattr(Box, "ask", lambda self, orders: asked.extend(orders) or real(self, orders))
     job, other = expression("x + 41", [1]), expression("x + 40", [1])
@@ -284,8 +286,8 @@ def test_what_is_no_result_of_ours_is_none():
 
 
 def test_clean_text_is_short_printable_utf8():
-    assert clean("a\nb\0\ud800") == "a b \\ud800"
-    assert len(clean("x" * 1000)) == 200
+    assert printable("a\nb\0\ud800") == "a b \\ud800"
+    assert len(printable("x" * 1000)) == 200
 
 
 def test_a_fork_of_the_host_has_its_own_box(fresh, tier):
@@ -323,7 +325,7 @@ import sys
 sys.path.insert(0, {root!r})
 from stages.train.verifiers import python_answers as python
 from stages.train.verifiers.verifier import Verifier
-verifier = Verifier(python.program, python.order, python.read, python.unknown, {tier!r})
+verifier = Verifier(python.program, python.order, python.read, {tier!r})
 (ran,) = verifier.run([python.Job("x", "expression", ("x",), "[[1]]", 1.0, 512 * 2**20)])
 print(verifier.boxes[0].pid, ran.values[0].value, flush=True)
 {end}
@@ -354,7 +356,7 @@ def running(pid):
 
 def test_the_box_loads_what_it_promises(pool):
     code = "import importlib\ndef f(name):\n  importlib.import_module(name)\n  return name"
-    names = python_inside.PRELOADED.split()
+    names = inside.PRELOADED.split()
     assert values(pool, function(code, *[[name] for name in names])) == names
 
 
@@ -384,18 +386,13 @@ def test_no_answer_finds_another_in_its_memory(fresh, tier):
     assert values(verifier, function(READ_ALL_MEMORY + "# later", [0])) == [0]
 
 
-def test_usage_counts_descendants_and_a_process_that_has_gone_uses_nothing():
-    below = "x = bytearray(64 << 20); input()"
-    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {below!r}]); print('', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        parent.stdout.readline()
-        until = time.monotonic() + 20
-        while usage(parent.pid)[1] < 64 << 20 and time.monotonic() < until:
-            time.sleep(0.05)
-        seconds, resident = usage(parent.pid)
-        parent.kill()
-    assert seconds > 0 and resident > 64 << 20
-    assert usage(parent.pid) == (0.0, 0)
+def test_the_host_ends_a_box_that_uses_too_much_memory(tier):
+    """As it does for Lean, which the kernel cannot limit."""
+    held = Box(python_answers.program(tier), tier)
+    greedy = function("held = b'x' * (200 << 20)\nwhile True: pass", [], cpu=5.0)
+    (ended,) = held.ask([replace(python_answers.order(greedy), resident=100 << 20)])
+    held.close()
+    assert (ended.why, held.whole) == ("memory", False) and memory_used(held.pid) == 0
 
 
 def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):

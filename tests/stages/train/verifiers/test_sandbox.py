@@ -19,44 +19,28 @@ from stages.train.verifiers.python_answers import Job
 ROOT = Path(__file__).parents[4]
 HARMFUL = """
 def fork_bomb():
-    import os
-
-    def attempt():
-        while True:
-            os.fork()
-
-    return _tried(attempt)
+    while True:
+        os.fork()
 
 def many_processes():
-    import os
-
-    def attempt():
-        for _ in range(20):
-            if os.fork() == 0:
-                content = bytearray(300 << 20)
-                for place in range(0, len(content), 4096):
-                    content[place] = 1
-                os._exit(0)
-        return 20
-
-    return _tried(attempt)
+    for _ in range(20):
+        if os.fork() == 0:
+            content = bytearray(300 << 20)
+            for place in range(0, len(content), 4096):
+                content[place] = 1
+            os._exit(0)
 
 def leave_a_daemon():
-    import os
+    os.setsid()
+    if os.fork() == 0 and os.fork() == 0:
+        while True:
+            pass
 
-    def attempt():
-        os.setsid()
-        pid = os.fork()
-        if pid == 0 and os.fork() == 0:
-            while True:
-                pass
-        return pid
-
-    return _tried(attempt)
+CANDIDATE |= {"fork_bomb": fork_bomb, "many_processes": many_processes, "leave_a_daemon": leave_a_daemon}
 """
 """What would hurt the machine if it got through: it runs only where `fork_once` has failed before."""
 ATTACKS = Path(attacks.__file__).read_text() + HARMFUL
-NAMES = [*(attack.__name__ for attack in attacks.CANDIDATE), "fork_bomb", "many_processes", "leave_a_daemon"]
+NAMES = [*attacks.CANDIDATE, "fork_bomb", "many_processes", "leave_a_daemon"]
 
 
 def below(pid):
@@ -72,7 +56,7 @@ def orphans(like):
 
 
 def attempt(pool, name):
-    job = Job(ATTACKS + f"\ndef attack(): return {name}()\n", "function", ("attack",), "[[]]", 5.0, 512 * 2**20)
+    job = Job(ATTACKS + f"\ndef attack(): return attempt({name!r})\n", "function", ("attack",), "[[]]", 5.0, 512 * 2**20)
     (ran,) = pool.run([job])
     return ran
 
@@ -110,7 +94,7 @@ def test_every_tier_that_is_chosen_has_no_holes(tier):
 def test_the_attacks_do_get_through_without_a_sandbox(tmp_path):
     """An attack that nothing could ever let through would prove nothing."""
     names = "read_passwords read_environment list_processes open_inet_socket open_unix_socket make_memory_file fork_once start_a_thread"
-    source = ATTACKS + f"\nimport json\nprint('\\n' + json.dumps([globals()[n]() for n in {names.split()!r}]))\n"
+    source = ATTACKS + f"\nimport json\nprint('\\n' + json.dumps([attempt(n) for n in {names.split()!r}]))\n"
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, check=True, timeout=60
     )
@@ -118,33 +102,14 @@ def test_the_attacks_do_get_through_without_a_sandbox(tmp_path):
     assert {name for name, outcome in outcomes.items() if not outcome.startswith("BREACH")} == set()
 
 
-def test_probe_is_quick_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandbox, "CACHE", tmp_path)
-    sandbox.tier.cache_clear()
-    began = time.process_time()
-    chosen = sandbox.tier()
-    assert time.process_time() - began < 2
-    (kept,) = tmp_path.glob("*.json")
-    assert json.loads(kept.read_text())["tier"] == chosen
-    sandbox.tier.cache_clear()
-    monkeypatch.setattr(sandbox, "choose", lambda: pytest.fail("a kept answer is not probed again"))
-    assert sandbox.tier() == chosen
-    kept.write_text('{"tier": "none"}')
-    sandbox.tier.cache_clear()
-    monkeypatch.setattr(sandbox, "choose", lambda: ("seccomp", {}))
-    assert sandbox.tier() == "seccomp", "a kept answer that is no tier is not believed"
-    sandbox.tier.cache_clear()
-
-
-def test_a_breach_makes_the_tier_unusable(monkeypatch):
-    def leak():
-        return "BREACH on purpose"
-
-    monkeypatch.setattr(attacks, "CANDIDATE", (leak,))
-    assert any("leak" in hole for hole in sandbox.holes("seccomp"))
+def test_a_breach_makes_the_tier_unusable(monkeypatch, tmp_path):
+    hole = "\nCANDIDATE['stop_the_clock'] = lambda: None\n"
+    monkeypatch.setattr(attacks, "__file__", str(tmp_path / "attacks.py"))
+    (tmp_path / "attacks.py").write_text(ATTACKS + hole)
+    assert any("stop_the_clock" in hole for hole in sandbox.holes("seccomp"))
     with pytest.raises(VerifierUnavailable) as refusal:
         sandbox.choose()
-    assert refusal.value.code == "S220" and "leak" in refusal.value.what and refusal.value.fix
+    assert refusal.value.code == "S220" and "stop_the_clock" in refusal.value.what and refusal.value.fix
 
 
 def test_without_bubblewrap_the_next_tier_is_chosen(monkeypatch):
@@ -170,7 +135,7 @@ from stages.train.verifiers import python_answers as python
 from stages.train.verifiers.verifier import Verifier
 answers = {{}}
 for tier in isolation.TIERS:
-    verifier = Verifier(python.program, python.order, python.read, python.unknown, tier)
+    verifier = Verifier(python.program, python.order, python.read, tier)
     (ran,) = verifier.run([python.Job("def f(x): return x * x", "function", ("f",), "[[7]]", 1.0, 512 * 2**20)])
     answers[tier] = [sandbox.holes(tier), [value.value for value in ran.values], ran.reason]
 print(json.dumps([os.getuid(), sandbox.choose()[0], answers]))
@@ -223,7 +188,7 @@ answers = ["let f x = x + 1", "let f x = x"]
 swap = "theorem swap (a b : Prop) (h : And a b) : And b a"
 said = [
     [one.outcome for one in proofs.run([Job(core, swap, proof, "proof", (), 20.0, 2**32) for proof in ("⟨h.2, h.1⟩", "h")])],
-    [one.cases for one in runs.run([ocaml.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
+    [one.values for one in runs.run([ocaml.Job("", one, "let () = assert (f 1 = 2)", 20.0, 2**29) for one in answers])],
     [one.outcome for one in checks.run([ocaml.Job("", one, "", 20.0, 2**29) for one in [*answers, "let f x = x ^ 1"]])],
 ]
 print(json.dumps([os.getuid(), *said]))
