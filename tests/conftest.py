@@ -37,7 +37,7 @@ def code_read_once() -> Iterator[None]:
 
     def remembered(tree: CodeTree, name: str) -> Any:
         path = tree.root / f"{name.replace('.', '/')}.py"
-        if not path.is_file():
+        if not path.is_file() or path.with_suffix(".csv").is_file():
             return read(tree, name)
         key = (path, path.stat().st_mtime_ns, path.stat().st_size)
         if key not in modules:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class _Module:
-    """What one file means."""
+    """What one file means, with the table beside it (`history.csv` of `history.py`)."""
 
     file: str
     """Relative to the root."""
@@ -68,16 +68,16 @@ class CodeTree:
         path = name.replace(".", "/")
         for file in (f"{path}.py", f"{path}/__init__.py"):
             if (self.root / file).is_file():
-                return _module(file, (self.root / file).read_text(encoding="utf-8"))
+                table = (self.root / file).with_suffix(".csv")
+                data = table.read_text(encoding="utf-8") if table.is_file() else ""
+                return _module(file, (self.root / file).read_text(encoding="utf-8"), data)
         return None
 
 
 @functools.cache  # one process may look at the same files again: `octavo plan` does, and tests do
-def _module(file: str, text: str) -> _Module:
+def _module(file: str, text: str, data: str) -> _Module:
     tree = ast.parse(text)
-    tokens: list[str] = []
-    _tokens(tree, tokens.append)
-    return _Module(file, _digest("".join(tokens)), tuple(_imports(file, tree)))
+    return _Module(file, _digest(_meaning(tree) + data), tuple(_imports(file, tree)))
 
 
 def _is_harmless(module: str) -> bool:
@@ -85,16 +85,8 @@ def _is_harmless(module: str) -> bool:
     return package in ("stages.contracts", "stages.train") and name in HARMLESS
 
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-"""Where statements hold statements: an import is one, so expressions need not be looked at."""
-
-
 def _imports(file: str, tree: ast.Module) -> Iterator[str]:
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        for block in _BLOCKS:
-            waiting += getattr(node, block, ())
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -106,6 +98,14 @@ def _imports(file: str, tree: ast.Module) -> Iterator[str]:
         yield from (name for name in names if name.split(".")[0] == "stages")
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, without a look at expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from _statements(child)
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -114,59 +114,30 @@ _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}
 _WORDS_OF_FIELDS = {"description", "examples", "title"}
 
 
-def _tokens(node: object, emit: Callable[[str], None]) -> None:
-    """What a syntax tree means. Own walk, because `ast.dump` differs between Python versions: 3.12 added type_params, 3.13 leaves
-    empty fields out."""
+def _meaning(node: object) -> str:
+    """What a syntax tree means. Not `ast.dump`, which differs between Python versions: 3.12 added type_params, 3.13 leaves empty fields
+    out, and they split the texts of an f-string differently."""
+    if isinstance(node, list):
+        return "".join(f"{_meaning(item)}," for item in node if not _is_words(item))
+    if not isinstance(node, ast.AST):
+        return repr(node)
     if isinstance(node, ast.JoinedStr):
-        emit("(JoinedStr")
-        for part in _merged(node.values):
-            _tokens(part, emit)
-        emit(")")
-    elif isinstance(node, ast.AST):
-        emit(f"({type(node).__name__}")
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if value is None or field in _IGNORED or (isinstance(value, list) and not value):
-                continue
-            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                value = [child for child in value if not _is_words(child)]
-            if isinstance(node, ast.Call) and field in ("args", "keywords"):
-                value = _meaning_of_arguments(node, field, value)
-            emit(f" {field}=")
-            _tokens(value, emit)
-        emit(")")
-    elif isinstance(node, list):
-        emit("[")
-        for item in node:
-            _tokens(item, emit)
-        emit("]")
-    else:
-        emit(f"{type(node).__name__}:{node!r};")
-
-
-def _meaning_of_arguments(call: ast.Call, field: str, values: list[ast.AST]) -> list[ast.AST]:
-    """Arguments of a call without descriptions of settings and words of errors."""
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
+        texts = (str(part.value) if isinstance(part, ast.Constant) else f"\0{_meaning(part)}\0" for part in node.values)
+        return f"(JoinedStr {''.join(texts)})"
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
     if name in ("StageError", "ArtifactError"):
-        return []
-    if name == "Field" and field == "keywords":
-        return [value for value in values if not (isinstance(value, ast.keyword) and value.arg in _WORDS_OF_FIELDS)]
-    return values
+        return name
+    parts = [type(node).__name__]
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if name == "Field" and field == "keywords":
+            value = [keyword for keyword in value or () if keyword.arg not in _WORDS_OF_FIELDS]
+        if value is not None and value != [] and field not in _IGNORED:
+            parts.append(f"{field}={_meaning(value)}")
+    return f"({' '.join(parts)})"
 
 
-def _merged(values: list[ast.expr]) -> list[ast.expr]:
-    """Neighbouring texts of an f-string as one: how they are split differs between Python versions."""
-    merged: list[ast.expr] = []
-    for value in values:
-        last = merged[-1] if merged else None
-        if isinstance(value, ast.Constant) and isinstance(last, ast.Constant):
-            merged[-1] = ast.Constant(value=str(last.value) + str(value.value))
-        elif not (isinstance(value, ast.Constant) and value.value == ""):
-            merged.append(value)
-    return merged
-
-
-def _is_words(node: ast.stmt) -> bool:
+def _is_words(node: object) -> bool:
     """A bare string (a docstring, or an attribute's description), or a `print`."""
     if not isinstance(node, ast.Expr):
         return False

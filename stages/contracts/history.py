@@ -1,4 +1,4 @@
-"""History, completions and evaluation tables: column names, metric names with units, states of a cell.
+"""History, completions and evaluation tables: column names, metrics with their units (history.csv), states of a cell.
 
 The tables are Parquet files. `history.parquet` is long: one row a (step, metric, attempt). Four states of a cell stay apart:
 `value`, `nonfinite` (logged as NaN or Inf; value null), `null` (logged as "does not apply"; value null), and absent (no row).
@@ -7,8 +7,10 @@ Parquet metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (t
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 HISTORY_SCHEMA = "octavo.history/1"
@@ -62,71 +64,26 @@ SAMPLED = (*_GROUPED, *_PPO)
 _ALGORITHMS = {"all": (), "sampled": SAMPLED, "grouped": _GROUPED, "ppo": _PPO, "sft": _SFT}
 
 
-def _metrics(table: str) -> dict[str, Metric]:
-    metrics = {}
-    for row in table.strip().splitlines():
-        name, unit, algorithms, title, says, *trl = (" ".join(cell.split()) for cell in row.split(" | "))
-        metrics[name] = Metric(name, unit, _ALGORITHMS[algorithms], title, says, tuple(" ".join(trl).split()))
-    return metrics
+def _metrics() -> dict[str, Metric]:
+    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as table:
+        return {
+            row["metric"]: Metric(
+                row["metric"].removeprefix("gate.{}.").removeprefix("penalty.{}."),
+                row["unit"],
+                _ALGORITHMS[row["algorithms"]],
+                row["title"],
+                row["meaning"],
+                tuple(row["trl"].split()),
+            )
+            for row in csv.DictReader(table)
+        }
 
 
-METRICS = _metrics("""
-reward | reward | sampled | reward | Mean reward of the step's completions; unknown ones left out
-group_range | reward | grouped | reward range within a group | Mean over groups of (highest - lowest reward): what GRPO can compare
-zero_signal_share | share | grouped | zero-signal share | Share of groups whose known rewards are all equal | frac_reward_zero_std
-unknown_share | share | sampled | share of unknown rewards | Share of completions whose reward is unknown
-truncated | share | sampled | truncated share | Share of completions cut at max_completion_length | completions/clipped_ratio
-completion_tokens | tokens | sampled | completion length | Mean length of completions | completions/mean_length
-loss | loss | all | loss | Logged loss; of SFT: mean negative log-probability of a gold token, in nats; on-policy it is not progress \
-    (minus advantage-length covariance + beta x KL)
-grad_norm | norm | all | gradient norm | Gradient norm before clipping
-learning_rate | 1 | all | learning rate | Learning rate of the step
-entropy | nats per token | all | entropy | Mean token entropy of the policy; SFT: at the tokens of gold answers
-kl | nats per token | sampled | KL to the reference model | KL to the reference model; GRPO and PPO: k3 estimator, RLOO: k1; absent when \
-    beta is 0
-reward_std | reward | grouped | reward spread over the batch | Standard deviation over the whole batch as TRL logs it (since 0.27)
-skipped | count | all | skipped optimizer steps | 1 when an optimizer step was skipped for a non-finite gradient, else 0
-invalid_logits | count | sampled | invalid logits | Token positions whose logits were not all finite and were repaired before sampling
-reward_seconds | s | sampled | time of scoring | Wall time of scoring the step's completions
-generation_seconds | s | sampled | time of sampling | Wall time of sampling the step's completions; 0 in steps that use those of an \
-    earlier one
-update_seconds | s | sampled | time of the update | Wall time of the rest of the step: log-probabilities, gradients, optimizer; with \
-    sampling and scoring it is the whole step
-mean_token_accuracy | share | sft | share of gold tokens predicted | Share of gold tokens that the model would have chosen itself, given \
-    those before
-step_seconds | s | all | time of a step | Wall time of the step | step_time
-objective.kl | nats per completion | ppo | KL in the penalty | KL to the reference model in the penalty, its estimator (k1 may be \
-    negative) | objective/kl
-objective.kl_token | nats per token | ppo | KL in the penalty, a token | The same, mean over tokens
-objective.entropy | nats per completion | ppo | surprise of completions | Minus the log-probability of the sampled completions | \
-    objective/entropy
-objective.scores | reward | ppo | score before the KL penalty | Mean score of completions before the KL penalty; unknown ones left out | \
-    objective/scores
-objective.non_score_reward | reward | ppo | KL penalty | Mean KL penalty of a completion: minus kl_coef times its KL | \
-    objective/non_score_reward
-objective.rlhf_reward | reward | ppo | score and KL penalty | What is maximised: mean of score and KL penalty; unknown ones left out | \
-    objective/rlhf_reward
-kl_coef | reward per nat | ppo | KL coefficient | Coefficient of the KL penalty in the step
-loss.policy | loss | ppo | policy loss | Clipped policy loss, mean over the update's optimizer steps | loss/policy_avg
-loss.value | reward squared | ppo | value loss | Clipped value loss before vf_coef, mean over the update's optimizer steps | \
-    loss/value_avg
-policy.approxkl | nats per token | ppo | distance of new and old policy | Half the mean square log-ratio of new and old policy | \
-    policy/approxkl_avg
-policy.clipfrac | share | ppo | share of clipped tokens, policy | Share of tokens whose clipped policy term decided | \
-    clip_ratio/region_mean policy/clipfrac_avg
-policy.ratio | ratio | ppo | ratio of new and old policy | Mean probability ratio of new and old policy | val/ratio
-policy.first_ratio | ratio | ppo | ratio before the first optimizer step | The same in the first optimizer step: 1, or sampling and \
-    training disagree
-value.explained_variance | part of the variance | ppo | explained variance of the value head | 1 - Var(returns - values) / Var(returns), \
-    before the update; below 0: worse than a constant
-value.clipfrac | share | ppo | share of clipped tokens, value | Share of tokens whose clipped value error decided | val/clipfrac_avg
-value.error | reward squared | ppo | error of the value head | Mean square of returns - values, before the update
-value.mean | reward | ppo | mean value | Mean value
-returns | reward | ppo | mean return | Mean return of a token
-advantages | reward | ppo | mean advantage | Mean advantage of a token, before whitening
-optimizer_steps | count | ppo | optimizer steps of an update | Optimizer steps of the update; fewer than planned when target_kl ended it
-""")
-"""Name | unit | the algorithms that log it | title | what it is | names in logs of TRL."""
+_ALL = _metrics()
+METRICS = {name: metric for name, metric in _ALL.items() if "{}" not in name}
+GATE_METRICS = {metric.name: metric for name, metric in _ALL.items() if name.startswith("gate.")}
+"""Measures of a gate; the title has its name in place of `{}`."""
+PENALTY_METRICS = {metric.name: metric for name, metric in _ALL.items() if name.startswith("penalty.")}
 TRL_NAMES = {name: metric.name for metric in METRICS.values() for name in metric.trl}
 """TRL's name -> octavo's metric, of GRPO, RLOO, SFT and PPO; names that are the same in both (`reward`, `kl`, `loss`) are left out."""
 
@@ -143,16 +100,6 @@ def of_completions(name: str) -> bool:
     algorithms = METRICS[name].algorithms if name in METRICS else ()
     return name.startswith(("gate.", "penalty.")) or (algorithms != () and "sft" not in algorithms)
 
-
-GATE_METRICS = _metrics("""
-reach_share | share | all | share that reaches {} | Share of completions that reached the gate
-pass_share | share | all | share that passes {} | Share of completions that passed the gate, of those with a known answer
-unknown_share | share | all | share that {} does not know | Share of completions for which the gate did not know, of those that reached it
-score | score | all | score of {} | Mean unweighted score of the gate over the completions it knew
-seconds | s | all | time of {} | Wall time the gate took in the step
-""")
-"""Measures of a gate; the title has its name in place of `{}`."""
-PENALTY_METRICS = _metrics("share | share | all | share | Share of completions that the penalty held for, of those where that is known")
 
 _PENALTY = re.compile(r"penalty\.(?P<penalty>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
 _GATE = re.compile(r"(?P<where>gate|evaluation)\.(?P<gate>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")

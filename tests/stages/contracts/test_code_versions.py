@@ -34,6 +34,7 @@ def project(tmp_path):
     (folder / "tool.py").write_text("LIMIT = 1\n")
     (folder / "late.py").write_text("def late(x):\n    return str(x)\n")
     (folder / "page.py").write_text("TITLE = 'x'\n")
+    (folder / "tool.csv").write_text("a,1\n")
     return tmp_path
 
 
@@ -83,6 +84,7 @@ def test_other_words_keep_the_digest(project, old, new):
         ("tool.py", "1", "True"),
         ("tool.py", "1", "1.0"),
         ("late.py", "str(x)", "repr(x)"),
+        ("tool.csv", "a,1", "a,2"),
     ],
 )
 def test_a_change_of_meaning_changes_the_digest(project, name, old, new):
