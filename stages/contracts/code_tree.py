@@ -11,6 +11,7 @@ import functools
 import hashlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from importlib.util import resolve_name
 from pathlib import Path
 
 HARMLESS = frozenset(
@@ -24,7 +25,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class _Module:
-    """What one file means, with the table beside it (`history.csv` of `history.py`)."""
+    """What one file means, with the data beside it (`history.csv` or `history.yaml` of `history.py`)."""
 
     file: str
     """Relative to the root."""
@@ -34,10 +35,12 @@ class _Module:
 
 
 class CodeTree:
-    """The stages' code below one folder. Each module is read once, so the code must not change while this object is used."""
+    """The code of one package below a folder, or of all that lies there. Each module is read once, so the code must not change while
+    this object is used."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, package: str = "stages") -> None:
+        """`package`: the one whose imports are followed; "" follows all."""
+        self.root, self.package = root, package
         self._modules: dict[str, _Module | None] = {}
 
     def digest(self, module: str, without: Container[str] = ()) -> str:
@@ -61,23 +64,24 @@ class CodeTree:
             read = self._modules[name]
             if read is not None:
                 closure[name] = read
-                queue.extend(read.imports)
+                queue.extend([*read.imports, name.rpartition(".")[0]])  # a package's own file runs before its modules
         return sorted(closure.items())
 
     def _read(self, name: str) -> _Module | None:
         path = name.replace(".", "/")
         for file in (f"{path}.py", f"{path}/__init__.py"):
-            if (self.root / file).is_file():
-                table = (self.root / file).with_suffix(".csv")
-                data = table.read_text(encoding="utf-8") if table.is_file() else ""
-                return _module(file, (self.root / file).read_text(encoding="utf-8"), data)
+            if name and (self.root / file).is_file():
+                tables = ((self.root / file).with_suffix(suffix) for suffix in (".csv", ".yaml"))
+                data = "".join(table.read_text(encoding="utf-8") for table in tables if table.is_file())
+                return _module(file, (self.root / file).read_text(encoding="utf-8"), data, self.package)
         return None
 
 
 @functools.cache  # one process may look at the same files again: `octavo plan` does, and tests do
-def _module(file: str, text: str, data: str) -> _Module:
+def _module(file: str, text: str, data: str, package: str) -> _Module:
     tree = ast.parse(text)
-    return _Module(file, _digest(_meaning(tree) + data), tuple(_imports(file, tree)))
+    imports = (name for name in _imports(file, tree) if package in ("", name.split(".")[0]))
+    return _Module(file, _digest(_meaning(tree) + data), tuple(imports))
 
 
 def _is_harmless(module: str) -> bool:
@@ -90,12 +94,11 @@ def _imports(file: str, tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                raise ValueError(f"{file}:{node.lineno}: relative import; code versions need absolute ones")
-            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            origin = resolve_name("." * node.level + (node.module or ""), file.rpartition("/")[0].replace("/", "."))
+            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
         else:
             continue
-        yield from (name for name in names if name.split(".")[0] == "stages")
+        yield from names
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -32,7 +32,7 @@ from typing import Any, Literal
 GATES = "stages.train.rewards"
 DETECTORS = "stages.analyse.detectors"
 CORPORA = "stages.train.corpora"
-_NOT_GATES = {"compose", "formula", "__init__"}
+_NOT_GATES = {"compose", "__init__"}
 
 Status = Literal["pass", "fail", "unknown"]
 

@@ -25,8 +25,7 @@ from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, load_weights, prompt_texts, sample
 from stages.train.recorder import write_evaluation
-from stages.train.rewards.combine.penalties import holds
-from stages.train.rewards.compose import score_each
+from stages.train.rewards.compose import holds, score_each
 from stages.train.scoring import gate_cells, gate_modules
 
 MODULE = "stages.train.evaluate"

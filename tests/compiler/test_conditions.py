@@ -11,7 +11,7 @@ from compiler.language.expressions import MAX_CHARS, Unreadable
 from compiler.language.expressions import reward_condition as condition
 from stages.contracts.expressions import AllOf, AnyOf, Signal, Status
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.rewards.combine.penalties import holds
+from stages.train.rewards.compose import holds
 
 KINDS = {"format": "format", "tests": "python_tests"}
 WORDS = ["truncated", "empty", "format.pass", "format.fail", "format.not_reached", "tests.pass", "tests.fail", "tests.not_reached"]

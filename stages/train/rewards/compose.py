@@ -9,17 +9,54 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from stages.contracts.plugin import GATES, Answer, Judgement, load
-from stages.contracts.reward import Gate, Phase, Reward
-from stages.train.rewards.combine.gate import ReadyGate, ready, unknown
-from stages.train.rewards.combine.penalties import penalised
+from stages.contracts.expressions import Expression, Leaf, Mark, Signal, Status, truth
+from stages.contracts.plugin import GATES, Answer, Judgement, load, reads
+from stages.contracts.reward import Gate, Reward
 
 TOLERANCE = 1e-9
 """An example's reward may differ from what its author expects by this much."""
 NO_SANDBOX = "none needed"
-UPSTREAM = "a gate that this one needs is unknown"
+REASON_CHARS = 300
+
+
+@dataclass(frozen=True)
+class ReadyGate:
+    """A card with its plug-in and its settings."""
+
+    card: Gate
+    plugin: Any
+    settings: Any
+
+    def judge(self, answers: Sequence[Answer]) -> list[Judgement]:
+        """One judgement an answer, whatever the plug-in does: an exception or a wrong length is unknown for the whole batch. Where
+        verifiers run model code, an exception may be theirs; elsewhere it is the reward's."""
+        try:
+            judgements = list(self.plugin.judge(self.settings, answers))
+        except Exception as error:
+            reason = f"the gate broke: {type(error).__name__}: {error}"
+            return [_unknown(reason, broken=not hasattr(self.plugin, "tier"))] * len(answers)
+        if len(judgements) != len(answers):
+            return [_unknown(f"the gate gave {len(judgements)} judgements for {len(answers)} completions", broken=True)] * len(answers)
+        return [_checked(judgement) for judgement in judgements]
+
+
+def _checked(judgement: Any) -> Judgement:
+    if not isinstance(judgement, Judgement):
+        return _unknown(f"the gate gave {type(judgement).__name__} instead of a judgement", broken=True)
+    score, marks = judgement.score, judgement.marks
+    if score is not None and not (math.isfinite(score) and 0 <= score <= 1):
+        return _unknown(f"the gate gave the score {score}, which is not in 0..1", broken=True)
+    if not isinstance(marks, Mapping) or not all(isinstance(name, str) and isinstance(mark, bool) for name, mark in marks.items()):
+        return _unknown("the gate gave marks that are neither true nor false", broken=True)
+    return judgement
+
+
+def _unknown(reason: str, broken: bool = False) -> Judgement:
+    """A judgement that knows nothing, for a reason in valid UTF-8."""
+    return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:REASON_CHARS], broken=broken)
 
 
 @dataclass(frozen=True)
@@ -27,10 +64,151 @@ class Scored:
     """Rewards of a batch, one an answer; per gate: what it said (None = not reached) and the wall seconds it took."""
 
     rewards: list[float | None]
-    judgements: dict[str, list[Judgement | None]]
-    seconds: dict[str, float]
+    judgements: dict[str, list[Judgement | None]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     penalties: dict[str, list[bool | None]] = field(default_factory=dict)
     """Per penalty: whether it held (None = it hangs on a gate that does not know)."""
+
+    def of_answer(self, index: int) -> dict[str, Judgement | None]:
+        """What each gate says of one answer."""
+        return {name: column[index] for name, column in self.judgements.items()}
+
+
+class Composed:
+    """A reward as one function. Build it with `compose`."""
+
+    def __init__(self, card: Reward, gates: tuple[ReadyGate, ...]) -> None:
+        self.card, self.name, self.gates = card, card.name, gates
+
+    def score(self, answers: Sequence[Answer], progress: float = 0.0) -> Scored:
+        """Score each answer. `progress`: share of training already done, 0..1, for the curriculum. Never raises for an answer."""
+        scored = Scored([None] * len(answers), penalties={penalty.name: [] for penalty in self.card.penalties})
+        if self.card.combine == "weighted":
+            self._weighted(answers, progress, scored)
+        else:
+            self._first_decides(answers, scored)
+        for index, answer in enumerate(answers):
+            judgements = self._with_upstream(scored.of_answer(index)) if self.card.penalties else {}
+            reward = scored.rewards[index]
+            for penalty in self.card.penalties:
+                held = holds(penalty.when, answer, judgements)
+                scored.penalties[penalty.name].append(held)
+                if reward is None or held is None:
+                    reward = None
+                elif held:
+                    reward = penalty.set if penalty.set is not None else reward * (penalty.factor or 0.0)
+            scored.rewards[index] = None if reward is None else self._finished(reward)
+        return scored
+
+    def _first_decides(self, answers: Sequence[Answer], scored: Scored) -> None:
+        """Each answer goes through the gates in order until one decides. An unknown gate makes the reward None."""
+        waiting = list(range(len(answers)))
+        for place, gate in enumerate(self.gates):
+            onward = []
+            for index, judgement in zip(waiting, _judge(self.gates, place, waiting, answers, scored), strict=True):
+                declared = gate.card.on_pass if judgement.status == "pass" else gate.card.on_fail
+                if judgement.status == "unknown":
+                    continue
+                if declared is not None or gate is self.gates[-1]:
+                    scored.rewards[index] = judgement.score if declared is None else declared
+                else:
+                    onward.append(index)
+            waiting = onward
+
+    def _weighted(self, answers: Sequence[Answer], progress: float, scored: Scored) -> None:
+        """Every gate judges that is reached: one whose `needs` did not pass is not. A gate that was not reached counts 0."""
+        for place, gate in enumerate(self.gates):
+            before = scored.judgements[gate.card.needs] if gate.card.needs else []
+            passed = [index for index, judgement in enumerate(before) if judgement and judgement.status == "pass"]
+            _judge(self.gates, place, passed if gate.card.needs else range(len(answers)), answers, scored)
+        weights = {gate.name: gate.weight or 0.0 for gate in self.card.gates}
+        for phase in self.card.curriculum:
+            if phase.begins <= progress:
+                weights = dict(phase.weights)
+        needed = set[str]()  # gates that the reward rests on: those of positive weight and, through `needs`, those before them
+        for card in reversed(self.card.gates):
+            if weights[card.name] > 0 or card.name in needed:
+                needed |= {card.name, *([card.needs] if card.needs else [])}
+        for index in range(len(answers)):
+            judgements = {name: judgement for name, judgement in scored.of_answer(index).items() if judgement}
+            if not any(judgement.score is None and name in needed for name, judgement in judgements.items()):
+                scores = (weights[name] * judgement.score for name, judgement in judgements.items() if judgement.score is not None)
+                scored.rewards[index] = min(1.0, math.fsum(scores))  # weights sum to 1 only to within rounding
+
+    def _with_upstream(self, judgements: Mapping[str, Judgement | None]) -> dict[str, Judgement | None]:
+        """One answer's judgements, where a gate that was not reached because a gate it needs was unknown is itself unknown."""
+        filled: dict[str, Judgement | None] = {}
+        for card in self.card.gates:
+            above = filled[card.needs] if card.needs else None
+            is_lost = judgements[card.name] is None and above is not None and above.status == "unknown"
+            filled[card.name] = _unknown("a gate that this one needs is unknown") if is_lost else judgements[card.name]
+        return filled
+
+    def _finished(self, reward: float) -> float:
+        if self.card.cap is not None:
+            reward = min(reward, self.card.cap)
+        if self.card.invert:
+            reward = 1.0 - reward
+        scale = self.card.scale
+        return reward if scale is None else scale.low + reward * (scale.high - scale.low)
+
+
+def _judge(gates: Sequence[ReadyGate], place: int, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> list[Judgement]:
+    """Let a gate judge the answers that reach it, each with the judgements of earlier gates that the gate reads. Writes down in `scored`
+    what it says and how long it takes."""
+    began = time.perf_counter()
+    gate, kinds = gates[place], reads(gates[place].card.kind)
+    sources = {earlier.card.kind: scored.judgements[earlier.card.name] for earlier in gates[:place] if earlier.card.kind in kinds}
+    batch = [answers[index] for index in reached]
+    if sources:
+        earlier = [{kind: judgement for kind, column in sources.items() if (judgement := column[index])} for index in reached]
+        batch = [replace(answer, earlier=judgements) for answer, judgements in zip(batch, earlier, strict=True)]
+    judgements = gate.judge(batch) if batch else []
+    column: list[Judgement | None] = [None] * len(answers)
+    for index, judgement in zip(reached, judgements, strict=True):
+        column[index] = judgement
+    scored.judgements[gate.card.name] = column
+    scored.seconds[gate.card.name] = time.perf_counter() - began
+    return judgements
+
+
+def holds(condition: Expression, answer: Answer, judgements: Mapping[str, Judgement | None]) -> bool | None:
+    """Whether a condition holds; None when that hangs on a gate that does not know. `judgements`: by gate, None = not reached."""
+    return truth(condition, lambda leaf: _leaf(leaf, answer, judgements))
+
+
+def _leaf(leaf: Leaf, answer: Answer, judgements: Mapping[str, Judgement | None]) -> bool | None:
+    if isinstance(leaf, Signal):
+        return (answer.truncated if leaf.signal == "truncated" else not answer.text.strip()) == leaf.holds
+    assert isinstance(leaf, Mark | Status)  # metrics are not known of a single completion
+    judgement = judgements[leaf.gate]
+    is_unknown = judgement is not None and judgement.status == "unknown"
+    if isinstance(leaf, Status):
+        return None if is_unknown else ((judgement.status if judgement else "not_reached") == leaf.status) == leaf.holds
+    if judgement is not None and is_unknown and leaf.mark not in judgement.marks:
+        return None
+    return (judgement is not None and judgement.marks.get(leaf.mark, False)) == leaf.holds
+
+
+def compose(reward: Reward) -> Composed:
+    """Build a reward from its card, which the compiler has checked. Raises KeyError for an unknown kind of gate, ValueError for a
+    declared reward that is no finite number."""
+    return Composed(reward, tuple(_ready(card) for card in reward.gates))
+
+
+def _ready(card: Gate) -> ReadyGate:
+    for value in (card.on_pass, card.on_fail):
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"gate {card.name!r} declares the reward {value}, which is no finite number")
+    plugin = load(GATES, card.kind)
+    return ReadyGate(card, plugin, plugin.Settings.model_validate(card.settings))
+
+
+def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> tuple[dict[str, list[Judgement]], dict[str, float]]:
+    """Every gate judges every answer by itself: (judgements, wall seconds) by gate name. For the shared evaluation."""
+    ready, scored = [_ready(card) for card in gates], Scored([])
+    judgements = {gate.card.name: _judge(ready, place, range(len(answers)), answers, scored) for place, gate in enumerate(ready)}
+    return judgements, scored.seconds
 
 
 @dataclass(frozen=True)
@@ -44,163 +222,28 @@ class ExampleOutcome:
     ok: bool
 
 
-class Composed:
-    """A reward as one function. Build it with `compose`."""
-
-    def __init__(self, card: Reward, gates: tuple[ReadyGate, ...]) -> None:
-        self.card, self.name, self.gates = card, card.name, gates
-
-    def score(self, answers: Sequence[Answer], progress: float = 0.0) -> Scored:
-        """Score each answer. `progress`: share of training already done, 0..1, for the curriculum. Never raises for an answer."""
-        card = self.card
-        scored = self._weighted(answers, progress) if card.combine == "weighted" else self._first_decides(answers)
-        held: dict[str, list[bool | None]] = {penalty.name: [] for penalty in card.penalties}
-        rewards: list[float | None] = []
-        for index, answer in enumerate(answers):
-            reward = scored.rewards[index]
-            if card.penalties:
-                verdicts = _with_upstream(card.gates, {name: column[index] for name, column in scored.judgements.items()})
-                reward, which = penalised(reward, card.penalties, answer, verdicts)
-                for penalty, holds in zip(card.penalties, which, strict=True):
-                    held[penalty.name].append(holds)
-            rewards.append(self._finished(reward))
-        return Scored(rewards, scored.judgements, scored.seconds, held)
-
-    def _first_decides(self, answers: Sequence[Answer]) -> Scored:
-        """Each answer goes through the gates in order until one decides. A gate that does not know ends the way with None."""
-        scored = Scored([None] * len(answers), {}, {})
-        waiting = list(range(len(answers)))
-        for gate in self.gates:
-            self._judge(gate, waiting, answers, scored)
-            onward = []
-            for index in waiting:
-                judgement = scored.judgements[gate.card.name][index]
-                assert judgement is not None
-                if judgement.status == "unknown":
-                    continue
-                declared = gate.card.on_pass if judgement.status == "pass" else gate.card.on_fail
-                last = gate is self.gates[-1]
-                if declared is not None or last:
-                    scored.rewards[index] = judgement.score if declared is None else declared
-                else:
-                    onward.append(index)
-            waiting = onward
-        return scored
-
-    def _weighted(self, answers: Sequence[Answer], progress: float) -> Scored:
-        """Every gate judges that is reached: one whose `needs` did not pass is not."""
-        scored = Scored([None] * len(answers), {}, {})
-        for gate in self.gates:
-            before = scored.judgements[gate.card.needs] if gate.card.needs else None
-            reached = [index for index in range(len(answers)) if before is None or _passed(before[index])]
-            self._judge(gate, reached, answers, scored)
-        weights = _phase_weights(self.card.gates, self.card.curriculum, progress)
-        rests_on = _needed(self.card.gates, weights)
-        for index in range(len(answers)):
-            verdicts = {name: column[index] for name, column in scored.judgements.items()}
-            scored.rewards[index] = _weighted_sum(verdicts, weights, rests_on)
-        return scored
-
-    def _judge(self, gate: ReadyGate, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> None:
-        """Let a gate judge the answers that reach it, and write down what it says and how long it takes."""
-        began = time.perf_counter()
-        informed = gate.informed(answers, self.gates[: self.gates.index(gate)], scored.judgements)
-        judgements = gate.judge([informed[index] for index in reached]) if reached else []
-        column: list[Judgement | None] = [None] * len(answers)
-        for index, judgement in zip(reached, judgements, strict=True):
-            column[index] = judgement
-        scored.judgements[gate.card.name] = column
-        scored.seconds[gate.card.name] = time.perf_counter() - began
-
-    def _finished(self, reward: float | None) -> float | None:
-        if reward is None:
-            return None
-        if self.card.cap is not None:
-            reward = min(reward, self.card.cap)
-        if self.card.invert:
-            reward = 1.0 - reward
-        scale = self.card.scale
-        return reward if scale is None else scale.low + reward * (scale.high - scale.low)
-
-
-def _passed(judgement: Judgement | None) -> bool:
-    return judgement is not None and judgement.status == "pass"
-
-
-def _phase_weights(gates: Sequence[Gate], curriculum: Sequence[Phase], progress: float) -> dict[str, float]:
-    """Weights at this share of training: those of the latest phase that has begun, else the gates' own."""
-    weights = {gate.name: gate.weight or 0.0 for gate in gates}
-    for phase in curriculum:
-        if phase.begins <= progress:
-            weights = dict(phase.weights)
-    return weights
-
-
-def _with_upstream(gates: Sequence[Gate], judgements: Mapping[str, Judgement | None]) -> dict[str, Judgement | None]:
-    """One answer's judgements, where a gate that was not reached because a gate it needs was unknown is itself unknown."""
-    filled: dict[str, Judgement | None] = {}
-    for gate in gates:
-        judgement = judgements[gate.name]
-        above = filled[gate.needs] if gate.needs else None
-        filled[gate.name] = unknown(UPSTREAM) if judgement is None and above and above.status == "unknown" else judgement
-    return filled
-
-
-def _needed(gates: Sequence[Gate], weights: Mapping[str, float]) -> set[str]:
-    """Gates that the reward rests on: those of positive weight and, through `needs`, those before them."""
-    names: set[str] = set()
-    for gate in reversed(gates):
-        if weights[gate.name] > 0 or gate.name in names:
-            names |= {gate.name, *([gate.needs] if gate.needs else [])}
-    return names
-
-
-def _weighted_sum(judgements: Mapping[str, Judgement | None], weights: Mapping[str, float], rests_on: set[str]) -> float | None:
-    """One answer's reward. A gate that was not reached counts 0."""
-    terms = []
-    for name, judgement in judgements.items():
-        if judgement is None:
-            continue
-        if judgement.score is not None:
-            terms.append(weights[name] * judgement.score)
-        elif name in rests_on:
-            return None
-    return min(1.0, math.fsum(terms))  # weights sum to 1 only to within rounding
-
-
-def compose(reward: Reward) -> Composed:
-    """Build a reward from its card, which the compiler has checked. Raises KeyError for an unknown kind of gate."""
-    return Composed(reward, tuple(ready(card) for card in reward.gates))
-
-
-def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> tuple[dict[str, list[Judgement]], dict[str, float]]:
-    """Every gate judges every answer by itself: (judgements, wall seconds) by gate name. For the shared evaluation."""
-    judgements: dict[str, list[Judgement]] = {}
-    seconds: dict[str, float] = {}
-    before: list[ReadyGate] = []
-    for card in gates:
-        gate = ready(card)
-        began = time.perf_counter()
-        judgements[card.name] = gate.judge(gate.informed(answers, before, judgements))
-        before.append(gate)
-        seconds[card.name] = time.perf_counter() - began
-    return judgements, seconds
-
-
 def check_examples(reward: Reward) -> list[ExampleOutcome]:
     """Score the author's examples. They belong to the named reward, so an inversion is left out."""
-    composed = compose(reward.model_copy(update={"invert": False}))
     answers = [
         Answer(example.completion, example.row, truncated=example.truncated, key=f"example-{index}", tokens=example.tokens)
         for index, example in enumerate(reward.examples)
     ]
-    scored = composed.score(answers)
+    scored = compose(reward.model_copy(update={"invert": False})).score(answers)
     outcomes = []
-    for index, example in enumerate(reward.examples):
-        got = scored.rewards[index]
+    for index, (example, got) in enumerate(zip(reward.examples, scored.rewards, strict=True)):
         ok = got is not None and abs(got - example.expect) <= TOLERANCE
         outcomes.append(ExampleOutcome(example.completion, example.expect, got, _way(scored, index), ok))
     return outcomes
+
+
+def _way(scored: Scored, index: int) -> str:
+    """The gates an answer went through, and its penalties: `format: pass; tests: fail (2 of 6 tests passed); penalty runaway`."""
+    steps = [
+        f"{name}: {judgement.status}" + (f" ({judgement.reason})" if judgement.reason else "")
+        for name, judgement in scored.of_answer(index).items()
+        if judgement is not None
+    ]
+    return "; ".join([*steps, *(f"penalty {name}" for name, held in scored.penalties.items() if held[index])])
 
 
 def sandbox(gates: Iterable[Gate]) -> str:
@@ -213,14 +256,3 @@ def sandbox(gates: Iterable[Gate]) -> str:
         if hasattr(plugin, "require"):
             plugin.require(plugin.Settings.model_validate(card.settings))
     return ", ".join(sorted(tiers)) or NO_SANDBOX
-
-
-def _way(scored: Scored, index: int) -> str:
-    """The gates an answer went through, and its penalties: `format: pass; tests: fail (2 of 6 tests passed); penalty runaway`."""
-    steps = []
-    for name, column in scored.judgements.items():
-        judgement = column[index]
-        if judgement is not None:
-            steps.append(f"{name}: {judgement.status}" + (f" ({judgement.reason})" if judgement.reason else ""))
-    steps += [f"penalty {name}" for name, held in scored.penalties.items() if held[index]]
-    return "; ".join(steps)

@@ -7,7 +7,6 @@ Request: {"completions": [{"text": "...", "truncated": false, "row": {"<column>"
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -38,17 +37,10 @@ class Settings(Frozen):
     @field_validator("url")
     @classmethod
     def _plain_web_address(cls, url: str) -> str:
-        if not url.isascii() or not url.isprintable() or " " in url:
-            raise ValueError("the url holds characters that no web address has")
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no http or https address")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("the url holds a user name or password; secrets do not belong in a spec")
-        if parts.fragment:
-            raise ValueError("the url has a fragment, which no service would see")
-        if parts.port == 0:
-            raise ValueError("the url has port 0")
+        is_plain = url.isascii() and url.isprintable() and " " not in url and parts.hostname and parts.port != 0
+        if not is_plain or parts.scheme not in ("http", "https") or parts.username or parts.password or parts.fragment:
+            raise ValueError("the url is no plain http or https address: it has no fragment, and secrets do not belong in a spec")
         return url
 
 
@@ -71,24 +63,28 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 def _judgement(settings: Settings, score: Any) -> Judgement:
     if score is None:
         return _unknown("the service does not know")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         return _unknown(f"the service gave {str(score)[:80]!r}, which is no score from 0 to 1")
     return Judgement("pass" if score >= settings.passes_from else "fail", float(score))
 
 
+def _unknown(reason: str) -> Judgement:
+    return Judgement("unknown", None, "".join(letter if letter.isprintable() else " " for letter in reason)[:300])
+
+
 def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
     """One score an answer, as the service gave them. Raises _Refused."""
-    missing = next((name for answer in answers for name in settings.columns if name not in answer.row), None)
-    if missing is not None:
-        raise _Refused(f"a data row of the request has no column {missing!r}")
-    rows = [{name: answer.row[name] for name in settings.columns} for answer in answers]
-    completions = [{"text": answer.text, "truncated": answer.truncated, "row": row} for answer, row in zip(answers, rows, strict=True)]
     try:
+        rows = [{name: answer.row[name] for name in settings.columns} for answer in answers]
+        completions = [{"text": answer.text, "truncated": answer.truncated, "row": row} for answer, row in zip(answers, rows, strict=True)]
         content = json.dumps({"completions": completions}, allow_nan=False).encode()
+    except KeyError as missing:
+        raise _Refused(f"a data row of the request has no column {missing}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise _Refused(f"the data row is not JSON: {error}") from None
+    body = _post(settings, content)
     try:
-        scores = json.loads(_posted(settings, content))["scores"]
+        scores = json.loads(body)["scores"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise _Refused('the service did not answer {"scores": [...]}') from None
     if not isinstance(scores, list) or len(scores) != len(answers):
@@ -96,7 +92,7 @@ def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
     return scores
 
 
-def _posted(settings: Settings, content: bytes) -> bytes:
+def _post(settings: Settings, content: bytes) -> bytes:
     """The answer's body. Raises _Refused."""
     reason = ""
     for attempt in range(ATTEMPTS):
@@ -110,13 +106,7 @@ def _posted(settings: Settings, content: bytes) -> bytes:
             continue
         if status == 200 and len(body) <= ANSWER_BYTES:
             return body
-        reason = (
-            f"the service answered with status {status}" if status != 200 else f"the service answered with more than {ANSWER_BYTES} bytes"
-        )
+        reason = f"the service answered with status {status}, or with more than {ANSWER_BYTES} bytes"
         if status != 429 and status < 500:
             break
     raise _Refused(reason)
-
-
-def _unknown(reason: str) -> Judgement:
-    return Judgement("unknown", None, "".join(letter if letter.isprintable() else " " for letter in reason)[:300])

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Frozen, later
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.rewards.formula import Formula, parsed
 
 NAMES = ("words", "chars")
+MOST_CHARS = 200
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.\s+\-*/(),]|,\s*\)", re.ASCII)
+_SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max}
+Formula = Callable[[Mapping[str, float]], float]
+"""Counts by name -> the number. Raises ZeroDivisionError; may be infinite or NaN where floats overflow."""
 
 
 class Settings(Frozen):
@@ -36,25 +45,27 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _one_form(self) -> Settings:
-        bounds = (self.min_words, self.max_words, self.min_chars, self.max_chars, self.min_tokens, self.max_tokens)
-        bounded = any(bound is not None for bound in bounds)
-        if bounded == (self.formula is not None):
+        has_bounds = any(bound is not None for _, *bounds in self.bounds() for bound in bounds)
+        if has_bounds == (self.formula is not None):
             raise ValueError("give bounds (min_words, max_words, min_chars, max_chars, min_tokens, max_tokens) or a formula, and not both")
-        for least, most, unit in (
-            (self.min_words, self.max_words, "words"),
-            (self.min_chars, self.max_chars, "chars"),
-            (self.min_tokens, self.max_tokens, "tokens"),
-        ):
+        for unit, least, most in self.bounds():
             if least is not None and most is not None and least > most:
                 raise ValueError(f"min_{unit} is {least}, above max_{unit}, which is {most}: no completion passes")
-        if self.formula is None:
-            if self.low is not None or self.high is not None:
-                raise ValueError("low and high belong to a formula")
-            return self
-        parsed(self.formula, NAMES)
-        if self.low is None or self.high is None or not self.low < self.high:
-            raise ValueError("a formula needs low and high, the values that score 0 and 1, with low below high")
+        if self.formula is not None:
+            parse_formula(self.formula)
+            if self.low is None or self.high is None or not self.low < self.high:
+                raise ValueError("a formula needs low and high, the values that score 0 and 1, with low below high")
+        elif self.low is not None or self.high is not None:
+            raise ValueError("low and high belong to a formula")
         return self
+
+    def bounds(self) -> tuple[tuple[str, int | None, int | None], ...]:
+        """(unit, fewest, most) of each count."""
+        return (
+            ("words", self.min_words, self.max_words),
+            ("chars", self.min_chars, self.max_chars),
+            ("tokens", self.min_tokens, self.max_tokens),
+        )
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
@@ -68,34 +79,63 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 def _judge(settings: Settings, text: str, tokens: int | None) -> Judgement:
     words, chars = len(text.split()), len(text)
     if settings.formula is not None:
-        return _by_formula(settings, _formula(settings.formula), words, chars)
-    if tokens is None and (settings.min_tokens, settings.max_tokens) != (None, None):
-        return Judgement("unknown", None, "the number of tokens is not known: an example says it with `tokens`")
-    for count, least, most, unit in (
-        (words, settings.min_words, settings.max_words, "words"),
-        (chars, settings.min_chars, settings.max_chars, "characters"),
-        (tokens or 0, settings.min_tokens, settings.max_tokens, "tokens"),
-    ):
-        if least is not None and count < least:
+        return _by_formula(settings, words, chars)
+    for (unit, least, most), count in zip(settings.bounds(), (words, chars, tokens), strict=True):
+        unit = "characters" if unit == "chars" else unit
+        if count is None and (least, most) != (None, None):
+            return Judgement("unknown", None, "the number of tokens is not known: an example says it with `tokens`")
+        if count is not None and least is not None and count < least:
             return Judgement("fail", 0.0, f"{count} {unit}, fewer than {least}")
-        if most is not None and count > most:
+        if count is not None and most is not None and count > most:
             return Judgement("fail", 0.0, f"{count} {unit}, more than {most}")
     return Judgement("pass", 1.0)
 
 
-@functools.cache
-def _formula(text: str) -> Formula:
-    return parsed(text, NAMES)
-
-
-def _by_formula(settings: Settings, formula: Formula, words: int, chars: int) -> Judgement:
-    assert settings.low is not None and settings.high is not None
+def _by_formula(settings: Settings, words: int, chars: int) -> Judgement:
+    assert settings.formula is not None and settings.low is not None and settings.high is not None
     counts = f"{words} words, {chars} characters"
     try:
-        value = formula.value({"words": words, "chars": chars})
+        value = parse_formula(settings.formula)({"words": words, "chars": chars})
     except ZeroDivisionError:
         return Judgement("fail", 0.0, f"{counts}: the formula divides by zero")
     if math.isnan(value):
         return Judgement("fail", 0.0, f"{counts}: the formula has no value")
     score = min(1.0, max(0.0, (value - settings.low) / (settings.high - settings.low)))
     return Judgement("pass" if score > 0 else "fail", score, f"{counts}: the formula gives {value:g}")
+
+
+@functools.cache
+def parse_formula(text: str) -> Formula:
+    """Numbers, `words`, `chars`, + - * /, brackets, min and max. Parsed by `ast`, and never run as Python. Raises ValueError, with the
+    column, for anything else."""
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"the formula has {len(text)} characters, more than {MOST_CHARS}")
+    if foreign := _FOREIGN.search(text):
+        raise ValueError(f"column {foreign.start() + 1}: {foreign[0]!r} is no part of a formula")
+    source = re.sub(r"\s", " ", text).strip()
+    try:
+        return _formula(ast.parse(source, mode="eval").body, source)
+    except SyntaxError as error:
+        raise ValueError(f"column {error.offset or 1}: {error.msg}") from None
+
+
+def _formula(node: ast.expr, source: str) -> Formula:
+    part = ast.get_source_segment(source, node) or ""
+    match node:
+        case ast.Constant() if _NUMBER.fullmatch(part):
+            number = float(part)
+            return lambda counts: number
+        case ast.Name(id=name) if name in NAMES:
+            return lambda counts: float(counts[name])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _formula(operand, source)
+            return lambda counts: -inner(counts)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
+            before, after, combine = _formula(left, source), _formula(right, source), _SIGNS[type(sign)]
+            return lambda counts: float(combine(before(counts), after(counts)))
+        case ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]) if name in _FUNCTIONS:
+            arguments = [_formula(argument, source) for argument in node.args]
+            return lambda counts: _FUNCTIONS[name](argument(counts) for argument in arguments)
+        case _:
+            known = ", ".join([*NAMES, *_FUNCTIONS])
+            raise ValueError(f"column {node.col_offset + 1}: {part!r} is no part of a formula, which has numbers, + - * / and {known}")

@@ -8,9 +8,12 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
+from stages.train.verifiers import ocaml_answers
+from stages.train.verifiers.ocaml_answers import MIB
+from stages.train.verifiers.verdict import Checked
 
-MIB = 2**20
 COLUMNS = ("before",)
+tier = ocaml_answers.tier
 
 
 class Settings(Frozen):
@@ -21,21 +24,13 @@ class Settings(Frozen):
     memory: int = Field(512 * MIB, ge=128 * MIB, description="Address space of the answer's process.", json_schema_extra={"unit": "B"})
 
 
-def tier() -> str:
-    """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_answers import tier as checking_tier
-
-    return checking_tier()
-
-
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass (1.0) when it compiles, else fail (0.0); unknown for faults of the verifier."""
-    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
+    results = ocaml_answers.checked(answers, settings.before, None, settings.timeout, settings.memory)
+    return [_judgement(result) for result in results]
 
-    results = checked(answers, settings.before, None, settings.timeout, settings.memory)
-    return [
-        Judgement("pass", 1.0)
-        if result.outcome == "compiles"
-        else unknown_judgement(result) or Judgement("fail", 0.0, f"does not compile: {result.reason}")
-        for result in results
-    ]
+
+def _judgement(result: Checked) -> Judgement:
+    if result.outcome == "compiles":
+        return Judgement("pass", 1.0)
+    return ocaml_answers.unknown_judgement(result) or Judgement("fail", 0.0, f"does not compile: {result.reason}")

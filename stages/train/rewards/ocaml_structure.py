@@ -14,10 +14,12 @@ from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
 
 MARKS = ("end_marker", "enough_lines")
-_QUOTED = re.compile(r"\{(?:%%?[\w.]+\s*)?([a-z_]*)\|")
-_LETTER = re.compile(r"'(?:[^'\\\n]|\\(?:[\\\"'ntbr ]|\d{3}|x[0-9a-fA-F]{2}|o[0-3][0-7]{2}))'")
-_TEXT = re.compile(r'"(?:[^"\\]|\\(?:.|\Z))*("|\Z)', re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_][\w']*")
+_COMMENTS_AND_TEXTS = r"""
+    (?P<opens>\(\*) | (?P<closes>\*\))
+    | (?P<text>"(?:[^"\\]|\\(?:.|\Z))*(?:"|\Z) | \{(?:%%?[\w.]+\s*)?(?P<tag>[a-z_]*)\|.*?(?:\|(?P=tag)\}|\Z))
+    | '(?:[^'\\\n]|\\(?:[\\"'ntbr\ ]|\d{3}|x[0-9a-fA-F]{2}|o[0-3][0-7]{2}))'"""
+_IN_COMMENT = re.compile(_COMMENTS_AND_TEXTS + "|.", re.DOTALL | re.VERBOSE)
+_IN_CODE = re.compile(_COMMENTS_AND_TEXTS + r"|[A-Za-z_][\w']*|.", re.DOTALL | re.VERBOSE)
 
 
 class Settings(Frozen):
@@ -61,28 +63,9 @@ def code(text: str) -> str:
     """The text with comments and the insides of texts blanked out; lines stay. An unclosed comment or text reaches to the end."""
     kept: list[str] = []
     place, depth = 0, 0
-    while place < len(text):
-        end, shown = _lexeme(text, place, depth)
-        if text.startswith("(*", place):
-            depth, end, shown = depth + 1, place + 2, False
-        elif depth and text.startswith("*)", place):
-            depth, end, shown = depth - 1, place + 2, False
-        piece = text[place:end]
-        kept.append(piece if shown and not depth else re.sub(r"[^\n]", " ", piece))
-        place = end
+    while match := (_IN_COMMENT if depth else _IN_CODE).match(text, place):
+        is_code = not depth and match.lastgroup not in ("opens", "text")
+        kept.append(match[0] if is_code else re.sub(r"[^\n]", " ", match[0]))
+        depth = max(0, depth + (match.lastgroup == "opens") - (match.lastgroup == "closes"))
+        place = match.end()
     return "".join(kept)
-
-
-def _lexeme(text: str, place: int, depth: int) -> tuple[int, bool]:
-    """(end of the piece that starts here, whether it is code)."""
-    letter = text[place]
-    if letter == '"' and (match := _TEXT.match(text, place)):
-        return match.end(), False
-    if letter == "{" and (match := _QUOTED.match(text, place)):
-        close = text.find(f"|{match[1]}}}", match.end())
-        return (len(text) if close < 0 else close + len(match[1]) + 2), False
-    if letter == "'" and (match := _LETTER.match(text, place)):
-        return match.end(), True
-    if not depth and (match := _NAME.match(text, place)):
-        return match.end(), True
-    return place + 1, True

@@ -11,9 +11,12 @@ from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
+from stages.train.verifiers import ocaml_answers
+from stages.train.verifiers.ocaml_answers import MIB
+from stages.train.verifiers.verdict import Checked
 
-MIB = 2**20
 COLUMNS = ("tests", "before")
+tier = ocaml_answers.tier
 
 
 class Settings(Frozen):
@@ -26,30 +29,18 @@ class Settings(Frozen):
     memory: int = Field(512 * MIB, ge=128 * MIB, description="Address space of the answer's process.", json_schema_extra={"unit": "B"})
 
 
-def tier() -> str:
-    """The sandbox that answers run in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_answers import tier as checking_tier
-
-    return checking_tier()
-
-
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass exactly when every case holds, else fail; unknown for broken data rows and faults of the verifier."""
-    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
+    results = ocaml_answers.checked(answers, settings.before, settings.tests, settings.timeout, settings.memory)
+    return [_judgement(settings, result) for result in results]
 
-    results = checked(answers, settings.before, settings.tests, settings.timeout, settings.memory)
-    judgements = []
-    for result in results:
-        if result.outcome != "tested":
-            judgements.append(
-                unknown_judgement(result)
-                or Judgement("fail", 0.0, f"does not parse: {result.reason}" if result.outcome == "syntax" else result.reason)
-            )
-            continue
-        held, cases = sum(result.values), len(result.values)
-        if held == cases:
-            judgements.append(Judgement("pass", 1.0))
-        else:
-            reason = f"{held} of {cases} cases hold" + (f"; {result.reason}" if result.reason else "")
-            judgements.append(Judgement("fail", held / cases if settings.partial else 0.0, reason))
-    return judgements
+
+def _judgement(settings: Settings, result: Checked) -> Judgement:
+    if result.outcome != "tested":
+        reason = f"does not parse: {result.reason}" if result.outcome == "syntax" else result.reason
+        return ocaml_answers.unknown_judgement(result) or Judgement("fail", 0.0, reason)
+    held, cases = sum(result.values), len(result.values)
+    if held == cases:
+        return Judgement("pass", 1.0)
+    reason = f"{held} of {cases} cases hold" + (f"; {result.reason}" if result.reason else "")
+    return Judgement("fail", held / cases if settings.partial else 0.0, reason)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
+from stages.train.verifiers import ocaml_answers
+from stages.train.verifiers.ocaml_answers import MIB
+from stages.train.verifiers.verdict import Checked
 
 MARKS = ("parses",)
-MIB = 2**20
 COLUMNS = ("before",)
+tier = ocaml_answers.tier
 
 
 class Settings(Frozen):
@@ -28,46 +31,32 @@ class Settings(Frozen):
     timeout: float = Field(5.0, gt=0, le=600, description="CPU time for one answer.", json_schema_extra={"unit": "s"})
     memory: int = Field(512 * MIB, ge=128 * MIB, description="Address space of the answer's process.", json_schema_extra={"unit": "B"})
 
-    @field_validator("by_errors")
-    @classmethod
-    def _falls(cls, by_errors: dict[int, float]) -> dict[int, float]:
-        scores = [by_errors[count] for count in sorted(by_errors)]
-        if 0 not in by_errors or min(by_errors) < 0:
+    @model_validator(mode="after")
+    def _garbage_pays_least(self) -> Settings:
+        counts = sorted(self.by_errors)
+        scores = [self.by_errors[count] for count in counts]
+        if 0 not in counts or counts[0] < 0:
             raise ValueError("by_errors needs a score for 0 errors, and no number of errors is below 0")
         if not all(0 <= score <= 1 for score in scores) or scores != sorted(scores, reverse=True):
             raise ValueError("scores by_errors lie in 0..1 and do not rise with the number of errors")
-        return by_errors
-
-    @model_validator(mode="after")
-    def _garbage_pays_least(self) -> Settings:
-        if self.syntax_error > min(self.by_errors.values()):
+        if self.syntax_error > scores[-1]:
             raise ValueError("a syntax error must not score more than type errors do: text that is no OCaml would pay")
         return self
 
 
-def tier() -> str:
-    """The sandbox that answers are checked in. Raises VerifierUnavailable."""
-    from stages.train.verifiers.ocaml_answers import tier as checking_tier
-
-    return checking_tier()
-
-
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
     """Pass without an error, else fail with the score of the number of errors; unknown for faults of the verifier."""
-    from stages.train.verifiers.ocaml_answers import checked, unknown_judgement
+    results = ocaml_answers.checked(answers, settings.before, None, settings.timeout, settings.memory)
+    return [_judgement(settings, result) for result in results]
 
-    results = checked(answers, settings.before, None, settings.timeout, settings.memory)
-    judgements = []
-    for result in results:
-        if result.outcome == "compiles" or (result.outcome == "errors" and result.errors == 0):
-            judgement = Judgement("pass", settings.by_errors[0], marks={"parses": True})
-        elif result.outcome == "errors":
-            items = "1 item" if result.errors == 1 else f"{result.errors} items"
-            score = settings.by_errors.get(result.errors, 0.0)
-            judgement = Judgement("fail", score, f"{items} with a type error; {result.reason}", {"parses": True})
-        elif result.outcome == "syntax":
-            judgement = Judgement("fail", settings.syntax_error, f"does not parse: {result.reason}", {"parses": False})
-        else:
-            judgement = unknown_judgement(result) or Judgement("fail", 0.0, result.reason, {"parses": False})
-        judgements.append(judgement)
-    return judgements
+
+def _judgement(settings: Settings, result: Checked) -> Judgement:
+    if result.outcome == "compiles" or (result.outcome == "errors" and result.errors == 0):
+        return Judgement("pass", settings.by_errors[0], marks={"parses": True})
+    if result.outcome == "errors":
+        items = "1 item" if result.errors == 1 else f"{result.errors} items"
+        score = settings.by_errors.get(result.errors, 0.0)
+        return Judgement("fail", score, f"{items} with a type error; {result.reason}", {"parses": True})
+    if result.outcome == "syntax":
+        return Judgement("fail", settings.syntax_error, f"does not parse: {result.reason}", {"parses": False})
+    return ocaml_answers.unknown_judgement(result) or Judgement("fail", 0.0, result.reason, {"parses": False})

@@ -50,7 +50,7 @@ def edit(project, name, old, new):
 
 
 def test_the_closure_holds_late_imports_and_nothing_else(project):
-    assert CodeTree(project).files("stages.stage") == {"stages/late.py", "stages/stage.py", "stages/tool.py"}
+    assert CodeTree(project).files("stages.stage") == {*("stages/__init__.py", "stages/late.py", "stages/stage.py", "stages/tool.py")}
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,13 @@ def test_code_that_is_not_imported_does_not_count(project):
     assert digest(project) == before
 
 
-def test_relative_imports_are_refused(project):
+def test_relative_imports_and_data_beside_a_module_count(project):
     edit(project, "stage.py", "import stages.tool", "from . import tool")
-    with pytest.raises(ValueError, match="relative import"):
-        digest(project)
+    assert "stages/tool.py" in CodeTree(project).files("stages.stage")
+    before = digest(project)
+    (project / "stages" / "late.yaml").write_text("limit: 1\n")
+    (project / "stages" / "late.py").touch()
+    assert digest(project) != before
 
 
 def test_every_harmless_name_is_a_module():

@@ -23,8 +23,7 @@ from stages.contracts.stage import card_id
 from stages.train import interrupts
 from stages.train.attempts import Stopped, checkpoints
 from stages.train.resume import Manifest, keep, require
-from stages.train.rewards.combine.gate import ReadyGate
-from stages.train.rewards.compose import Composed
+from stages.train.rewards.compose import Composed, ReadyGate
 from stages.train.run import attempt
 from stages.train.scoring import TrainingReward
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward import Example, Gate, Reward
-from stages.train.rewards.combine.gate import ReadyGate
-from stages.train.rewards.compose import Composed, check_examples, compose, sandbox, score_each
+from stages.train.rewards.compose import Composed, ReadyGate, check_examples, compose, sandbox, score_each
 
 FORMAT = Gate(name="format", kind="format", settings={"max_chars": 3}, on_fail=0.0)
 MATCH = Gate(name="match", kind="exact_match", settings={"column": "answer"})

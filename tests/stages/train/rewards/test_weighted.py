@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.reward import Example, Gate, Penalty, Phase, Reward, Scale
 from stages.train.recorder import Journal
-from stages.train.rewards.combine.gate import ReadyGate
-from stages.train.rewards.compose import Composed, check_examples, compose
+from stages.train.rewards.compose import Composed, ReadyGate, check_examples, compose
 from stages.train.scoring import TrainingReward
 
 PASS, FAIL, UNKNOWN = Judgement("pass", 1.0), Judgement("fail", 0.0), Judgement("unknown", None)
