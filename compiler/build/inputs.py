@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
+
+from pydantic_core import from_json
 
 from compiler.build.code_versions import broken_versions, unjudged_code
-from compiler.build.data_files import DataFile, data_file
 from compiler.build.revisions import Lock, Reference, lock
 from compiler.document.node import Document
 from compiler.document.read import read
 from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
 from compiler.problems import Fault, Rejected, nearest, problem, unknown
-from stages.contracts.artifact import ArtifactError, file_digest
+from stages.contracts.artifact import ArtifactError, digest, file_digest
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.layout import MODELS, ModelFolder
@@ -27,7 +29,6 @@ from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import PretrainCard
 from stages.contracts.stage import ROOT, card_id
 
-T = TypeVar("T")
 MADE = "octavo/"
 POSITIONS = "max_position_embeddings"
 LINEAR = ("hidden_size", "intermediate_size")
@@ -51,6 +52,15 @@ class BaseModel:
     """Names and values of the sizes of its linear layers, as far as they are known."""
 
 
+@dataclass(frozen=True, eq=False)
+class DataFile:
+    """A JSONL file, one object a row, each with its id. `rows` maps id to row, in file order."""
+
+    path: str
+    sha256: str
+    rows: dict[str, dict[str, Any]]
+
+
 @dataclass
 class Inputs:
     """Reads the project around the specs; the working directory is the project's root."""
@@ -59,15 +69,14 @@ class Inputs:
     """The stages whose code enters the cards."""
     documents: dict[str, Document] = field(default_factory=dict)
     """Every spec file read so far, for the excerpts of messages."""
-    _data: dict[str, DataFile | Fault] = field(default_factory=dict)
-    _models: dict[str, BaseModel | Fault] = field(default_factory=dict)
-    _code: dict[tuple[str, ...], dict[str, Version]] = field(default_factory=dict)
-    _pins: dict[str, tuple[str, int]] | None = None
-    _lock: Lock | None = None
     only_checks: bool = False
     """Nothing is written, so a hub repository may still be without its commit: UNPINNED stands for it."""
     sources_may_be_absent: bool = False
     """Nothing is run, so a log that is imported may be missing: the hash that its card holds stands for it."""
+    _data: dict[str, DataFile] = field(default_factory=dict)
+    _models: dict[str, BaseModel] = field(default_factory=dict)
+    _code: dict[tuple[str, ...], dict[str, Version]] = field(default_factory=dict)
+    _lock: Lock | None = None
 
     def document(self, path: Path) -> Document:
         """A spec file. Raises Rejected."""
@@ -105,30 +114,29 @@ class Inputs:
         """A data file. Raises Fault; for None too, which stands for rows of a hub dataset: a compile does not read them."""
         if path is None:
             raise Fault(problem("E313.hub"))
-        return _once(self._data, path, data_file)
+        if path not in self._data:
+            self._data[path] = _data_file(path)
+        return self._data[path]
 
     def model(self, base: str) -> BaseModel:
         """A base model. Raises Fault, or Rejected for a broken specs/_models file."""
-        return _once(self._models, base, self._model)
+        if base not in self._models:
+            self._models[base] = self._made(base) if base.startswith(MADE) else self._model(base)
+        return self._models[base]
 
     def versions(self, names: Iterable[str] = LIBRARIES) -> dict[str, str]:
         """Pinned versions of libraries. Raises Rejected E323 for one that is not pinned."""
-        pins = self.pins()
         for name in names:
-            if name not in pins:
+            if name not in self.pins:
                 raise Rejected([problem("E323", name=name)])
-        return {name: pins[name][0] for name in names}
+        return {name: self.pins[name][0] for name in names}
 
+    @cached_property
     def pins(self) -> dict[str, tuple[str, int]]:
         """Library -> (version, line) of constraints.txt."""
-        if self._pins is None:
-            try:
-                lines = CONSTRAINTS.read_bytes().decode("utf-8").splitlines()
-            except (OSError, UnicodeDecodeError):
-                lines = []
-            matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
-            self._pins = {match[1].lower(): (match[2], number) for match, number in matches if match}
-        return self._pins
+        lines = CONSTRAINTS.read_text(encoding="utf-8", errors="replace").splitlines() if CONSTRAINTS.is_file() else []
+        matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
+        return {match[1].lower(): (match[2], number) for match, number in matches if match}
 
     def code(self, modules: Iterable[str]) -> dict[str, Version]:
         """Code versions of stages' modules. Raises Rejected E270: a broken file of versions, E472: code that is not judged."""
@@ -147,8 +155,6 @@ class Inputs:
         return judged_same(read_judgements(self.stages.root / VERSIONS), code)
 
     def _model(self, base: str) -> BaseModel:
-        if base.startswith(MADE):
-            return self._made(base)
         reference = Reference("models", base)
         if not self.is_local(base):
             return BaseModel(base, self.commit(reference), None, None, hub=True)
@@ -181,14 +187,29 @@ class Inputs:
         return BaseModel(path, card_id(card), spec.architecture.max_position_embeddings, card, sizes=sizes)
 
 
-def _once(results: dict[str, T | Fault], name: str, read: Callable[[str], T]) -> T:
-    """What `read` gives for a name, asked once. Raises the Fault that it raised then."""
-    if name not in results:
+def _data_file(path: str) -> DataFile:
+    """Raises Fault E313 for a file that is missing, holds no rows, or has a row without an id of its own."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        folder = Path(path).parent.as_posix()
+        raise Fault(problem("E313", path=path, reason=error.strerror or error, folder=folder)) from None
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not line.strip():
+            continue
         try:
-            results[name] = read(name)
-        except Fault as fault:
-            results[name] = fault
-    result = results[name]
-    if isinstance(result, Fault):
-        raise result
-    return result
+            row = from_json(line, allow_inf_nan=False)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise Fault(problem("E313.row", line=number, path=path))
+        name = row.get("id")
+        if not isinstance(name, str) or not name:
+            raise Fault(problem("E313.id", line=number, path=path))
+        if name in rows:
+            raise Fault(problem("E313.twice", line=number, path=path, id=name[:80]))
+        rows[name] = row
+    if not rows:
+        raise Fault(problem("E313.empty", path=path))
+    return DataFile(path, digest(content), rows)

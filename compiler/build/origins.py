@@ -155,7 +155,7 @@ def _train(experiment: Experiment, setup: Setup, card: AnyTrainCard, inputs: Inp
     places |= {"/condition": origin(setup.node, block=True), "/null_control": origin(setup.node.get("role")), "/device": origin(gpus)}
     places |= {"/gpus": origin(gpus)} if card.gpus > 1 else {}
     for name in card.versions:
-        line = inputs.pins()[name][1]
+        line = inputs.pins[name][1]
         places[f"/versions/{escaped(name)}"] = Origin(file=CONSTRAINTS.as_posix(), line=line, column=1, layer="shared", key=name)
     return places
 

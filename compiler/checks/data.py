@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterator
+from itertools import islice
 
-from compiler.build.data_files import DataFile
-from compiler.build.inputs import MADE, UNPINNED, BaseModel, Inputs
+from compiler.build.inputs import UNPINNED, BaseModel, DataFile, Inputs
 from compiler.build.revisions import Reference
 from compiler.document.node import Node
 from compiler.document.validate import place_of
@@ -74,6 +75,15 @@ def readable(path: str | None, inputs: Inputs) -> DataFile | None:
         return None
 
 
+@functools.cache
+def prompt_tokens(file: DataFile, prompt: str, rows: int | None, answer: str | None = None) -> tuple[int, int]:
+    """Bounds on the tokens of the longest of the first rows' prompts, or of prompts with their answers: white space splits tokens, and
+    a byte-level tokenizer makes at most one token of a byte."""
+    entries = [row for row in islice(file.rows.values(), rows) if isinstance(row.get(prompt), str)]
+    texts = [f"{row[prompt]} {row[answer]}" if answer else row[prompt] for row in entries]
+    return max((len(text.split()) for text in texts), default=0), max((len(text.encode()) for text in texts), default=0)
+
+
 def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
     data = readable(setup.data.path, inputs)
     rows = min(len(data.rows), setup.data.rows or len(data.rows)) if data else 0
@@ -103,27 +113,21 @@ def _columns(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> It
     evaluation = experiment.spec.data.evaluation if experiment.spec.evaluation is not None else None
     uses: list[tuple[PromptData, GateUse]] = [(setup.data, gate) for setup in expansion.setups for gate in setup.reward.gates]
     uses += [(evaluation, gate) for gate in expansion.scores] if evaluation is not None else []
-    seen: set[tuple[str | None, int | None, str, str, str]] = set()
+    read = {}
     for data, gate in uses:
-        for key, column in _read(gate):
-            asked = (data.path, data.rows, gate.card.name, key, column)
-            if asked not in seen and (file := readable(data.path, inputs)):
-                yield from _column(file, data.rows, gate, key, column)
-            seen.add(asked)
+        for key in columns(gate.card.kind):
+            value = gate.card.settings.get(key)
+            for column in [value] if isinstance(value, str) else value or ():
+                read[data.path, data.rows, gate.card.name, key, column] = gate
+    for (path, count, _, key, column), gate in read.items():
+        if file := readable(path, inputs):
+            yield from _column(file, count, gate, key, column)
 
 
-def _read(gate: GateUse) -> Iterator[tuple[str, str]]:
-    """(setting, column) of what a gate reads of a row."""
-    for key in columns(gate.card.kind):
-        value = gate.card.settings.get(key)
-        named: Iterable[str] = [value] if isinstance(value, str) else value or ()
-        yield from ((key, column) for column in named)
-
-
-def _column(data: DataFile, count: int | None, gate: GateUse, key: str, column: str) -> Iterator[Diagnostic]:
-    rows = list(data.rows.items())[:count]
+def _column(file: DataFile, count: int | None, gate: GateUse, key: str, column: str) -> Iterator[Diagnostic]:
+    rows = list(islice(file.rows.items(), count))
     lacking = [name for name, row in rows if row.get(column) is None]
-    place, facts = place_of(gate.node, key), {"file": data.path, "column": column, "gate": gate.card.name}
+    place, facts = place_of(gate.node, key), {"file": file.path, "column": column, "gate": gate.card.name}
     if lacking and len(lacking) < len(rows):
         yield problem("W378", place, None, lacking=len(lacking), rows=len(rows), row=lacking[0], **facts)
     elif lacking:
@@ -141,28 +145,22 @@ def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) ->
         return
     if model.hub:
         yield from _pinned(node, Reference("models", model.path), inputs)
-    yield from _quantized(experiment, model)
-    for setup in expansion.setups:
-        if model.max_positions is None or not isinstance(setup.train, SampledSettings):
-            continue
-        if data := readable(setup.data.path, inputs):
-            is_made = experiment.spec.model.base.startswith(MADE)
-            yield from _context(setup, setup.train.max_completion_length, data, model.max_positions, is_made)
-
-
-def _quantized(experiment: Experiment, model: BaseModel) -> Iterator[Diagnostic]:
-    """bitsandbytes packs NF4 weights on a CPU in blocks of 64; other sizes end the process."""
     if experiment.spec.model.quantization == "nf4" and not experiment.spec.resources.gpus:
+        # bitsandbytes packs NF4 weights on a CPU in blocks of 64; other sizes end the process
         place = experiment.node("model", "quantization").place
         for name, size in model.sizes:
             if size % 64:
                 yield problem("E380", place, model=experiment.spec.model.base, name=name, size=size)
+    for setup in expansion.setups:
+        if model.max_positions is not None and isinstance(setup.train, SampledSettings) and (file := readable(setup.data.path, inputs)):
+            yield from _context(setup, setup.train.max_completion_length, file, model)
 
 
-def _context(setup: Setup, length: int, data: DataFile, limit: int, is_made: bool) -> Iterator[Diagnostic]:
-    fewest, most = data.prompt_tokens(setup.data.prompt, setup.data.rows)
+def _context(setup: Setup, length: int, file: DataFile, model: BaseModel) -> Iterator[Diagnostic]:
+    limit = model.max_positions or 0
+    fewest, most = prompt_tokens(file, setup.data.prompt, setup.data.rows)
     fix = f"set `max_completion_length: {limit - most}`" if most < limit else "use shorter prompts or a model with a longer context"
-    code = "E309" if length + fewest > limit else "W305" if is_made and length + most > limit else None
+    code = "E309" if length + fewest > limit else "W305" if model.card and length + most > limit else None
     if code is not None:
         place = place_of(setup.train_node, "max_completion_length")
         yield problem(code, place, fewest=fewest, most=most, length=length, limit=limit, fix=fix)
@@ -173,13 +171,12 @@ def _held_out(evaluation: PromptData, experiment: Experiment, expansion: Expansi
     held_out = _prompts(evaluation, inputs)
     for data in {setup.data.path: setup.data for setup in reversed(expansion.setups)}.values():
         trained = {*_prompts(data, inputs)}
-        both = [prompt for prompt in held_out if prompt in trained]
+        both = sum(prompt in trained for prompt in held_out)
         if both:
             place = experiment.node("data", "evaluation", "path").place
-            yield problem("W310", place, both=len(both), all=len(held_out), file=data.path)
+            yield problem("W310", place, both=both, all=len(held_out), file=data.path)
 
 
 def _prompts(data: PromptData, inputs: Inputs) -> list[str]:
     file = readable(data.path, inputs)
-    rows = list(file.rows.values())[: data.rows] if file else []
-    return [text for row in rows if isinstance(text := row.get(data.prompt), str)]
+    return [text for row in islice(file.rows.values(), data.rows) if isinstance(text := row.get(data.prompt), str)] if file else []

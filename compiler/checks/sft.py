@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
-from compiler.build.data_files import DataFile
-from compiler.build.inputs import MADE, Inputs
+from compiler.build.inputs import MADE, DataFile, Inputs
 from compiler.build.resolve import ANSWER
-from compiler.checks.data import readable
+from compiler.checks.data import prompt_tokens, readable
 from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
@@ -49,30 +49,33 @@ def _no_reward(setup: Setup) -> Iterator[Diagnostic]:
 
 def _answers(supervised: list[tuple[Setup, SftSettings]], experiment: Experiment, inputs: Inputs) -> Iterator[Diagnostic]:
     """E223 rows without an answer, E224 pairs longer than `max_length`, W324 pairs that may be."""
-    seen: set[tuple[str | None, int | None, str, str, int]] = set()
+    read = {}
     for setup, train in supervised:
-        key = setup.data.answer or ANSWER
-        asked = (setup.data.path, setup.data.rows, setup.data.prompt, key, train.max_length)
-        if asked in seen:
+        data = setup.data
+        read[data.path, data.rows, data.prompt, data.answer or ANSWER, train.max_length] = setup
+    for (path, count, prompt, answer, limit), setup in read.items():
+        if (file := readable(path, inputs)) is None:
             continue
-        seen.add(asked)
-        if (data := readable(setup.data.path, inputs)) is None:
-            continue
-        rows = list(data.rows.items())[: setup.data.rows]
-        lacking = [name for name, row in rows if not (isinstance(text := row.get(key), str) and text.strip())]
+        rows = list(islice(file.rows.items(), count))
+        lacking = [name for name, row in rows if not (isinstance(text := row.get(answer), str) and text.strip())]
         if lacking:
-            yield _lacking(setup, key, data, lacking, len(rows))
-        else:
-            yield from _too_long(setup, train, key, data, experiment.spec.model.base.startswith(MADE))
+            yield _lacking(setup, answer, file, lacking, len(rows))
+            continue
+        fewest, most = prompt_tokens(file, prompt, count, answer)
+        place, fewest = place_of(setup.train_node, "max_length"), fewest + 1  # the end of text is one more
+        if fewest > limit:
+            yield problem("E224", place, fewest=fewest, most=most, limit=limit)
+        elif experiment.spec.model.base.startswith(MADE) and most > limit:
+            yield problem("W324", place, most=most, limit=limit)
 
 
-def _lacking(setup: Setup, key: str, data: DataFile, lacking: list[str], rows: int) -> Diagnostic:
-    texts = [name for name, value in data.rows[lacking[0]].items() if isinstance(value, str) and name not in ("id", setup.data.prompt)]
+def _lacking(setup: Setup, key: str, file: DataFile, lacking: list[str], rows: int) -> Diagnostic:
+    texts = [name for name, value in file.rows[lacking[0]].items() if isinstance(value, str) and name not in ("id", setup.data.prompt)]
     meant = nearest(key, texts) or (texts[0] if len(lacking) == rows and texts else None)
     return problem(
         "E223" if len(lacking) == rows else "E223.some",
         place_of(setup.data_node, "answer", "path"),
-        file=data.path,
+        file=file.path,
         lacking=len(lacking),
         rows=rows,
         key=key,
@@ -80,18 +83,6 @@ def _lacking(setup: Setup, key: str, data: DataFile, lacking: list[str], rows: i
         row=lacking[0],
         fix=f"set `answer: {meant}`" if meant and meant != key else f"give every row a `{key}`, or take those rows out",
     )
-
-
-def _too_long(setup: Setup, train: SftSettings, key: str, data: DataFile, is_made: bool) -> Iterator[Diagnostic]:
-    """White space splits tokens, and a byte-level tokenizer makes at most one of a byte; the end of text is one more."""
-    pairs = [f"{row[setup.data.prompt]} {row[key]}" for row in list(data.rows.values())[: setup.data.rows] if row.get(setup.data.prompt)]
-    fewest = max((len(text.split()) for text in pairs), default=0) + 1
-    most = max((len(text.encode()) for text in pairs), default=0)
-    place = place_of(setup.train_node, "max_length")
-    if fewest > train.max_length:
-        yield problem("E224", place, fewest=fewest, most=most, limit=train.max_length)
-    elif is_made and most > train.max_length:
-        yield problem("W324", place, most=most, limit=train.max_length)
 
 
 def _context(setup: Setup, train: SftSettings, experiment: Experiment, inputs: Inputs) -> Iterator[Diagnostic]:
