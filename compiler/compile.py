@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.build import emit, graph
+from compiler.build.cards import Cards, resolve, resolve_imports
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
 from compiler.build.origins import experiment_origins, places_digest
 from compiler.build.pipeline import LIVE, Reference
-from compiler.build.resolve import Cards, resolve
-from compiler.build.resolve_imports import resolve_imports
 from compiler.build.stage import Pipeline
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand

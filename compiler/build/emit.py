@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 
-from compiler.build.resolve import Cards
+from compiler.build.cards import Cards
 from compiler.build.stage import Pipeline, Stage
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment

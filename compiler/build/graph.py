@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler.build.resolve import Cards
+from compiler.build.cards import Cards
 from compiler.build.stage import Pipeline, Stage, paths
 from compiler.language.expand import Expansion, Run
 from compiler.language.experiment import Experiment

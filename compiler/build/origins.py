@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from compiler.build.cards import Cards
 from compiler.build.imports import block_of, section
 from compiler.build.inputs import CONSTRAINTS, Inputs
-from compiler.build.resolve import Cards
 from compiler.build.stops import rules_of
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, RewardUse, Run, Setup

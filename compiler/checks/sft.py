@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from compiler.build.cards import ANSWER
 from compiler.build.inputs import MADE, DataFile, Inputs
-from compiler.build.resolve import ANSWER
 from compiler.checks.data import prompt_tokens, readable
 from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion, Setup

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from compiler.build.cards import example_cards
 from compiler.build.inputs import Inputs
-from compiler.build.resolve import example_cards
 from compiler.compile import Compiled
 from compiler.document.node import Node
 from compiler.problems import problem

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from compiler.build.analysis_cards import analysis_cards
+from compiler.build.imports import ImportedRuns, filled, section
 from compiler.build.inputs import LIBRARIES, BaseModel, Inputs
-from compiler.build.resolve_analysis import AnalysisCards
 from compiler.build.revisions import Reference
 from compiler.build.stops import stop_rules
-from compiler.language.expand import Expansion, Setup
+from compiler.document.layers import overlay
+from compiler.document.units import factor
+from compiler.language.expand import Expansion, Run, Setup
 from compiler.language.experiment import Experiment
+from compiler.language.outside import CommandSpec, MetricUse
 from compiler.language.rewards import DECISIONS, GateUse
 from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
-from stages.contracts.artifact import Artifact
+from stages.contracts.artifact import Artifact, file_digest
 from stages.contracts.code import Version
 from stages.contracts.evaluation import EvaluateCard, Sampling
+from stages.contracts.history import metric
+from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, LogReading, ReadCard, SourceCard, SummaryCard, SummaryKeys
+from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.model import Adapter, DatasetRef, Model, ModelRef, PromptData, TrainData
 from stages.contracts.page_card import PageCard
 from stages.contracts.plugin import GATES
@@ -24,6 +32,7 @@ from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward import Example
 from stages.contracts.training import SampledSettings
 
+CARD, IMPORT_CARD = RunFolder(RUNS).card.name, RunFolder(RUNS).import_card.name
 ANSWER = "answer"
 """Key of gold answers in a row, where the spec names none."""
 
@@ -62,12 +71,24 @@ def resolve(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Car
     """All cards. The checks have held: data files, rows and models exist. Raises Rejected E323 for versions that are not pinned."""
     cards = _TrainingCards(experiment, expansion, inputs)
     train = {setup.name: cards.train(setup) for setup in expansion.setups}
-    single = AnalysisCards(experiment, expansion, inputs).single()
+    single = analysis_cards(experiment, expansion, inputs)
     if any(isinstance(setup.train, SampledSettings) for setup in expansion.setups):
         single["preflight/preflight.card.json"] = cards.preflight()
     if experiment.spec.evaluation is not None:
         single["analysis/evaluate.card.json"] = cards.evaluate()
     return Cards(cards.model, train, single)
+
+
+def resolve_imports(experiment: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:
+    """All cards of runs that octavo does not train itself. The checks have held: every run has a source."""
+    cards = analysis_cards(experiment, imported.expansion, inputs)
+    runs = {f"{run.name}/{IMPORT_CARD}": _import_card(experiment, run, imported, inputs) for run in imported.expansion.runs}
+    return Cards(BaseModel("", "", None, None), {}, runs | cards)  # nothing is trained or sampled
+
+
+def _values(section: Any, model: type[Any], *but: str) -> dict[str, Any]:
+    """The fields that a section of a spec shares with a card's model."""
+    return {key: getattr(section, key) for key in model.model_fields if key not in but}
 
 
 class _TrainingCards:
@@ -130,7 +151,6 @@ class _TrainingCards:
         evaluation, data, scores = self.spec.evaluation, self.spec.data.evaluation, self.expansion.scores
         assert evaluation is not None and data is not None  # a check asks for the data of an evaluation
         longest = max(getattr(setup.train, "max_completion_length", 1) for setup in self.expansion.setups)
-        sampling = {key: getattr(evaluation, key) for key in Sampling.model_fields}
         return EvaluateCard(
             experiment=self.experiment.name,
             runs=tuple(run.name for run in self.expansion.runs),
@@ -138,7 +158,7 @@ class _TrainingCards:
             data=self._data(data),
             scores=tuple(use.card.model_copy(update=DECISIONS) for use in scores),  # what a gate would decide in a reward does not matter
             combined=self.expansion.combined,
-            **{**sampling, "max_completion_length": evaluation.max_completion_length or longest},
+            **{**_values(evaluation, Sampling), "max_completion_length": evaluation.max_completion_length or longest},
             device=self.device,
             versions=self._versions(("torch", "transformers", "peft")),
             code=self._code("stages.train.evaluate", scores),
@@ -146,9 +166,8 @@ class _TrainingCards:
 
     def _model(self, adapter: Adapter) -> ModelRef:
         """The base model with an adapter; stages that train nothing get the adapter's defaults, which they ignore."""
-        written = {key: getattr(self.spec.model, key) for key in Model.model_fields}
         pinned = {"path": self.model.path, "revision": self.model.revision, "hub": self.model.hub}
-        return ModelRef(**{**written, **pinned, "adapter": adapter})
+        return ModelRef(**{**_values(self.spec.model, Model), **pinned, "adapter": adapter})
 
     def _versions(self, names: tuple[str, ...]) -> dict[str, str]:
         """Pinned versions of libraries that a stage's result depends on."""
@@ -156,7 +175,7 @@ class _TrainingCards:
         return self.inputs.versions((*names, *more))
 
     def _data(self, data: PromptData, answer: str | None = None) -> DatasetRef:
-        written = {**{key: getattr(data, key) for key in PromptData.model_fields}, "answer": answer}
+        written = {**_values(data, PromptData), "answer": answer}
         if data.hub is not None:
             commit = self.inputs.commit(Reference("datasets", data.hub))
             return DatasetRef(**{**written, "revision": commit, "split": data.split or "train"})
@@ -172,8 +191,62 @@ def example_cards(experiment: Experiment, reward: str, data: TrainData, inputs: 
     rows = inputs.data(data.path).rows if any(isinstance(example.row, str) for example in examples) else {}
     return tuple(
         Example(
-            **{key: getattr(example, key) for key in Example.model_fields if key not in ("row", "because")},
-            row=rows[example.row] if isinstance(example.row, str) else example.row,
+            **{
+                **_values(example, Example, "because"),
+                "row": rows[example.row] if isinstance(example.row, str) else example.row,
+            }
         )
         for example in examples
     )
+
+
+def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, inputs: Inputs) -> ImportCard:
+    spec, read = experiment.spec, section(experiment)
+    command, stage = None, "stages.train.collect"
+    if isinstance(spec, CommandSpec):  # the program gets the settings of the run's condition
+        base, over = experiment.root.get("train", "settings"), run.setup.node.get("train", "settings")
+        merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
+        code = tuple(SourceCard(path=path, sha256=file_digest(Path(path))) for path in spec.train.code)
+        settings = merged.plain() if merged is not None else {}
+        command = CommandCard(arguments=spec.train.command, code=code, log=spec.train.history.file, settings=settings)
+        source, stage = SourceCard(path=f"(written by the program): {command.log}", sha256=""), "stages.train.command"
+    else:
+        source = imported.sources[run.name]
+    where = {key: filled(value, read, run) if isinstance(value, str) else value for key, value in read.where.items()}
+    reading = ReadCard(
+        **_values(read, LogReading),
+        # `{seed}` alone is the number, as sources write it
+        where={key: run.seed if value == str(run.seed) else value for key, value in where.items()},
+        columns=tuple(_column(name, source) for name, source in read.metrics.items() if not isinstance(source, SummaryKeys)),
+        summary=tuple(
+            SummaryCard(**{**dict(source), **_unit(name, source.unit)}, metric=name)
+            for name, source in read.metrics.items()
+            if isinstance(source, SummaryKeys)
+        ),
+        steps_done=read.steps_done,
+        config=read.config,
+    )
+    return ImportCard(
+        command=command,
+        experiment=experiment.name,
+        condition=run.setup.name,
+        seed=run.seed,
+        null_control=run.setup.condition.role == "null_control",
+        source=source,
+        read=reading,
+        target_steps=read.steps,
+        code=inputs.code([stage]),
+    )
+
+
+def _column(name: str, source: MetricUse) -> ColumnCard:
+    if isinstance(source, str):
+        return ColumnCard(metric=name, column=source, **_unit(name, None))
+    assert not isinstance(source, SummaryKeys)
+    return ColumnCard(metric=name, column=source.column, optional=source.optional, **_unit(name, source.unit))
+
+
+def _unit(name: str, logged: str | None) -> dict[str, Any]:
+    meaning = metric(name)
+    assert meaning is not None  # a check asks
+    return {"unit": logged or meaning.unit, "factor": factor(meaning.unit, logged) or 1.0}

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from compiler.build.difference import differences
+from compiler.build.imports import section
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
+from compiler.language.outside import OutsideSpec
 from compiler.problems import shown
-from stages.contracts.algorithms import ALGORITHMS, SFT
+from stages.contracts.algorithms import ALGORITHMS, DEFAULT, SFT
 from stages.contracts.analysis_card import (
     Asked,
     ConcludeCard,
@@ -32,11 +34,21 @@ from stages.contracts.plugin import DETECTORS
 P = TypeVar("P", Action, Contingency)
 
 
-class AnalysisCards:
-    """The cards of the stages after training."""
+def analysis_cards(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> dict[str, Artifact]:
+    """Path below the experiment's folder -> card of each stage after training."""
+    cards = _AnalysisCards(experiment, expansion, inputs)
+    return {
+        "analysis/screen.card.json": cards.screen(),
+        "analysis/conclude.card.json": cards.conclude(),
+        "analysis/draw.card.json": cards.draw(),
+        "page.card.json": cards.page(),
+    }
 
+
+class _AnalysisCards:
     def __init__(self, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> None:
         self.experiment, self.spec, self.expansion, self.inputs = experiment, experiment.spec, expansion, inputs
+        self.read = section(experiment) if isinstance(experiment.spec, OutsideSpec) else None
         conditions = [
             ConditionCard(
                 name=setup.name,
@@ -52,15 +64,6 @@ class AnalysisCards:
         ]
         self.shared: dict[str, Any] = {"experiment": experiment.name, "conditions": tuple(conditions), "runs": tuple(runs)}
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
-
-    def single(self) -> dict[str, Artifact]:
-        """Path below the experiment's folder -> card."""
-        return {
-            "analysis/screen.card.json": self.screen(),
-            "analysis/conclude.card.json": self.conclude(),
-            "analysis/draw.card.json": self.draw(),
-            "page.card.json": self.page(),
-        }
 
     def screen(self) -> ScreenCard:
         first, others = self._profiles()
@@ -100,6 +103,8 @@ class AnalysisCards:
 
     def metrics(self) -> tuple[str, ...]:
         """Metrics that get findings of their own: curves, and what questions are about."""
+        if self.read:
+            return tuple(self.read.metrics)
         about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
         logged = logged_by_any(self.expansion.setups)
         return tuple(dict.fromkeys([*self.curves(), *(name for name in about if name in logged)]))
@@ -133,10 +138,14 @@ class AnalysisCards:
             actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
             contingency=tuple(map(_with_short_texts, proper.contingency)),
             run_pages=spec.page.runs,
+            **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),
         )
 
     def curves(self) -> tuple[str, ...]:
+        if self.read:  # mapped metrics, the usual ones first; a summary has no curves
+            usual = [name for name in ALGORITHMS[DEFAULT].curves if name != "kl" and name in self.read.metrics]
+            return () if self.read.format == "summary" else tuple(dict.fromkeys([*usual, *self.read.metrics]))
         setups = self.expansion.setups
         gates = dict.fromkeys(use.card.name for setup in setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
