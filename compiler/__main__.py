@@ -8,8 +8,13 @@ import importlib
 import io
 import os
 import sys
+import tomllib
+from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
+
+COMMANDS = Path(__file__).parent / "commands.toml"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,76 +120,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print octavo's version")
     commands = parser.add_subparsers(dest="command", metavar="command")
-
-    def add(name: str, what: str) -> argparse.ArgumentParser:
-        """A command that says in its own help what it does, too."""
-        return commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.".replace("%%", "%"))
-
-    check = add("check", "say what is wrong with specs; write nothing")
-    check.add_argument("specs", nargs="*", metavar="spec", help="experiment, experiment@profile or path; default: every spec and profile")
-    check.add_argument("--rewards", action="store_true", help="also run the examples of every reward")
-
-    compile_ = add("compile", "write cards and pipelines of the live experiments")
-    compile_.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
-    how = compile_.add_mutually_exclusive_group()
-    how.add_argument("--check", action="store_true", help="write nothing; fail when a generated file differs")
-    how.add_argument(
-        "--update",
-        action="store_true",
-        help="ask the hub for commits that specs/revisions.lock.yaml lacks; with names of experiments or `owner/name`: for newer ones; "
-        "and fetch again the runs that are imported from W&B",
-    )
-
-    plan = add("plan", "what would run, why, what it costs, and which claims it touches")
-    plan.add_argument("specs", nargs="*", metavar="spec", help="only these experiments; default: all of specs/pipeline.yaml")
-    plan.add_argument("--base", metavar="revision", help="compare with this git revision instead of with what is on disk")
-    form = plan.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the plan as JSON")
-    form.add_argument("--markdown", action="store_true", help="print a comment for a pull request")
-    plan.add_argument("--exit-code", action="store_true", help="exit with 4 when something would train")
-
-    explain = add("explain", "values of a run with the place in the spec that each came from")
-    explain.add_argument("run", help="such as shaped-s1 or quickstart@smoke/shaped-s1; with --diff an experiment, such as quickstart")
-    explain.add_argument("key", nargs="?", help="such as train.learning_rate; default: all")
-    explain.add_argument(
-        "--diff", metavar="other", help="what the experiment does differently from its `parent`, or from another experiment"
-    )
-
-    new = add("new", "start a spec, and its interpretation, from a commented template")
-    new.add_argument("name", help="such as reward-shaping: names specs/<name>.yaml, its folder and its page")
-
-    add("schema", "print the JSON Schema of specs, for editors")
-
-    trace = add("trace", "the way back from a number on a page")
-    trace.add_argument("experiment", nargs="?", help="such as quickstart; default: every live experiment")
-    trace.add_argument("what", help="id of a finding or claim, name of a run or figure, an experiment, or `page`")
-
-    verify = add("verify", "hold cards, locks, files, findings, pages and the site against each other")
-    verify.add_argument("specs", nargs="*", metavar="experiment", help="only these experiments; default: all of specs/pipeline.yaml")
-    verify.add_argument("--json", action="store_true", help="print every difference as JSON")
-
-    export = add("export", "an experiment for other tools: as an RO-Crate (Provenance Run Crate)")
-    export.add_argument("form", choices=["crate"], help="crate: files, stages and attempts as linked data")
-    export.add_argument("experiment", help="such as quickstart")
-    export.add_argument("-o", "--output", required=True, metavar="target", help="a new folder, or a new file that ends with .zip")
-
-    code = add("code", "record whether a change of octavo's code changes results: `same` runs nothing again, `new` does")
-    code.add_argument("results", choices=["same", "new"], help="whether results stay the same or may be new")
-    code.add_argument("--why", required=True, metavar="reason", help="why, for reviewers and for readers of the page")
-
-    rescore = add("rescore", "score the stored completions of a run again with today's gates; say what changes")
-    rescore.add_argument("run", help="such as shaped-s1, quickstart/shaped-s1 or runs/quickstart/shaped-s1")
-    rescore.add_argument("--spec", action="store_true", help="with the reward and data that the spec declares now, not those of the card")
-    rescore.add_argument("--json", action="store_true", help="print the whole report as JSON")
-    rescore.add_argument("--write", metavar="file", help="also write the completions with today's scores to a new Parquet file")
-
-    doctor = add("doctor", "what the live experiments need and this machine has, with what to type for the rest")
-    doctor.add_argument("--json", action="store_true", help="print it as JSON")
-
-    merge_lock = add("merge-lock", "git's merge driver for dvc.lock: %%O %%A %%B %%P")
-    for name, what in (("base", "common ancestor"), ("ours", "our version; the merge is written here"), ("theirs", "their version")):
-        merge_lock.add_argument(name, help=what)
-    merge_lock.add_argument("path", nargs="?", default="dvc.lock", help="path of the lock, for messages")
+    for name, arguments in tomllib.loads(COMMANDS.read_text(encoding="utf-8")).items():
+        what = arguments.pop("help")
+        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.".replace("%%", "%"))
+        groups = defaultdict(command.add_mutually_exclusive_group)
+        for argument, options in arguments.items():
+            group, flags = options.pop("group", None), [*options.pop("short", "").split(), argument]
+            (groups[group] if group else command).add_argument(*flags, **options)
     return parser
 
 

@@ -128,14 +128,9 @@ def masked(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like this one, the first of equals; None if none is. Among more than 1,000 it would take too long."""
-    words, best, most = list(known), None, 0.74
-    matcher = difflib.SequenceMatcher(b=word[:100])
-    for candidate in words if len(words) <= 1_000 else ():
-        matcher.set_seq1(candidate)
-        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
-            best, most = candidate, matcher.ratio()
-    return best
+    """The known word that is most like this one; None if none is. Among more than 1,000 it would take too long."""
+    words = list(known)
+    return next(iter(difflib.get_close_matches(word[:100], words, n=1, cutoff=0.75)), None) if len(words) <= 1_000 else None
 
 
 def listed(words: Iterable[str], most: int = 30) -> str:
