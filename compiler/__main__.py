@@ -12,7 +12,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 COMMANDS = Path(__file__).parent / "commands.toml"
 
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, arguments in tomllib.loads(COMMANDS.read_text(encoding="utf-8")).items():
         what = arguments.pop("help")
         command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.".replace("%%", "%"))
-        groups = defaultdict(command.add_mutually_exclusive_group)
+        groups: dict[str, Any] = defaultdict(command.add_mutually_exclusive_group)
         for argument, options in arguments.items():
             group, flags = options.pop("group", None), [*options.pop("short", "").split(), argument]
             (groups[group] if group else command).add_argument(*flags, **options)

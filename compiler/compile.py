@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.build import emit, graph
-from compiler.build.cards import Cards, resolve, resolve_imports
+from compiler.build import graph
+from compiler.build.cards import CARD, Cards, resolve, resolve_imports
+from compiler.build.files import Files, card_files, first_files, pipeline_text
+from compiler.build.graph import Pipeline
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
 from compiler.build.origins import experiment_origins, places_digest
 from compiler.build.pipeline import LIVE, Reference
-from compiler.build.stage import Pipeline
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
@@ -38,9 +39,9 @@ class Compiled:
 class Project:
     """Texts of all files; `once` holds those that are written only when they do not exist."""
 
-    files: emit.Files
-    once: emit.Files
-    ignored: emit.Files
+    files: Files
+    once: Files
+    ignored: Files
     """Files that git ignores; no stage depends on them."""
     warnings: tuple[Diagnostic, ...]
     pipelines: tuple[Pipeline, ...] = ()
@@ -83,17 +84,17 @@ def project(experiments: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
     models = sorted({card.name for compiled in experiments if (card := compiled.cards.model.card)})
     pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in models]
-    files, once, ignored = emit.Files(), emit.Files(), emit.Files()
+    files, once, ignored = Files(), Files(), Files()
     for compiled in experiments:
         parts = (compiled.experiment, compiled.expansion, compiled.cards)
         pipelines.append(graph.experiment_pipeline(*parts))
-        files |= emit.cards(*parts)
-        once |= emit.first_files(*parts)
+        files |= card_files(*parts)
+        once |= first_files(*parts)
         ignored[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = dump(compiled.origins)
     if with_site:
         runs = {compiled.experiment.name: [run.name for run in compiled.expansion.runs] for compiled in experiments}
         pipelines.append(graph.site(runs, LIVE.as_posix()))
-    files |= {pipeline.path.as_posix(): emit.pipeline(pipeline) for pipeline in pipelines}
+    files |= {pipeline.path.as_posix(): pipeline_text(pipeline) for pipeline in pipelines}
     warnings = tuple(warning for compiled in experiments for warning in compiled.warnings)
     return Project(files, once, ignored, warnings, tuple(pipelines))
 
@@ -102,4 +103,4 @@ def left_over(compiled: Compiled) -> list[str]:
     """Names of run folders with a card that no run of the spec has."""
     runs = {run.name for run in compiled.expansion.runs}
     folder = RUNS / compiled.experiment.name
-    return sorted(card.parent.name for card in folder.glob(f"*/{emit.CARD}") if card.parent.name not in runs)
+    return sorted(card.parent.name for card in folder.glob(f"*/{CARD}") if card.parent.name not in runs)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.build.cards import Cards
-from compiler.build.stage import Pipeline, Stage, paths
 from compiler.language.expand import Expansion, Run
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, OutsideSpec
@@ -23,6 +23,33 @@ RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
 
 Files = Sequence[Path | str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One DVC stage. Paths are relative to the project's root; `module` is run with `arguments`, nothing else."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    deps: tuple[str, ...]
+    outs: tuple[str, ...]
+    desc: str
+    cache: bool = True
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One dvc.yaml. `spec`: what it was made from, for its first line."""
+
+    path: Path
+    spec: str
+    stages: tuple[Stage, ...]
+
+
+def paths(*files: Path | str | None) -> tuple[str, ...]:
+    """As text, without those that are None: what lies on the hub is no dependency of DVC, cards pin it."""
+    return tuple(path if isinstance(path, str) else path.as_posix() for path in files if path is not None)
 
 
 def experiment_pipeline(experiment: Experiment, expansion: Expansion, cards: Cards) -> Pipeline:

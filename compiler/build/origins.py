@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from compiler.build.cards import Cards
+from compiler.build.cards import CARD, IMPORT_CARD, Cards
 from compiler.build.imports import block_of, section
 from compiler.build.inputs import CONSTRAINTS, Inputs
 from compiler.build.stops import rules_of
@@ -19,14 +19,12 @@ from compiler.language.rewards import GateUse
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import digest
 from stages.contracts.evaluation import Sampling
-from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.lineage import Origin
 from stages.contracts.lineage import Origins as OriginsFile
 from stages.contracts.reward import RewardRules
 
 Origins = dict[str, Origin]
 DEFAULT = Origin(file=None, line=None, column=None, layer="defaults")
-CARD, IMPORT_CARD = RunFolder(RUNS).card.name, RunFolder(RUNS).import_card.name
 _WRITTEN_AS = {"score": "constant", "distribution": "random"}
 
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from compiler.build import revisions
+from compiler.build.files import compare, write
 from compiler.build.imports import NoLog
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference, live, named
-from compiler.build.write import compare, write
 from compiler.commands.check import show
 from compiler.commands.fetch import Fetched, fetch
 from compiler.compile import Compiled, compile_all, left_over, project

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from compiler.build.cards import CARD, IMPORT_CARD
 from compiler.build.difference import differences, lines
 from compiler.build.inputs import Inputs
-from compiler.build.origins import CARD, IMPORT_CARD, nearest_origin, origin, places_of
+from compiler.build.origins import nearest_origin, origin, places_of
 from compiler.build.pipeline import live, named
 from compiler.build.stops import expectations, rules_of
 from compiler.compile import Compiled, compile_all

@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from compiler.build.files import write
 from compiler.build.imports import Snapshot, block_of, expand_imports, is_fetched, path_of, section, snapshot_of, wandb_run
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference, everything, live, named
 from compiler.build.revisions import LOCK, UPDATE, Lock, files, named_in, spec_files
 from compiler.build.revisions import Reference as Repository
-from compiler.build.write import write
 from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import Run

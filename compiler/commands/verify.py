@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from compiler.build.files import compare, write
+from compiler.build.graph import Pipeline
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
-from compiler.build.stage import Pipeline
-from compiler.build.write import compare, write
 from compiler.commands.verify_lock import DUE, against_locks, due
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files

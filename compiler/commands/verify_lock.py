@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from compiler.build.stage import Pipeline, Stage
+from compiler.build.graph import Pipeline, Stage
 from compiler.lock.dvc_lock import Entry, Lock, Locked, parse_lock, place, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import command

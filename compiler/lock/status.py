@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler.build.stage import Pipeline, Stage
+from compiler.build.graph import Pipeline, Stage
 from compiler.lock.dvc_lock import Entry, Lock, Locked
 from compiler.lock.files import Cache, Files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.build.stage import Pipeline, Stage
+from compiler.build.graph import Pipeline, Stage
 from compiler.commands.verify_lock import against_locks, due
 from compiler.lock.files import Cache, Files, folder_md5
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.build.write import compare, write
+from compiler.build.files import compare, write
 from compiler.problems import Rejected
 
 
