@@ -39,10 +39,6 @@ def test_data_that_cannot_be_read(work, path):
         Inputs().data(path)
 
 
-    (work / "data/x.jsonl").write_text(rows({"id": "a", "p": "one two"}, {"id": "b", "p": "\u00e9\u00e9\u00e9 d e f g"}))
-    data = Inputs().data("data/x.jsonl")
-
-
 def test_a_model_folder_is_pinned_by_its_content(work, compiled, spec):
     folder = work / "models/small"
     folder.mkdir(parents=True)
