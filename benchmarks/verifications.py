@@ -19,8 +19,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.train.verifiers import isolation, lean, lean_setup, ocaml_answers, python_answers, sandbox
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job as Proof
+from stages.train.verifiers.verdict import VerifierUnavailable
 from stages.train.verifiers.verifier import Verifier
 
 BATCH = 64

@@ -238,8 +238,8 @@ def sandbox(needs: Needs) -> Iterator[Line]:
     asked = f"needed by {', '.join(needs.gates)}" if needs.gates else "no live experiment runs model-written code"
     wanted: Status = "missing" if needs.gates or needs.problem else "optional"
     try:
-        from stages.train.verifiers.faults import VerifierUnavailable
         from stages.train.verifiers.sandbox import choose
+        from stages.train.verifiers.verdict import VerifierUnavailable
     except ImportError as error:
         yield Line("sandbox", wanted, f"cannot be probed: {error.name or error} is not installed", _INSTALL)
         return

@@ -13,7 +13,7 @@ from compiler.document.node import Node
 from compiler.problems import problem
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.reward import Reward
-from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 
 def check(compiled: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diagnostic]:

@@ -157,7 +157,7 @@ def test_the_sandbox_is_probed(ready):
 
 def test_each_gate_with_a_verifier_is_asked_itself(ready, monkeypatch):
     from stages.contracts.plugin import GATES, kinds, load
-    from stages.train.verifiers.faults import VerifierUnavailable
+    from stages.train.verifiers.verdict import VerifierUnavailable
 
     def nothing_there():
         raise VerifierUnavailable("no compiler", why="it is needed", fix="apt-get install it")

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import psutil
 
 from stages.train.verifiers import isolation
-from stages.train.verifiers.faults import VerifierFault
 from stages.train.verifiers.isolation import Program, Tier
+from stages.train.verifiers.verdict import VerifierFault
 
 BATCH = 8
 """Most answers of one batch; each needs a descriptor, of which a process may have no more than 1,024."""

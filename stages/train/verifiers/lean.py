@@ -12,13 +12,12 @@ from pathlib import Path
 
 from stages.train.verifiers import inside, isolation, lean_text, sandbox, seccomp
 from stages.train.verifiers.box import Ended, Order
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.lean_read import confirmed, messages, read
 from stages.train.verifiers.lean_server import Server
 from stages.train.verifiers.lean_setup import Installation, installation
 from stages.train.verifiers.lean_text import Job
-from stages.train.verifiers.verdict import Checked, stopped, unknown
+from stages.train.verifiers.verdict import Checked, VerifierUnavailable, stopped, unknown
 from stages.train.verifiers.verifier import Verdicts, Verifier
 
 PROCESSES = 300
@@ -49,8 +48,7 @@ def program(lean: Installation, tier: Tier) -> Program:
     for number in ("self", *range(2, PROCESSES)):
         options += ["--symlink", lean.command[0], f"/proc/{number}/exe"]
     command = (*isolation.python_command(Path(inside.__file__).read_text(encoding="utf-8")), *lean.command)
-    filter_ = functools.partial(seccomp.program, forks=False)
-    return Program(command, (*lean.needs, lean.command[0]), tuple(options), filter_, uses=1)
+    return Program(command, (*lean.needs, lean.command[0]), tuple(options), seccomp.checker, uses=1)
 
 
 def _order(job: Job) -> Order | Checked:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from stages.train.verifiers import isolation
-from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 SERVER, SERVER_KEY, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN"
 _FIX = (

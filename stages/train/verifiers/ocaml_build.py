@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from stages.contracts.artifact import digest
-from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 CACHE = Path(".cache/verifiers")
 BUILD_SECONDS = 300.0

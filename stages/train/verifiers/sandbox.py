@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from stages.train.verifiers import attacks, isolation, python_answers
-from stages.train.verifiers.box import Box
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
+from stages.train.verifiers import attacks, isolation, python_answers, seccomp
+from stages.train.verifiers.box import Box, Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.python_answers import Job
-
-WALL_SECONDS = 30.0
+from stages.train.verifiers.verdict import VerifierFault, VerifierUnavailable
 
 
 @functools.cache
@@ -49,42 +45,39 @@ def holes(tier: Tier) -> list[str]:
         return [str(error)]
 
 
-def _candidate_holes(tier: Tier) -> Iterator[str]:
+def _candidate_holes(tier: Tier) -> list[str]:
     """Attacks by an answer, behind all filters; and whether an answer that never ends is ended."""
-    code, calls = Path(attacks.__file__).read_text(), json.dumps([[name] for name in attacks.CANDIDATE])
-    attack = Job(code, "function", ("attempt",), calls, 5.0, 512 * 2**20)
+    calls = json.dumps([[name] for name in attacks.CANDIDATE])
+    attack = Job(Path(attacks.__file__).read_text(), "function", ("attempt",), calls, 5.0, 512 * 2**20)
     loop = replace(attack, code="while True: pass", calls="[]", cpu=0.05)
-    box = Box(python_answers.program(tier), tier)
-    try:
-        ended = box.ask([python_answers.order(job) for job in (attack, loop)])
-    finally:
-        box.close()
-    if len(ended) < 2:
-        raise VerifierFault("the sandbox broke off under attack")
+    ended = _ended(python_answers.program(tier), tier, [python_answers.order(job) for job in (attack, loop)])
     attacked, endless = python_answers.read(attack, ended[0]), python_answers.read(loop, ended[1])
     if attacked.outcome != "values":
         raise VerifierFault(f"the attacks gave no answer: {attacked.reason}")
-    if not endless.reason.startswith("timeout"):
-        yield "an endless loop was not stopped"
-    yield from _breaches(attacks.CANDIDATE, [value.value or value.error for value in attacked.values])
+    breaches = _breaches(attacks.CANDIDATE, [value.value or value.error for value in attacked.values])
+    return breaches if endless.reason.startswith("timeout") else [*breaches, "an endless loop was not stopped"]
 
 
-def _wall_holes() -> Iterator[str]:
-    """Attacks by a whole program inside bubblewrap, without the answers' filter."""
+def _wall_holes() -> list[str]:
+    """Attacks by a program inside bubblewrap, behind the filter of a proof checker, which may open files."""
     source = Path(attacks.__file__).read_text() + "\nimport json\nprint(json.dumps([attempt(name) for name in WALL]))\n"
-    with tempfile.TemporaryFile() as errors:
-        process = isolation.start(Program(tuple(isolation.python_command(source))), "bubblewrap", (), errors.fileno())
-        try:
-            written = process.communicate(timeout=WALL_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            raise VerifierFault("bubblewrap gave no answer") from None
-        finally:
-            process.kill()
-            process.communicate()
-        try:
-            yield from _breaches(attacks.WALL, json.loads(written))
-        except ValueError:
-            raise VerifierFault(f"bubblewrap did not start: {isolation.last_line(errors.fileno()) or process.returncode}") from None
+    command = (*python_answers.program("bubblewrap").command, *isolation.python_command(source))
+    (ended,) = _ended(Program(command, filter=seccomp.checker), "bubblewrap", [Order(b"", 5.0, 2**30)])
+    try:
+        return _breaches(attacks.WALL, json.loads(ended.written[: int(ended.why.removeprefix("at-"))]))
+    except ValueError:
+        raise VerifierFault("the attacks gave no answer") from None
+
+
+def _ended(program: Program, tier: Tier, orders: list[Order]) -> list[Ended]:
+    box = Box(program, tier)
+    try:
+        results = box.ask(orders)
+    finally:
+        box.close()
+    if len(results) < len(orders):
+        raise VerifierFault("the sandbox broke off under attack")
+    return results
 
 
 def _breaches(names: Iterable[str], outcomes: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ import functools
 import tempfile
 from typing import Any
 
-from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 _COMPUTE = (
     "read readv write writev close lseek fstat munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack "
@@ -65,18 +65,27 @@ def candidate() -> bytes:
 
 
 @functools.cache
-def program(forks: bool = True) -> bytes:
-    """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing; for a proof checker (not `forks`) also
-    no process besides its own."""
-    lib = _library()
-    rules, refusal = lib.SyscallFilter(lib.ALLOW), lib.ERRNO(errno.EPERM)
-    _add(rules, refusal, _PROGRAM_DENIED + ("" if forks else _CHECKER_DENIED))
-    if not forks:
-        rules.add_rule(refusal, "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
-    for flag in (1 << bit for bit in range(32) if _CLONE_NAMESPACES >> bit & 1):
-        rules.add_rule(refusal, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))
-    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
+def program() -> bytes:
+    """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing."""
+    return _exported(_program(_PROGRAM_DENIED))
+
+
+@functools.cache
+def checker() -> bytes:
+    """Filter of a proof checker inside bubblewrap: as `program`, and no process besides its own; threads and reading files are left."""
+    lib, rules = _library(), _program(_PROGRAM_DENIED + _CHECKER_DENIED)
+    rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
     return _exported(rules)
+
+
+def _program(denied: str) -> Any:
+    lib = _library()
+    rules = lib.SyscallFilter(lib.ALLOW)
+    _add(rules, lib.ERRNO(errno.EPERM), denied)
+    for flag in (1 << bit for bit in range(32) if _CLONE_NAMESPACES >> bit & 1):
+        rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+    rules.add_rule(lib.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory, out of a filter's sight; libc falls back to clone
+    return rules
 
 
 def _add(rules: Any, action: int, names: str) -> None:

@@ -1,10 +1,12 @@
-"""What a verifier says of an answer, and what the end of its process means: the same for every language."""
+"""What a verifier says of an answer, what the end of its process means, and what can go wrong with a verifier: for every language."""
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from stages.contracts.diagnostic import StageError
 
 if TYPE_CHECKING:
     from stages.train.verifiers.box import Ended
@@ -14,6 +16,17 @@ CLASSES = ("syntax", "type", "tactic", "timeout", "other", "forbidden")
 CPU_SLACK = 0.05
 """CPU seconds by which the accounting may exceed the limit."""
 REASON_CHARS = 200
+
+
+class VerifierUnavailable(StageError):
+    """Model-written code cannot be checked on this machine, so it is not run at all. Ends a stage that needs it."""
+
+    def __init__(self, what: str, *, why: str, fix: str) -> None:
+        super().__init__("S220", what, why=why, fix=fix)
+
+
+class VerifierFault(Exception):
+    """A box did not start, died, fell silent or answered nonsense: retry, then unknown."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 
 from stages.train.verifiers import sandbox
 from stages.train.verifiers.box import BATCH, Box, Ended, Order
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.isolation import Program, Tier
-from stages.train.verifiers.verdict import Checked, unknown
+from stages.train.verifiers.verdict import Checked, VerifierFault, VerifierUnavailable, unknown
 
 CACHED_JOBS = 4096
 J = TypeVar("J")

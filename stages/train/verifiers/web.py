@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 import requests
 
@@ -15,32 +16,22 @@ def post(url: str, content: bytes, seconds: float, most: int, headers: Mapping[s
 
     Raises TimeoutError when the whole call takes longer, however the service spreads its bytes, and OSError when it cannot be made.
     """
-    results: list[tuple[int, bytes] | Exception] = []
+    result: Future[tuple[int, bytes]] = Future()
 
     def call() -> None:
         try:
             with requests.Session() as session:
                 session.trust_env = False
-                with session.post(
-                    url, content, headers={**HEADERS, **(headers or {})}, timeout=seconds, stream=True, allow_redirects=False
-                ) as answer:
-                    body = b""
-                    for chunk in answer.iter_content(65536):
-                        body += chunk
-                        if len(body) >= most:
-                            break
-                    results.append((answer.status_code, body[:most]))
+                every = {**HEADERS, **(headers or {})}
+                with session.post(url, content, headers=every, timeout=seconds, stream=True, allow_redirects=False) as answer:
+                    result.set_result((answer.status_code, answer.raw.read(most, decode_content=True)))
         except Exception as error:
-            results.append(error)
+            result.set_exception(error)
 
-    worker = threading.Thread(target=call, daemon=True)  # a call that hangs must not keep the process alive
-    worker.start()
-    worker.join(seconds)
-    if not results:
-        raise TimeoutError
-    (result,) = results
-    if isinstance(result, requests.Timeout):
-        raise TimeoutError from result
-    if isinstance(result, Exception):
-        raise OSError(str(result)) from result
-    return result
+    threading.Thread(target=call, daemon=True).start()  # a call that hangs must not keep the process alive
+    try:
+        return result.result(seconds)
+    except TimeoutError:
+        raise
+    except Exception as error:
+        raise OSError(str(error)) from error

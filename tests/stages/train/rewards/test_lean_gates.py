@@ -12,8 +12,8 @@ from stages.train.rewards.compose import compose, sandbox
 from stages.train.verifiers import lean as checking
 from stages.train.verifiers import lean_setup, verdict
 from stages.train.verifiers import sandbox as probed
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job, without_comments
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 CORE = (Path(__file__).parents[1] / "lean_core.lean").read_text(encoding="utf-8").rstrip()
 SWAP = "theorem swap (a b : Prop) (h : And a b) : And b a := by sorry"
@@ -245,7 +245,7 @@ def test_messages_of_lean_and_mathlib(message, kind):
 
     job = Job("", SWAP, "by simp", "proof", (), 1.0, 2**30)
     text = body(job)
-    assert read(job, text, [Message("error", text.answer_line + 1, 0, message)]).outcome == kind
+    assert read(job, text, [Message(text.answer_line + 1, 0, "error", message)]).outcome == kind
 
 
 # ---- what lies behind the list of forbidden words

@@ -11,7 +11,7 @@ from stages.train.rewards import python_tests
 from stages.train.rewards.compose import check_examples, compose, sandbox
 from stages.train.rewards.python_tests import Settings, judge, same
 from stages.train.verifiers import verifier
-from stages.train.verifiers.faults import VerifierUnavailable
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 CREDIT = {"runs": 0.1, "share": 0.3, "all": 0.6}
 ROW = {"id": "example-1", "tests": [{"arguments": [x], "expected": x * 2 + 3} for x in (-2, 0, 1, 2, 5, 9)]}

@@ -12,8 +12,8 @@ import pytest
 from stages.contracts.plugin import Answer
 from stages.train.rewards import lean
 from stages.train.verifiers import lean_server, lean_setup
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.lean_text import Job
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 CORE = (Path(__file__).parents[1] / "lean_core.lean").read_text(encoding="utf-8").rstrip()
 SWAP = "theorem swap (a b : Prop) (h : And a b) : And b a := by sorry"

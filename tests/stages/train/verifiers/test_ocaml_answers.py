@@ -11,9 +11,8 @@ import pytest
 
 from stages.train.verifiers import ocaml_answers, ocaml_build
 from stages.train.verifiers.box import Box, Ended
-from stages.train.verifiers.faults import VerifierFault, VerifierUnavailable
 from stages.train.verifiers.ocaml_answers import Job, read
-from stages.train.verifiers.verdict import Checked
+from stages.train.verifiers.verdict import Checked, VerifierFault, VerifierUnavailable
 from tests.stages.train.verifiers.conftest import ocaml_verifier
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from stages.train.verifiers import attacks, isolation, launch, sandbox, seccomp
-from stages.train.verifiers.faults import VerifierUnavailable
 from stages.train.verifiers.python_answers import Job
+from stages.train.verifiers.verdict import VerifierUnavailable
 
 ROOT = Path(__file__).parents[4]
 HARMFUL = """
