@@ -33,8 +33,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from stages.analyse import outcomes
 from stages.analyse.counts import count_findings, question_findings
 from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
@@ -55,16 +53,15 @@ def conclude(folder: Path) -> None:
     """Write findings.json."""
     experiment = ExperimentFolder(folder)
     card = open_card(ConcludeCard, experiment.conclude_card, MODULES)
-    with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond 1e308 give findings without a value, with their reason
-        evidence = load_evidence(experiment, card)
-        findings: dict[str, Finding] = {}
-        for finding in _findings(evidence):
-            findings.setdefault(finding.id, finding)
-        expectations, rules = list(outcomes.expected(evidence)), list(outcomes.ruled(evidence))
-        ruled = tuple(rule for rule, _ in rules)
-        numbers = [finding for _, own in (*expectations, *rules) for finding in own]
-        findings |= {finding.id: finding for finding in (*numbers, *outcomes.stopped_counts(evidence, ruled))}
-        verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim))) for claim in card.claims)
+    evidence = load_evidence(experiment, card)
+    findings: dict[str, Finding] = {}
+    for finding in _findings(evidence):
+        findings.setdefault(finding.id, finding)
+    expectations, rules = list(outcomes.expected(evidence)), list(outcomes.ruled(evidence))
+    ruled = tuple(rule for rule, _ in rules)
+    numbers = [finding for _, own in (*expectations, *rules) for finding in own]
+    findings |= {finding.id: finding for finding in (*numbers, *outcomes.stopped_counts(evidence, ruled))}
+    verdicts = tuple(decide(claim, evidence, findings.get(finding_id(claim))) for claim in card.claims)
     scores = tuple(score for score, _ in expectations)
     conclusions = Findings(
         card_id=card_id(card),

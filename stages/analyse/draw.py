@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from stages.analyse import picture, plots
-from stages.analyse.frames import NOT_FINITE, NULL, Run
-from stages.analyse.tables import read_if_there, read_run
+from stages.analyse.frames import NOT_FINITE, NULL, Run, read_if_there, read_run
 from stages.contracts.analysis_card import DrawCard
 from stages.contracts.artifact import dump, file_digest, read, write_text
 from stages.contracts.figure import Figure, Mark

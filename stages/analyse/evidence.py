@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.analyse.frames import Run, Window, window_of
-from stages.analyse.replay import answers_of, watch_of
+from stages.analyse.frames import NULL, SILENT, Run, Window, read_evaluation, read_if_there, read_run, window_of
 from stages.analyse.statistics import Interval, trend
-from stages.analyse.tables import read_evaluation, read_if_there, read_run
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.attempt import Attempt, read_attempts, tries
+from stages.contracts.expressions import comparisons
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
-from stages.contracts.history import STATUSES, Metric, gate_columns, metric
+from stages.contracts.history import GRADIENT_METRICS, SKIPPED, STATUSES, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
-from stages.rules import Answer, Watch
+from stages.rules import Answer, Row, Watch, answer
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
@@ -32,7 +31,6 @@ MEASURES = ("pass_share", "score")
 SCORES = (*MEASURES, "unknown_share")
 COMPLETION_SHARES = ("truncated", "unknown_share", "zero_signal_share")
 GATE_SHARES = ("pass_share", "reach_share", "unknown_share")
-TOO_LARGE = "larger than any number that a computer holds"
 NOT_EVALUATED = "it was not evaluated"
 
 
@@ -221,9 +219,6 @@ def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled
     """A history metric in a window. `sampled`: the window has completions."""
     rows = run.values(name).loc[window.first : window.last]
     if len(rows):
-        mean = float(rows.mean())
-        if not math.isfinite(mean):
-            return Measure(None, f"the mean is {TOO_LARGE}")
         end = run.last_step + run.stride - 1  # a stride's last row stands for its stride
         if run.since is not None:
             end = min(end, run.since - 1)
@@ -232,7 +227,7 @@ def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled
             part = f"a mean over {Window(window.first, end)} only, because the run ends inside {window}"
         kind, _, rest = name.partition(".")
         share = name in COMPLETION_SHARES or (kind == "gate" and rest.rpartition(".")[2] in GATE_SHARES)
-        return Measure(mean, part=part, worth=float(len(rows)) if share and sampled else None)
+        return Measure(float(rows.mean()), part=part, worth=float(len(rows)) if share and sampled else None)
     stopped = evidence.health.stopped if evidence.health else None
     if run.since is not None and run.since <= window.last:
         return Measure(None, f"the valid range ends at step {run.since - 1}")
@@ -276,7 +271,49 @@ def _evaluated(statuses: pd.DataFrame, scores: Sequence[str]) -> Iterator[tuple[
 def _change(start: Measure, final: Measure) -> Measure:
     if final.value is None or start.value is None:
         return Measure(None, final.why or start.why)
-    if not math.isfinite(final.value - start.value):
-        return Measure(None, f"the change is {TOO_LARGE}")
     part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
     return Measure(final.value - start.value, part=part, scale=max(abs(final.value), abs(start.value)))
+
+
+# stop rules and expectations once more, on the recorded history: the evaluator that ran while the run trained must say the same again
+
+
+def rows(run: Run, metrics: Collection[str]) -> Iterator[tuple[int, Row]]:
+    """(step, cells) of all logged steps up to the target, rising, as the recorder gave them to the rules while the run trained. A step at
+    which only other metrics were logged has no cells: windows move on over it."""
+    frame = run.steps.loc[: run.target_steps, [name for name in run.steps if name in {*metrics, *GRADIENT_METRICS, SKIPPED}]]
+    unscored = set(run.unscored) if SILENT in frame else set()
+    for step, cells in zip(frame.index.tolist(), frame.to_numpy().tolist(), strict=True):
+        row: dict[str, Any] = {
+            str(name): cell if math.isfinite(cell) else None if cell == NULL else {"nonfinite": "nan"}
+            for name, cell in zip(frame, cells, strict=True)
+            if cell == cell  # NaN: not logged
+        }
+        if step in unscored and isinstance(row.get(SILENT), float):
+            row[SILENT] = 1.0
+        yield step, row
+
+
+def watch_of(run: Run, card: ConcludeCard) -> Watch | None:
+    """The stop rules of the run's condition after its whole history; None without rules."""
+    stop = card.stops.get(run.condition)
+    if stop is None:
+        return None
+    watch = Watch(stop)
+    for step, row in rows(run, {leaf.metric for rule in (*stop.rules, *stop.green_lights) for leaf in comparisons(rule.when)}):
+        watch.see(step, row)
+    return watch
+
+
+def answers_of(run: Run, card: ConcludeCard, health: Health | None) -> dict[str, Answer]:
+    """By expectation of the run's condition: what the run says of it."""
+    # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
+    done = max(run.last_step + run.stride - 1 if run.last_step else 0, (health.steps_done or 0) if health else 0)
+    answers = {}
+    for expected in card.expectations:
+        if run.condition in expected.conditions:
+            result = answer(expected, rows(run, {expected.metric}), target_steps=run.target_steps, done=done, share=card.windows.final)
+            if health and health.stopped and result.state == "not_reached":
+                result = Answer("not_reached", None, result.window, f"stopped by {health.stopped.rule} at step {health.stopped.step}")
+            answers[expected.name] = result
+    return answers

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stages.analyse.evidence import NOT_EVALUATED, TOO_LARGE, Evidence, RunEvidence, meaning
+from stages.analyse.evidence import NOT_EVALUATED, Evidence, RunEvidence, meaning
 from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 
@@ -92,11 +91,8 @@ def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, stat
     shares of completions the interval is the completions' own. The id ends with the statistic that is averaged or compared."""
     groups = [Group(evidence, condition, name, statistic, everyone=everyone) for condition in conditions]
     level, contrast, unit = evidence.card.level, len(groups) > 1, meaning(name)
-    interval, reason = None, next((group.nothing for group in groups if not group.values), "")
-    if not reason:
-        interval = estimate([group.values for group in groups], level, max(group.scale for group in groups))
-        if not math.isfinite(interval.value):
-            interval, reason = None, f"the {'difference' if contrast else 'mean'} is {TOO_LARGE}"
+    reason = next((group.nothing for group in groups if not group.values), "")
+    interval = None if reason else estimate([group.values for group in groups], level, max(group.scale for group in groups))
     if interval and interval.equal:
         interval = _or_of_completions(evidence, interval, name, statistic, groups)
     if interval and interval.low is not None and interval.high is not None and unit.share and statistic != "change" and not contrast:
@@ -108,8 +104,7 @@ def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, stat
         method += "; the untrained model's own sampling error is not in it"
     with_all = None
     if not everyone and any(group.any_excluded for group in groups) and all(group.all_values for group in groups):
-        value = estimate([group.all_values for group in groups], level).value
-        with_all = value if math.isfinite(value) else None
+        with_all = estimate([group.all_values for group in groups], level).value
     runs = [run for group in groups for run in group.runs]
     powered = interval and not interval.equal and (contrast or statistic == "change")
     return finding(

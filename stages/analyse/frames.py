@@ -1,6 +1,8 @@
-"""A run as pandas frames: what screen, conclude and draw share, and what detectors are given.
+"""A run as pandas frames, read from its Parquet files: what screen, conclude and draw share, and what detectors are given.
 
 Four states of a cell stay apart in one wide frame: a number, NOT_FINITE, NULL, and NaN for what was not logged. Nothing is filled in.
+Attempts are merged: a later attempt replaces, from its first step on, all that came before it. A missing file and a file without rows are
+both an empty frame, because a failed run leaves little behind.
 """
 
 from __future__ import annotations
@@ -10,17 +12,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from stages.contracts.analysis_card import Windows
-from stages.contracts.history import GRADIENT_METRICS, SKIPPED
+from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
+from stages.contracts.artifact import Artifact, ArtifactError, read
+from stages.contracts.history import (
+    COMPLETIONS_SCHEMA,
+    EVALUATION_SCHEMA,
+    GRADIENT_METRICS,
+    HISTORY_COLUMNS,
+    HISTORY_SCHEMA,
+    SKIPPED,
+    gate_columns,
+)
+from stages.contracts.layout import RunFolder
 from stages.rules import stretch, window_length
 
+A = TypeVar("A", bound=Artifact)
+_TEXTS = ("attempt", "metric", "state", "text")
 NOT_FINITE, NULL = np.inf, -np.inf
 """Cells that were logged and hold no number: NaN or Inf, and "does not apply"."""
+LARGEST = 1e100
+"""A larger number is read as not finite: float32 ends at 3e38, and sums of squares of it would be no numbers."""
 PERSISTENT_STEPS = 3
 """This many last rows in a row without a finite value are a persistent failure; fewer are transient."""
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
@@ -121,8 +139,7 @@ class Run:
     null_finals: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By metric the final means of the null controls' runs; empty for a null control."""
     twin: str | None = None
-    """An earlier run of the same condition with the same sampled series."""
-    twin_counts: bool = True
+    """An earlier run of the same condition that counts and has the same sampled series."""
     elsewhere: str | None = None
     """A run of another condition with the same sampled series."""
     siblings: int = 0
@@ -292,3 +309,107 @@ def usual_distance(steps: Any) -> int:
     """The most common distance between rising steps; 1 when there are fewer than two."""
     gaps = pd.Series(np.diff(np.asarray(steps)))
     return int(gaps.mode().iloc[0]) if len(gaps) else 1
+
+
+def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = ()) -> Run:
+    """Read a run's history, and these columns of its completions. Raises ArtifactError for a broken or foreign file."""
+    rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
+    rows, overlaps, boundaries = merge_attempts(rows)
+    steps, repeated = _wide(rows)
+    sampled = pd.DataFrame()
+    if completions:
+        sampled = merge_attempts(read_table(place.completions, COMPLETIONS_SCHEMA, ("attempt", *completions))[0])[0]
+    return Run(
+        name=run.name,
+        condition=run.condition,
+        role=condition.role,
+        target_steps=run.target_steps,
+        steps=steps,
+        completions=sampled,
+        path=place.history,
+        card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,
+        attempt=metadata.get("octavo.attempt"),
+        resumes=tuple(_resume(steps.index, boundary, overlaps) for boundary in boundaries),
+        overlaps=overlaps,
+        repeated=repeated,
+    )
+
+
+def _resume(steps: pd.Index, boundary: int, overlaps: Sequence[Overlap]) -> Resume:
+    again = max((lap.last - lap.first + 1 for lap in overlaps if lap.first == boundary), default=0)
+    return Resume(boundary, int(steps[steps < boundary].max()) if (steps < boundary).any() else 0, again)
+
+
+def read_if_there(kind: type[A], path: Path) -> A | None:
+    """A JSON artifact; None without the file."""
+    return read(kind, path) if path.exists() else None
+
+
+def read_evaluation(path: Path, scores: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
+    """Status and score columns of evaluation.parquet, empty without the file, and the attempt of the adapter that was evaluated."""
+    columns = [column for score in scores for column in gate_columns(score)[:2]]
+    rows, metadata = read_table(path, EVALUATION_SCHEMA, columns)
+    return rows, metadata.get("octavo.attempt")
+
+
+def read_table(path: Path, schema: str, columns: Sequence[str], required: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Columns of a Parquet file with its metadata; text columns are categories. ({}, empty) when the file does not exist. Raises
+    ArtifactError when it is no Parquet file, of another schema, or lacks a column."""
+    if not path.is_file():
+        return pd.DataFrame({column: [] for column in columns}), {}
+    fix = "dvc checkout, or dvc repro"
+    try:
+        arrow = pq.read_schema(path)
+        metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}
+        if metadata.get("octavo.schema") != schema:
+            what = f"schema is {metadata.get('octavo.schema')!r}, expected {schema!r}"
+            raise ArtifactError(path, what, why="another version or another file", fix="dvc repro")
+        if missing := sorted({*columns, *required} - set(arrow.names)):
+            what = f"columns are missing: {', '.join(missing)}"
+            raise ArtifactError(path, what, why=f"{schema} has them", fix="octavo compile && dvc repro")
+        texts = [name for name in columns if name in _TEXTS or name.endswith(".status")]
+        for name in columns:
+            kind = arrow.field(name).type
+            if pa.types.is_primitive(kind) is (name in texts) and not pa.types.is_null(kind):
+                raise ArtifactError(path, f"column {name} is {kind}", why=f"{schema} has other types", fix="octavo compile && dvc repro")
+        table = pq.read_table(path, columns=list(columns), read_dictionary=texts, use_threads=False, partitioning=None)
+        return table.to_pandas(ignore_metadata=True), metadata
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ArtifactError(path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix=fix) from None
+
+
+def merge_attempts(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...], tuple[int, ...]]:
+    """Rows of the trajectory that counts, what was made twice, and the first steps of the attempts that went on after another one.
+
+    Attempts are in order of their first row. Rows beyond the later attempt's last step go too: that trajectory was given up.
+    """
+    codes, names = pd.factorize(rows["attempt"], use_na_sentinel=False)
+    if len(names) < 2:
+        return rows, (), ()
+    steps = rows["step"].to_numpy()
+    firsts = pd.Series(steps).groupby(codes).min()
+    kept, overlaps = np.ones(len(rows), dtype=bool), []
+    for code in range(len(names) - 1):
+        by = firsts[code + 1 :].idxmin()
+        again = (codes == code) & (steps >= firsts[by])
+        if again.any():
+            overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
+            kept &= ~again
+    begun = pd.Series(steps[kept]).groupby(codes[kept], sort=False).min()
+    return rows[kept], tuple(overlaps), tuple(sorted(int(step) for step in begun.iloc[1:]))
+
+
+def _wide(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The wide frame, and how many rows repeat a metric and a step. Other writers' NaN under `value` and numbers under `null` are told
+    apart by state and value together; an unknown state is read as null."""
+    rows = rows[rows["metric"].notna()]
+    value, state = rows["value"].to_numpy(dtype=float), rows["state"]
+    is_value = (state == "value").to_numpy()
+    cells = np.where(is_value | (state == "nonfinite").to_numpy(), NOT_FINITE, NULL)
+    cells = np.where(is_value & (np.abs(value) <= LARGEST), value, cells)
+    metrics, names = pd.factorize(rows["metric"])
+    places, steps = pd.factorize(rows["step"], sort=True)
+    wide = np.full((len(steps), len(names)), np.nan)
+    wide[places, metrics] = cells  # of rows that repeat a metric and a step the last one counts
+    frame = pd.DataFrame(wide, index=pd.Index(np.asarray(steps, dtype=int), name="step"), columns=[str(name) for name in names])
+    return frame.sort_index(axis=1), len(rows) - int((~np.isnan(wide)).sum())

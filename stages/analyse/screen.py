@@ -8,7 +8,6 @@ due again gets a new <run>/retry.json, so that the next `dvc repro` trains it; t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +16,8 @@ import numpy as np
 
 from stages.analyse import health_gates, summaries
 from stages.analyse.detectors import duplicates
-from stages.analyse.frames import Run, window_of
+from stages.analyse.frames import Run, read_if_there, read_run, window_of
 from stages.analyse.signals import not_applicable, not_observable
-from stages.analyse.tables import read_if_there, read_run
 from stages.contracts.analysis_card import RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
@@ -34,7 +32,6 @@ MODULES = ("stages.analyse.screen",)
 COMPLETIONS = ("step", "group", "reward", "truncated", "text")
 HELD_AGAINST_NULL = ("kl",)
 """Metrics of which a detector asks what the null controls' runs did."""
-TOO_LARGE = "a logged number is so large that sums and squares of it are no numbers any more (beyond 1e308)"
 NOT_DUE = {"refused"}
 """Failures that a new attempt cannot cure; what made them (a permission, a reward example) is a dependency of train anyway."""
 
@@ -68,8 +65,8 @@ class _Runs:
         self.card = card
         self.conditions = {condition.name: condition for condition in card.conditions}
         self._sizes = Counter(ref.condition for ref in card.runs)
-        self._same: dict[tuple[bool, str, str], str] = {}
-        """Whether it counts, fingerprint of series and condition -> the first run that has them."""
+        self._same: dict[tuple[str, str], str] = {}
+        """Fingerprint of series and condition -> the first run that counts and has them."""
         self._null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
     def read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
@@ -79,15 +76,13 @@ class _Runs:
         run.null_finals = {} if run.null_control else self._null_finals
         series = run.fingerprint
         if series is not None:
-            first = self._same.get((True, series, ref.condition))
-            run.twin, run.twin_counts = first or self._same.get((False, series, ref.condition)), first is not None
-            others = (name for (counts, *same), name in self._same.items() if counts and same[0] == series and same[1] != ref.condition)
-            run.elsewhere = next(others, None)
+            run.twin = self._same.get((series, ref.condition))
+            run.elsewhere = next((name for (same, other), name in self._same.items() if same == series and other != ref.condition), None)
         return run
 
     def remember(self, run: Run, included: bool) -> None:
-        if run.fingerprint is not None:
-            self._same.setdefault((included, run.fingerprint, run.condition), run.name)
+        if included and run.fingerprint is not None:
+            self._same.setdefault((run.fingerprint, run.condition), run.name)
         if included and run.null_control:
             window = window_of("final", run.target_steps, self.card.windows)
             for name, finals in self._null_finals.items():
@@ -152,13 +147,8 @@ def _detect(kind: str, settings: dict[str, Any], run: Run, *, supervised: bool) 
         raise ArtifactError("screen.card.json", f"no detector {kind!r}", why="it was removed or renamed", fix="octavo compile") from None
     if supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
         return not_applicable(kind, "supervised fine-tuning samples no completions and has no rewards")
-    try:
-        with np.errstate(over="raise"):
-            detection: Detection = plugin.detect(plugin.Settings.model_validate(settings), run)
-    except (OverflowError, FloatingPointError):
-        return not_observable(kind, TOO_LARGE)
-    numbers = [number for signal in detection.signals for number in (signal.value, *signal.evidence.values()) if isinstance(number, float)]
-    return detection if all(map(math.isfinite, numbers)) else not_observable(kind, TOO_LARGE)
+    detection: Detection = plugin.detect(plugin.Settings.model_validate(settings), run)
+    return detection
 
 
 def _always_out(run: Run, outcome: Outcome | None, only_summary: bool) -> list[Exclusion]:

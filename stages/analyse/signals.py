@@ -40,9 +40,9 @@ def threshold(default: Any, unit: str, source: str = OWN, **bounds: Any) -> Any:
     return Field(default, json_schema_extra={"unit": unit, "source": source}, **bounds)
 
 
-def looked(detector: str, *signals: Signal, reason: str = "") -> Detection:
-    """The detector looked; `reason` says what it could not see. No signals: there is nothing to report."""
-    return Detection(detector=detector, state="looked", reason=reason, signals=signals)
+def looked(detector: str, *signals: Signal | None, reason: str = "") -> Detection:
+    """The detector looked; `reason` says what it could not see. No signals (None is none): there is nothing to report."""
+    return Detection(detector=detector, state="looked", reason=reason, signals=tuple(signal for signal in signals if signal))
 
 
 def not_observable(detector: str, reason: str) -> Detection:
@@ -133,6 +133,42 @@ def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
     alone = inside.index[inside["k"] > limit * inside["n"]]
     first = int(inside.index[0])
     return Span(first, int(steps[place]), int(k[place]), int(n[place]), int(alone[0]) if len(alone) else first)
+
+
+def millionths(shares: Series) -> DataFrame:
+    """Shares by step as counts k of n, for logs without completions."""
+    return (shares * 1_000_000).round().astype(int).to_frame("k").assign(n=1_000_000)
+
+
+def share_signal(
+    detector: str,
+    run: Run,
+    metric: str,
+    counts: DataFrame,
+    limits: Any,
+    words: tuple[str, str],
+    *,
+    exact: bool,
+    more: str = "",
+    null: Literal["", "expected"] = "",
+) -> Signal | None:
+    """The pooled share of the last window against the `window`, `warn_above` and `severe_above` of `limits`; None where no window is above
+    `warn_above` and the detector reports only that (`null`). `exact`: completions were counted. `more`: the end of the sentence."""
+    (k, n), steps = pooled(counts, limits.window), counts.index
+    hit, share = first_above(counts, limits.warn_above, limits.window), k / n
+    if hit is None and null:
+        return None
+    says = f"{share:.0%} of {words[0]}" + (f" ({k} of {n})" if exact else "") + f" {words[1]} in {end(steps[0], steps[-1], limits.window)}"
+    evidence: dict[str, float | str] = {"k": k, "n": n} if exact else {"rows": len(counts)}
+    if exact and null:
+        evidence |= dict(zip(("all_k", "all_n"), pooled(counts), strict=True))
+    if hit is not None:
+        says += f"; above {limits.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
+        if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
+            evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
+    severity = "severe" if share > limits.severe_above else "warning" if hit is not None else "info"
+    dates = (hit.onset if hit else None, hit.last if hit else None, steps[-1])
+    return signal(detector, run, metric, severity, says + more, share, dates, evidence, null=null)
 
 
 def since_outside(run: Run, inside: Series) -> int:

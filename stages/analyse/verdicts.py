@@ -89,8 +89,6 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
         return "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", {}
     values, distance = [group.values for group in groups], abs(finding.value - claim.margin)
     smallest = detectable(values, evidence.card.level)
-    if smallest is None:  # above 1e308
-        return "inconclusive", why, {}
     needed = seeds_needed(values, distance, evidence.card.level)
     why += f" These seeds could have shown a distance of {smallest:.3g} from it"
     why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."

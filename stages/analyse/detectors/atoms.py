@@ -3,8 +3,6 @@
 A policy that found a constant, cheap reward (garbage scored as "one type error" gave 0.21) shows up here before it shows up anywhere else.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import OWN, DataFrame, Run, Thresholds, end, first_above, looked, not_observable, pooled, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
@@ -29,27 +27,22 @@ def detect(settings: Settings, run: Run) -> Detection:
     rewards = run.counting(run.rewards)
     if rewards.empty:
         return not_observable(NAME, "no step counts: the gradient is not finite in any with completions")
-    rewards = rewards.loc[:, rewards.sum() > 0]
-    n = rewards.sum(axis=1)
-    maximum = max(settings.maximum, rewards.columns.max())
-    signals = []
+    n, totals = rewards.sum(axis=1), rewards.sum()
+    maximum = max(settings.maximum, totals.index[totals > 0].max())
     # a value with fewer completions in all than the share of one step is no atom: graded rewards have thousands of values
-    for value in rewards.columns[rewards.sum() > settings.share * n.min()]:
-        if value not in (0.0, maximum):
-            signals += _signals(settings, run, float(value), rewards[value].to_frame("k").assign(n=n))
-    return looked(NAME, *signals)
+    values = (float(value) for value in totals.index[totals > settings.share * n.min()] if value not in (0.0, maximum))
+    return looked(NAME, *(_signal(settings, run, value, rewards[value].to_frame("k").assign(n=n)) for value in values))
 
 
-def _signals(settings: Settings, run: Run, value: float, counts: DataFrame) -> list[Signal]:
+def _signal(settings: Settings, run: Run, value: float, counts: DataFrame) -> Signal | None:
     hit = first_above(counts, settings.share, settings.window)
     if hit is None:
-        return []
-    (k, n), (last_k, last_n) = pooled(counts), pooled(counts, settings.window)
-    steps = counts.index
+        return None
+    (k, n), (last_k, last_n), steps = pooled(counts), pooled(counts, settings.window), counts.index
     says = (
         f"{hit.k} of {hit.n} completions of {stretch(hit.first, hit.last)} earned exactly {value:g}, neither 0 nor the maximum "
         f"({k / n:.0%} of all, {last_k / last_n:.0%} in {end(steps[0], steps[-1], settings.window)})"
     )
     evidence = {"k": k, "n": n, "examples": run.examples.get(value, [])}
     dates = (hit.onset, hit.last, steps[counts["k"] > 0][-1])
-    return [signal(NAME, run, "reward", "warning", says, value, dates, evidence, null="expected")]
+    return signal(NAME, run, "reward", "warning", says, value, dates, evidence, null="expected")

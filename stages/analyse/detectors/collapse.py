@@ -5,9 +5,7 @@ have known) are reported apart. A log that is too coarse to see a streak of that
 not go on over rows that are further apart than a third of the patience.
 """
 
-from __future__ import annotations
-
-from stages.analyse.signals import Index, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
+from stages.analyse.signals import Index, Run, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import stretch
 
@@ -48,37 +46,28 @@ def detect(settings: Settings, run: Run) -> Detection:
     silent = values.ge(settings.at_least if settings.at_least is not None else float("inf"))
     if settings.below is not None:
         silent |= values < settings.below
-    streaks = silent.groupby((silent.ne(silent.shift()) | wide).cumsum())
-    signals = [
-        _signal(settings, run, part.index, values.index, wide, stride)
-        for _, part in streaks
-        if part.iloc[0] and part.index[-1] - part.index[0] + 1 >= patience
-    ]
+    signals = []
+    for _, part in silent.groupby((silent.ne(silent.shift()) | wide).cumsum()):
+        if part.iloc[0] and part.index[-1] - part.index[0] + 1 >= patience:
+            after = wide[wide.index > part.index[-1]]
+            signals.append(_signal(settings, run, part.index, after.index[:1].tolist(), bool(after.iloc[:1].any()), stride))
     unseen = int((gaps[wide] - 1).sum())
     lost = f"{counted(unseen, 'step')} in {counted(int(wide.sum()), 'gap')} between rows were not seen: no streak goes over them"
     return looked(NAME, *signals, reason=lost if unseen else "")
 
 
-def _rule(settings: Settings) -> str:
+def _signal(settings: Settings, run: Run, steps: Index, after: list[int], gap: bool, stride: int) -> Signal:
+    """`steps`: the streak's. `after`: the next logged step, when there is one. `gap`: rows are missing between the two."""
+    onset, last = int(steps[0]), int(steps[-1])
+    detected, length = int(steps[steps >= onset + settings.patience - 1][0]), last - onset + 1
     bounds = [f"at least {settings.at_least:g}"] if settings.at_least is not None else []
     bounds += [f"below {settings.below:g}"] if settings.below is not None else []
-    return f"{settings.metric} {' or '.join(bounds)}"
-
-
-def _signal(settings: Settings, run: Run, steps: Index, logged: Index, wide: Series, stride: int) -> Signal:
-    onset, last = int(steps[0]), int(steps[-1])
-    after = logged[logged > last]
-    gap = len(after) > 0 and bool(wide[after[0]])
-    ended = int(after[0]) if len(after) and not gap else None
-    detected, length, rule = int(steps[steps >= onset + settings.patience - 1][0]), last - onset + 1, _rule(settings)
-    says = f"no signal in {stretch(onset, last)} ({counted(length, 'step')}: {rule}); a live detector knows at step {detected}"
-    if gap:
-        says += "; rows are missing after it"
-    else:
-        says += f"; a signal returned at step {ended}" if ended is not None else "; it lasts to the end of the log"
+    rule = f"{settings.metric} {' or '.join(bounds)}"
+    says = f"no signal in {stretch(onset, last)} ({counted(length, 'step')}: {rule}); a live detector knows at step {detected}; "
+    says += "rows are missing after it" if gap else f"a signal returned at step {after[0]}" if after else "it lasts to the end of the log"
     says += f"; logged every {stride} steps" if stride > 1 else ""
-    severity = "severe" if ended is None and not gap else "warning"
-    evidence = {"rows": len(steps), "stride": stride, "patience": settings.patience, "recovered": ended is not None, "rule": rule}
-    dates = (onset, detected, last)
-    kind = "" if rule == "zero_signal_share at least 1" else "declared"
+    recovered = bool(after) and not gap
+    evidence = {"rows": len(steps), "stride": stride, "patience": settings.patience, "recovered": recovered, "rule": rule}
+    kind, dates = "" if rule == "zero_signal_share at least 1" else "declared", (onset, detected, last)
+    severity = "warning" if after else "severe"
     return signal(NAME, run, settings.metric, severity, says, float(length), dates, evidence, kind=kind, null="expected")

@@ -4,8 +4,6 @@ A reward for short answers ended at 1.94 of 2.0 with one-word answers: a reward 
 same to this rule, so its signal asks for the texts and never says that the answers are wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from stages.analyse.signals import OWN, Run, Thresholds, at_end, looked, not_observable, signal, threshold

@@ -5,8 +5,6 @@ proves nothing (a constant reward has no other), so at least one of them must va
 imported run that repeats one of another condition is a warning: which of the two logs lies in the wrong place, the numbers do not say.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import Run, looked, not_applicable, not_observable, signal
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection
@@ -25,12 +23,8 @@ def detect(settings: Settings, run: Run) -> Detection:
     if not any(run.logs(name) for name in SAMPLED):
         return not_observable(NAME, "nothing that sampling changes was logged")
     if run.twin is not None:
-        same = f"DUPLICATE: its series are identical to those of {run.twin}, "
-        says = same + "so it is no run of its own and n drops by one"
-        if not run.twin_counts:
-            says = same + "which is left out: at most one of them is a run of its own"
-        severity = "severe" if run.twin_counts else "warning"
-        return looked(NAME, signal(NAME, run, "reward", severity, says, dates=(1, None, None), evidence={"of": run.twin}))
+        says = f"DUPLICATE: its series are identical to those of {run.twin}, so it is no run of its own and n drops by one"
+        return looked(NAME, signal(NAME, run, "reward", "severe", says, dates=(1, None, None), evidence={"of": run.twin}))
     if run.elsewhere is not None and run.imported:
         says = f"its series are identical to those of {run.elsewhere}, a run of another condition: one of the two logs is not its own"
         return looked(NAME, signal(NAME, run, "series", "warning", says, dates=(1, None, None), evidence={"elsewhere": run.elsewhere}))

@@ -4,8 +4,6 @@ Entropies of different models and prompts are not comparable, so the rule knows 
 profile or a spec sets one, with its source.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import Run, Thresholds, looked, not_applicable, not_observable, signal, since_outside, threshold
 from stages.contracts.health import Detection
 from stages.rules import above, below

@@ -5,8 +5,6 @@ standard error (batch means) says that completions were not sampled from the dis
 before anything else. The null control's KL is what the optimizer does without a reward: a movement no larger is no effect of the reward.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, since_outside, threshold
 from stages.contracts.health import Detection
 from stages.rules import above
@@ -39,26 +37,21 @@ def detect(settings: Settings, run: Run) -> Detection:
     if last.empty:
         return not_observable(NAME, "kl has no value in the last window")
     mean = last.mean()
-    far = above(mean, settings.above)
+    far, nulls = above(mean, settings.above), sorted(run.null_finals.get(METRIC, ()))
     estimator = "k1, which may be negative" if len(negative) else "no value is negative, so k3 or k1"
     says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(run.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
-    says += _against(run, mean)
+    if run.null_control:
+        says += "; it is a null control: this is movement without a reward"
+    elif not nulls:
+        says += "; no null control to hold it against"
+    else:
+        says += f"; null control: {nulls[0]:.3g}" + (f" to {nulls[-1]:.3g}" if nulls[0] < nulls[-1] else "")
+        says += ", so it has not moved further than without a reward" if mean <= nulls[-1] else ""
     severity = "warning" if far and not run.null_control else "info"
-    evidence = {"rows": len(values), "null_controls": sorted(run.null_finals.get(METRIC, ()))}
+    evidence = {"rows": len(values), "null_controls": nulls}
     dates = (since_outside(run, values <= settings.above) if far else None, None, values.index[-1])
     return looked(NAME, signal(NAME, run, METRIC, severity, says, mean, dates, evidence))
-
-
-def _against(run: Run, mean: float) -> str:
-    nulls = run.null_finals.get(METRIC, ())
-    if run.null_control:
-        return "; it is a null control: this is movement without a reward"
-    if not nulls:
-        return "; no null control to hold it against"
-    low, high = min(nulls), max(nulls)
-    span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-    return f"; null control: {span}" + (", so it has not moved further than without a reward" if mean <= high else "")
 
 
 def _negative(run: Run, mean: float, error: float) -> Detection:
@@ -68,6 +61,5 @@ def _negative(run: Run, mean: float, error: float) -> Detection:
         f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
         f"(standard error {error:.2g}), below 0 in {len(steps)} of {len(values)} of them; compare temperature and top_p with scoring"
     )
-    evidence = {"k": len(steps), "n": len(values), "standard_error": error}
-    dates = (steps[0], None, steps[-1])
+    dates, evidence = (steps[0], None, steps[-1]), {"k": len(steps), "n": len(values), "standard_error": error}
     return looked(NAME, signal(NAME, run, METRIC, "warning", says, mean, dates, evidence, kind="negative"))

@@ -1,8 +1,6 @@
 """A negative KL in PPO's penalty. A KL is never negative; its k1 estimate is when completions come from another distribution than the one
 that is scored (temperature, top_p), and the penalty then rewards what it should punish."""
 
-from __future__ import annotations
-
 from stages.analyse.signals import OWN, Run, Thresholds, counted, lacks, looked, signal, threshold
 from stages.contracts.health import Detection
 
@@ -29,6 +27,5 @@ def detect(settings: Settings, run: Run) -> Detection:
         f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(len(values), 'step')}, "
         f"lowest {negative.min():.3g} at step {negative.idxmin()}: completions are not samples of the distribution that is scored"
     )
-    evidence = {"k": len(negative), "n": len(values)}
-    dates = (negative.index[0], None, negative.index[-1])
+    dates, evidence = (negative.index[0], None, negative.index[-1]), {"k": len(negative), "n": len(values)}
     return looked(NAME, signal(NAME, run, METRIC, "warning", says, negative.min(), dates, evidence))

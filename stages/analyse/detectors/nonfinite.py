@@ -4,8 +4,6 @@ A step whose gradient is NaN counts even if its loss reads 0.0: trainers log NaN
 no later row is finite, and it ends the run's valid range at s - 1.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import NonFinite, Run, counted, looked, not_observable, signal
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal

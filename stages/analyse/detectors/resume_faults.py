@@ -5,8 +5,6 @@ median of the same jumps everywhere else in the run: a series that always moves 
 median is 0 although the series moves at times, there is nothing to measure the jump with, and the answer says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from stages.analyse.signals import OWN, Resume, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
@@ -29,7 +27,11 @@ def detect(settings: Settings, run: Run) -> Detection:
     """Signals by boundary, then one for rows written twice."""
     if run.steps.empty:
         return not_observable(NAME, "nothing was logged")
-    signals = [_repeated(run)] if run.repeated else []
+    signals = []
+    if run.repeated:
+        repeat = "repeats" if run.repeated == 1 else "repeat"
+        says = f"{counted(run.repeated, 'value')} {repeat} a metric and a step within one attempt; of each the last counts"
+        signals = [signal(NAME, run, "rows", "warning", says, float(run.repeated))]
     if not run.resumes:
         if signals:
             return looked(NAME, *signals)
@@ -83,18 +85,10 @@ def _change_point(settings: Settings, run: Run, metric: str, resume: Resume, jum
 def _seam(run: Run, resume: Resume) -> Iterator[Signal]:
     missing = resume.first - resume.before - 1
     if missing >= max(1, run.stride):
-        says = (
-            f"{stretch(resume.before + 1, resume.first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at {resume.before}, "
-            f"and the next attempt begins at {resume.first}"
-        )
+        says = f"{stretch(resume.before + 1, resume.first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at "
+        says += f"{resume.before}, and the next attempt begins at {resume.first}"
         yield signal(NAME, run, "step", "warning", says, float(missing), (resume.before + 1, None, resume.first - 1))
     if resume.again:
         was = "was" if resume.again == 1 else "were"
         says = f"{counted(resume.again, 'step')} from step {resume.first} on {was} made again after the resume; the later attempt's count"
         yield signal(NAME, run, "step", "info", says, float(resume.again), (resume.first, None, None))
-
-
-def _repeated(run: Run) -> Signal:
-    repeat = "repeats" if run.repeated == 1 else "repeat"
-    says = f"{counted(run.repeated, 'value')} {repeat} a metric and a step within one attempt; of each the last counts"
-    return signal(NAME, run, "rows", "warning", says, float(run.repeated))

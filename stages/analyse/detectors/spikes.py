@@ -6,8 +6,6 @@ the rows would be flagged, the series is not one with spikes in it, and the rule
 before them: they are held against each other, and what is far away from the very first row on is where the series begins, not a spike.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from stages.analyse.signals import OWN, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
@@ -31,25 +29,25 @@ class Settings(Thresholds):
 
 def detect(settings: Settings, run: Run) -> Detection:
     """One signal a metric with spikes; the evidence lists the steps."""
-    signals, looked_at = [], 0
+    signals: list[Signal | None] = []
     refused: dict[str, list[str]] = {}
     for metric in settings.metrics:
         values = run.values(metric)
         if values.empty:
             continue
+        medians = _outliers(values, settings.window, settings.k) if len(values) > settings.window else values
         if len(values) <= settings.window:
-            refused.setdefault(f"{counted(len(values), 'row')}, {settings.window + 1} are needed", []).append(metric)
-            continue
-        medians = _outliers(values, settings.window, settings.k)
-        if medians is None:
-            refused.setdefault("more than half of the values are equal, so there is no spread to compare with", []).append(metric)
+            why = f"{counted(len(values), 'row')}, {settings.window + 1} are needed"
+        elif medians is None:
+            why = "more than half of the values are equal, so there is no spread to compare with"
         elif len(medians) / len(values) > settings.most:
-            refused.setdefault(f"{len(medians)} of {len(values)} rows flagged, more than {settings.most:.0%}", []).append(metric)
+            why = f"{len(medians)} of {len(values)} rows flagged, more than {settings.most:.0%}"
         else:
-            looked_at += 1
-            signals += [_signal(run, metric, medians)] if len(medians) else []
+            signals.append(_signal(run, metric, medians) if len(medians) else None)
+            continue
+        refused.setdefault(why, []).append(metric)
     reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
-    if looked_at:
+    if signals:
         return looked(NAME, *signals, reason=reason)
     if refused:
         return not_applicable(NAME, reason)
@@ -69,8 +67,7 @@ def _outliers(values: Series, window: int, k: float) -> Series | None:
     if (values - values.median()).abs().median() == 0.0:
         return None
     numbers, medians = values.to_numpy(), values.rolling(window).median().shift()
-    distances = (values - medians).abs()
-    usual = distances.median()
+    usual = (values - medians).abs().median()
     # each of the first rows is held against the others among the first window + 1
     before = [np.delete(numbers[: window + 1], place) for place in range(window)]
     medians.iloc[:window] = np.median(before, axis=1)
@@ -79,24 +76,20 @@ def _outliers(values: Series, window: int, k: float) -> Series | None:
         others = before[place] if place < window else numbers[place - window : place]
         middle = medians.iloc[place]
         far.iloc[place] = abs(numbers[place] - middle) > k * np.median(np.abs(others - middle))
-    early = far.iloc[:window].tolist()
-    if early[0]:  # the series comes in from far away, until two near rows follow each other
-        near = next((place for place in range(2, window) if not early[place] and not early[place - 1]), window - 1)
+    if far.iloc[0]:  # the series comes in from far away, until two near rows follow each other
+        near = next((place for place in range(2, window) if not far.iloc[place - 1 : place + 1].any()), window - 1)
         far.iloc[: near + 1] = False
     return medians[far]
 
 
 def _signal(run: Run, metric: str, medians: Series) -> Signal:
-    values = run.values(metric)
-    step = int((values[medians.index] - medians).abs().idxmax())
-    is_, largest = ("is a spike", "it") if len(medians) == 1 else ("are spikes", "the largest")
-    says = f"{len(medians)} of {counted(len(values), 'row')} of {metric} {is_}; {largest} is {values[step]:.4g} at step {step}"
+    values, steps = run.values(metric), medians.index.tolist()
+    step = int((values[steps] - medians).abs().idxmax())
+    is_, largest = ("is a spike", "it") if len(steps) == 1 else ("are spikes", "the largest")
+    says = f"{len(steps)} of {counted(len(values), 'row')} of {metric} {is_}; {largest} is {values[step]:.4g} at step {step}"
     says += f", where the median around it was {medians[step]:.4g}"
     if metric == "grad_norm":
         says += " (whether that is before or after clipping, the import does not say)" if run.imported else " (logged before clipping)"
-    steps = medians.index.tolist()
-    in_a_row = len(steps) >= _LEVEL and len({after - step for step, after in pairwise(steps)}) == 1
+    kind = "level" if len(steps) >= _LEVEL and len({after - step for step, after in pairwise(steps)}) == 1 else ""
     evidence = {"steps": steps, "largest_step": step, "median_before": medians[step], "rows": len(values)}
-    dates = (steps[0], steps[0], steps[-1])
-    kind = "level" if in_a_row else ""
-    return signal(NAME, run, metric, "warning", says, values[step], dates, evidence, kind=kind)
+    return signal(NAME, run, metric, "warning", says, values[step], (steps[0], steps[0], steps[-1]), evidence, kind=kind)

@@ -5,8 +5,6 @@ Always reports what it measured. Times of generation and update are said where t
 say is information, and only unknown rewards are a warning.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import OWN, Run, Series, Thresholds, at_end, counted, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import above

@@ -3,8 +3,6 @@
 Each change is the last window minus the first, with a standard error from batch means, because steps of one run are correlated.
 """
 
-from __future__ import annotations
-
 import math
 
 from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, threshold

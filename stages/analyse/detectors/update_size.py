@@ -4,8 +4,6 @@ When each batch is used for one optimizer step, the new policy is the old one wh
 ratio 1) and say nothing. That is "no information", never "healthy".
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import OWN, Run, Thresholds, looked, not_applicable, not_observable, signal, threshold
 from stages.contracts.health import Detection, Signal
 from stages.rules import above, stretch
@@ -46,7 +44,7 @@ def detect(settings: Settings, run: Run) -> Detection:
     if reason := next((odd for name in CLIPPED if (odd := run.no_share(name))), ""):
         return not_applicable(NAME, reason)
     limits.append((FIRST, 1.0, settings.first_ratio))
-    signals = [signal for limit in limits for signal in _signals(run, settings.window, *limit)]
+    signals = list(filter(None, (_signal(run, settings.window, *limit) for limit in limits)))
     if not any(signal.metric == FIRST for signal in signals) and all((run.values(name) == rest).all() for name, rest in logged.items()):
         return not_applicable(NAME, f"no information: {', '.join(logged)} never moved, {_why_still(run, logged)}")
     return looked(NAME, *signals)
@@ -61,21 +59,17 @@ def _why_still(run: Run, logged: dict[str, float]) -> str:
     return why if {RATIO, UPDATE_KL} & logged.keys() else f"either {why}, or because no update reached the clip range"
 
 
-def _signals(run: Run, window: int, name: str, rest: float, limit: float) -> list[Signal]:
+def _signal(run: Run, window: int, name: str, rest: float, limit: float) -> Signal | None:
     """The first window whose mean lies further from `rest` than the limit; a shorter log is one window."""
     values = run.values(name)
     size = min(window, len(values))
-    if not size:
-        return []
-    means = values.rolling(size).mean().dropna()
-    far = [step for step in means.index[(means - rest).abs() > limit] if above(abs(means[step] - rest), limit)]
-    if not far:
-        return []
-    last = values.index.get_loc(far[0])
-    begin, end, mean = int(values.index[last - size + 1]), int(far[0]), values.iloc[last - size + 1 : last + 1].mean()
+    means = values.rolling(size).mean() if size else values
+    far = next((place for place, mean in enumerate(means) if above(abs(mean - rest), limit)), None)
+    if far is None:
+        return None
+    inside = values.iloc[far - size + 1 : far + 1]
+    begin, end, mean = int(inside.index[0]), int(inside.index[-1]), inside.mean()
     bound = f"more than {limit:g} from 1" if rest else f"above {limit:g}"
     says = f"{_WORDS.get(name, 'the share of clipped tokens')} is {mean:.3g} on average in {stretch(begin, end)}, {bound}"
-    evidence = {"rows": len(values), "window": size}
-    dates = (begin, end, values.index[-1])
-    kind = "clipped" if name in CLIPPED else ""
-    return [signal(NAME, run, name, "warning", says, mean, dates, evidence, kind=kind, null="info")]
+    dates, kind = (begin, end, values.index[-1]), "clipped" if name in CLIPPED else ""
+    return signal(NAME, run, name, "warning", says, mean, dates, {"rows": len(values), "window": size}, kind=kind, null="info")

@@ -3,8 +3,6 @@
 1 is a perfect guess and 0 what a constant guess reaches; below 0 the head takes no variance out of the advantages but adds some.
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import Run, Thresholds, lacks, looked, not_observable, signal, threshold
 from stages.contracts.health import Detection
 from stages.rules import below, stretch
@@ -35,6 +33,5 @@ def detect(settings: Settings, run: Run) -> Detection:
     bar = "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
     steps = stretch(last.index[0], last.index[-1])
     says = f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} in {steps}"
-    evidence = {"rows": len(last)}
     dates = (last.index[0], None, last.index[-1])
-    return looked(NAME, signal(NAME, run, METRIC, "warning", says, last.median(), dates, evidence, null="info"))
+    return looked(NAME, signal(NAME, run, METRIC, "warning", says, last.median(), dates, {"rows": len(last)}, null="info"))

@@ -4,25 +4,21 @@ Pooled over windows with k/n. It never looks at `reward_std`, which is the sprea
 group is constant, and a threshold on it misses binary rewards (the smallest non-zero value for 16 completions is 0.25).
 """
 
-from __future__ import annotations
-
 from stages.analyse.signals import (
     DataFrame,
     Run,
     Series,
     Thresholds,
     counted,
-    end,
-    first_above,
     looked,
+    millionths,
     not_applicable,
     not_observable,
-    pooled,
+    share_signal,
     signal,
     threshold,
 )
 from stages.contracts.health import Detection, Signal
-from stages.rules import stretch
 
 NAME = "zero_signal"
 NEEDS_COMPLETIONS = True
@@ -55,24 +51,12 @@ def detect(settings: Settings, run: Run) -> Detection:
         return not_observable(
             NAME, run.why_none(logged) if logged else "no within-group spread was logged (zero_signal_share, completions)"
         )
-    hit = first_above(counts, settings.warn_above, settings.window)
-    if hit is None:
-        return looked(NAME)
-    (k, n), steps = pooled(counts, settings.window), counts.index
-    share = k / n
-    says = f"{share:.0%} of groups" + (f" ({k} of {n})" if exact else "")
-    says += f" had no reward spread in {end(steps[0], steps[-1], settings.window)}; "
-    says += f"above {settings.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
+    more = ""
     if not exact and len(run.unscored):
-        says += f"; no completion was scored in {len(run.unscored)} of {len(counts)} logged steps, first in step {run.unscored[0]}"
-    evidence: dict[str, float | str] = {"rows": len(counts)}
-    if exact:
-        evidence = dict(zip(("k", "n", "all_k", "all_n"), (k, n, *pooled(counts)), strict=True))
-    if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
-        evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
-    severity = "severe" if share > settings.severe_above else "warning"
-    dates = (hit.onset, hit.last, steps[-1])
-    return looked(NAME, signal(NAME, run, "zero_signal_share", severity, says, share, dates, evidence, null="expected"), *_scale(run))
+        more = f"; no completion was scored in {len(run.unscored)} of {len(counts)} logged steps, first in step {run.unscored[0]}"
+    words = ("groups", "had no reward spread")
+    silent = share_signal(NAME, run, "zero_signal_share", counts, settings, words, exact=exact, more=more, null="expected")
+    return looked(NAME, silent, *(_scale(run) if silent else ()))
 
 
 def _logged(run: Run) -> DataFrame:
@@ -83,7 +67,7 @@ def _logged(run: Run) -> DataFrame:
     if run.logs("zero_signal_share") or run.logs("group_range"):  # where no completion was scored, no group has a signal
         shares = shares.reindex(shares.index.union(run.unscored))
         shares[run.unscored] = 1.0
-    return (shares * 1_000_000).round().astype(int).to_frame("k").assign(n=1_000_000)
+    return millionths(shares)
 
 
 def _scale(run: Run) -> list[Signal]:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.analyse.frames import NOT_FINITE, NULL, Run
-from stages.analyse.tables import read_run
+from stages.analyse.frames import NOT_FINITE, NULL, Run, read_run
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.health import Detection
 from stages.contracts.layout import RunFolder

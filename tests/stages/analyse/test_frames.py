@@ -12,10 +12,9 @@ import pytest
 from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
-from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, usual_distance
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, read_evaluation, usual_distance
 from stages.analyse.replay import rows
 from stages.analyse.signals import first_above
-from stages.analyse.tables import read_evaluation
 from stages.contracts.artifact import ArtifactError
 
 Log = Callable[..., Run]
