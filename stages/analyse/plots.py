@@ -14,8 +14,8 @@ from stages.analyse.picture import SOFT, STATES, TEXT, WIDTH
 from stages.contracts.figure import Mark
 from stages.contracts.finding import Finding
 
-_LINE, _PLOT = 15, 132
-"""Height of a line of text and of the plot of a curve."""
+_PLOT = 132
+"""Height of the plot of a curve."""
 STAGES = {"preflight": "before", "final": "end"}
 
 
@@ -24,10 +24,14 @@ def curve(
 ) -> Any:
     """`lines`: one row a point, with `condition`, `run` (`mean` for a condition's mean), `included`, `step` and `value`. `colours` by
     condition."""
-    listed = len(colours) * _LINE > _PLOT  # too many to name them at the ends of their lines
-    top = 29 + (17 * -(-len(colours) // 4) if listed else 0)
-    canvas = picture.figure(top + _PLOT + 21, title, soft)
-    axes = picture.axes(canvas, 42, top, 6 if listed else min(104, 24 + 7 * max(map(len, colours), default=0)), 21)
+    names = [picture.shorten(name, WIDTH - 40) for name in colours]
+    columns = max(1, min(4, int(WIDTH / (40 + 7 * max(map(len, names), default=0)))))
+    top = 29 + 17 * -(-len(colours) // columns)
+    height = top + _PLOT + 21
+    canvas = picture.figure(height, title, soft)
+    axes = picture.axes(canvas, 42, top, 6, 21)
+    handles = [axes.plot([], [], color=colour, lw=2.6)[0] for colour in colours.values()]
+    canvas.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1 - 20 / height), ncols=columns)
     low, high, clipped = _domain(lines["value"], share=share)
     axes.set(xlim=(1, max(2, last_step)), ylim=(low, high))
     axes.grid(axis="y")
@@ -40,7 +44,7 @@ def curve(
         axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", alpha=SOFT)
         return canvas
     if clipped:
-        canvas.text(1, 1 - 13 / (top + _PLOT + 21), "cut at the edge: see the table", ha="right", alpha=SOFT)
+        canvas.text(1, 1 - 13 / height, "cut at the edge: see the table", ha="right", alpha=SOFT)
     of_run = {}
     for (condition, run, included), points in lines.groupby(["condition", "run", "included"], sort=False):
         of_run[run] = colours[condition]
@@ -50,11 +54,6 @@ def curve(
         _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
     for mark in marks:
         _mark(axes, mark, of_run.get(mark.run, TEXT))
-    if listed:
-        handles = [axes.plot([], [], color=colour, lw=2.6)[0] for colour in colours.values()]
-        canvas.legend(handles, list(colours), loc="upper left", bbox_to_anchor=(0, 1 - 20 / (top + _PLOT + 21)), ncols=4)
-    else:
-        _name_lines(axes, lines, colours)
     return canvas
 
 
@@ -94,30 +93,6 @@ def _mark(axes: Any, mark: Mark, colour: str) -> None:
     else:
         shape = "s" if mark.kind == "stopped" else "v"
         axes.plot([mark.first], [1.04], shape, transform=axes.get_xaxis_transform(), color=colour, ms=7, clip_on=False, gid=gid)
-
-
-def _name_lines(axes: Any, lines: pd.DataFrame, colours: Mapping[str, str]) -> None:
-    """Conditions at the ends of their lines, in their order there, pushed apart where they would overlap."""
-    means = lines[lines["run"] == "mean"]
-    ends = []
-    for condition in colours:
-        own = means[means["condition"] == condition]
-        own = own if len(own) else lines[lines["condition"] == condition]
-        if len(own):
-            end = own.groupby("run")["value"].apply(lambda values: values.iloc[-3:].mean()).mean()
-            ends.append((float(np.clip(axes.transData.transform((1, end))[1], *axes.bbox.intervaly)), condition))
-    ends.sort()
-    places = [ends[0][0]]
-    for y, _ in ends[1:]:
-        places.append(max(y, places[-1] + _LINE))
-    limit, edge = axes.bbox.y1 + 4, axes.bbox.x1
-    for index in reversed(range(len(places))):
-        places[index] = min(places[index], limit)
-        limit = places[index] - _LINE
-    for (y, condition), place in zip(ends, places, strict=True):
-        axes.plot([edge + 1, edge + 8], [y, place], color=colours[condition], lw=1, transform=None, clip_on=False)
-        axes.plot([edge + 10], [place], "s", color=colours[condition], ms=4, transform=None, clip_on=False)
-        axes.text(edge + 15, place, picture.shorten(condition, WIDTH - edge - 15), transform=None, va="center_baseline")
 
 
 def evaluation(score: str, findings: Sequence[Finding], colours: Mapping[str, str]) -> Any:

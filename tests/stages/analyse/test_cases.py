@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_from import CompletionsSummary, RewardCount, ask, read_history, run_from
+from run_from import ask, read_history, run_from
 from synthetic import write_history
 
-from stages.analyse.detectors import atoms, collapse, gradient, nonfinite, spikes, zero_signal
+from stages.analyse.detectors import nonfinite, spikes, zero_signal
 from stages.analyse.frames import NOT_FINITE, NULL, Run
 from stages.analyse.health_gates import judge
 from stages.contracts.analysis_card import Bound, Windows
@@ -109,24 +109,6 @@ def test_case_6_batch_spread_does_not_hide_constant_groups(tmp_path: Path) -> No
     assert (scale.metric, scale.onset, scale.evidence) == ("reward_std", 3, {"steps": 3})
 
 
-def test_case_8_null_control(tmp_path: Path) -> None:
-    run = as_series(fixture(tmp_path, "zero_reward.jsonl"), role="null_control")
-    (signal,) = ask(zero_signal, run).signals
-    assert (signal.severity, signal.onset, signal.value) == ("info", 1, 1.0)
-    assert "expected for a null control" in signal.says
-    assert ask(nonfinite, run).signals == ()
-
-
-def test_case_10_stride_patience_counts_steps() -> None:
-    cells = tuple((step, 0.04, "value") for step in range(1, 300, 2))
-    run = run_from({"reward_std": cells}, target_steps=300)
-    settings = collapse.Settings(metric="reward_std", at_least=None, below=0.05, patience=15)
-    (signal,) = collapse.detect(settings, run).signals
-    assert (signal.onset, signal.detected, signal.last) == (1, 15, 299)
-    assert signal.evidence["stride"] == 2
-    assert "every 2 steps" in signal.says
-
-
 @pytest.mark.parametrize(
     ("last", "outcome", "passed", "says"),
     [
@@ -143,15 +125,6 @@ def test_cases_11_12_20_steps_done(tmp_path: Path, last: int, outcome: int | Non
     assert (answer.passed, answer.says) == (passed, says)
 
 
-def test_case_13_spikes_in_a_signed_series_near_zero() -> None:
-    values = {step: -0.002 + 0.001 * ((step * 7) % 5 - 2) for step in range(1, 151)}  # median -0.002, MAD 0.001
-    values[100] = 0.3
-    cells = {"loss": tuple((step, value, "value") for step, value in values.items())}
-    detection = ask(spikes, run_from(cells, target_steps=150), metrics=("loss",))
-    (signal,) = detection.signals
-    assert (signal.onset, signal.value) == (100, 0.3)
-
-
 def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() -> None:
     values = [0.001 * ((step * 7) % 5) for step in range(1, 151)]
     for spike, row in enumerate(range(16, 150, 2)):  # 67 rows, each far beyond all before: the rolling median never catches up
@@ -161,15 +134,6 @@ def test_case_14_when_every_other_row_is_flagged_the_rule_is_not_applicable() ->
     assert detection.state == "not_applicable"
     assert re.fullmatch(r"loss: \d+ of 150 rows flagged, more than 10%", detection.reason)
     assert detection.signals == ()
-
-
-def test_case_26_reward_atom_with_examples() -> None:
-    rewards = [RewardCount(step, value, n) for step in range(1, 11) for value, n in ((0.0, 20), (0.21, 40), (1.0, 40))]
-    summary = CompletionsSummary(1000, 0, rewards=tuple(rewards), examples={0.21: ("let rec f x = ",)})
-    (signal,) = ask(atoms, run_from({}, summary, target_steps=10)).signals
-    assert (signal.value, signal.evidence["k"], signal.evidence["n"]) == (0.21, 400, 1000)
-    assert signal.evidence["examples"] == ["let rec f x = "]
-    assert "400 of 1000 completions of steps 1-10 earned exactly 0.21" in signal.says
 
 
 def test_case_9_a_reward_that_raised_at_step_4(tmp_path: Path) -> None:
@@ -189,11 +153,6 @@ def test_a_healthy_log_raises_no_warning(tmp_path: Path) -> None:
         warned = [signal for signal in ask(plugin, run).signals if signal.severity != "info"]
         # the tiny model rarely ends its answers and a third of its groups are equal: two warnings that are right, and no others
         assert {signal.metric for signal in warned} <= {"truncated", "zero_signal_share"}, warned
-
-
-def test_case_24_of_a_log_with_a_gradient_there_is_none(tmp_path: Path) -> None:
-    detection = ask(gradient, as_series(fixture(tmp_path, "healthy.jsonl")))
-    assert (detection.state, detection.signals) == ("looked", ())
 
 
 @pytest.mark.parametrize("bound", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9, 0.95])

@@ -28,22 +28,6 @@ def test_zero_signal_pools_groups_over_a_window_and_counts_them() -> None:
     assert "50% of groups (40 of 80)" in signal.says
 
 
-def test_zero_signal_is_expected_of_a_null_control() -> None:
-    shares = dict.fromkeys(range(1, 31), (8, 8))
-    (signal,) = ask(zero_signal, seen(role="null_control", completions=groups(shares))).signals
-    assert (signal.severity, signal.onset, signal.value) == ("info", 1, 1.0)
-    assert "expected for a null control" in signal.says
-    (same,) = ask(zero_signal, seen(completions=groups(shares))).signals
-    assert same.severity == "severe"
-
-
-def test_rewards_that_are_all_unknown_are_no_reward_whatever_the_shares_say() -> None:
-    detection = ask(zero_signal, seen(reward=dict.fromkeys(range(1, 7)), zero_signal_share={1: 0.0}))
-    (signal,) = detection.signals
-    assert (signal.severity, signal.metric) == ("severe", "reward")
-    assert signal.says == "no reward: all 6 logged rewards are null, so no completion was ever scored"
-
-
 # collapse ----------------------------------------------------------------------------------------------------------------------
 
 

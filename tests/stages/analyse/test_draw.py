@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import replace
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -190,19 +189,6 @@ def test_labels_use_a_real_minus_sign_and_no_float_dust() -> None:
 def test_a_share_in_a_label_has_two_decimals_and_is_never_a_false_zero() -> None:
     labels = [picture.share(value) for value in (0.0, 0.00586, 0.0039, 0.5, 0.9583, 1.0)]
     assert labels == ["0.00", "0.01", "<0.01", "0.50", "0.96", "1.00"]
-
-
-def test_names_stand_at_the_ends_of_their_lines_and_do_not_overlap(folder: ExperimentFolder) -> None:
-    """reward: zero ends at 0, random at 0.5, shaped near 0.77, inverted near 0.85. All lines of kl end at 10."""
-    for run in runs():
-        write_run(folder.run(run.name), replace(run, cells={"kl": {1: 0.0, **dict.fromkeys(range(2, 21), 10.0)}}))
-    drawn(folder, curves=("kl", "reward"))
-    for metric in ("kl", "reward"):
-        svg = root(folder, f"curves-{metric}")
-        places = {t.text: float(t.get("y", "")) for t in svg.iter(f"{SVG}text") if t.text in CONDITIONS}
-        assert metric == "kl" or sorted(places, key=lambda name: places[name]) == ["inverted", "shaped", "random", "zero"]
-        assert all(after - before >= 14.9 for before, after in pairwise(sorted(places.values())))
-        assert min(places.values()) > 0 and max(places.values()) < float(svg.get("viewBox", "").split()[3])
 
 
 def test_a_title_is_words_with_the_key_beside(finished: ExperimentFolder) -> None:

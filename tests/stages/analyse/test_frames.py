@@ -12,8 +12,8 @@ import pytest
 from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
-from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, read_evaluation, usual_distance
-from stages.analyse.replay import rows
+from stages.analyse.evidence import rows
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, read_evaluation
 from stages.analyse.signals import first_above
 from stages.contracts.artifact import ArtifactError
 
@@ -68,11 +68,6 @@ def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(log: Log) -> None
 def test_rows_beyond_the_later_attempt_belong_to_a_trajectory_given_up(log: Log) -> None:
     run = log(course("reward", steady(0.1, 1, 12)), course("kl", {11: 5.0}), course("reward", {11: 0.9}, "a2"))
     assert (run.last_step, run.logs("kl"), run.overlaps) == (11, False, (Overlap("a1", "a2", 11, 12),))
-
-
-def test_attempts_without_overlap_are_joined_silently(log: Log) -> None:
-    run = log(course("reward", {1: 0.1}), course("reward", {2: 0.2, 3: 0.3}, "a2"))
-    assert (run.overlaps, run.resumes, run.last_step) == ((), (Resume(2, 1),), 3)
 
 
 def test_skipped_and_non_finite_steps_enter_no_statistic(log: Log) -> None:
@@ -149,11 +144,6 @@ def test_completions_are_summed_up_per_step(tmp_path: Path) -> None:
     assert run.rewards.to_dict("index") == {1: {0.0: 1, 0.21: 0, 0.5: 4, 1.0: 1}, 2: {0.0: 0, 0.21: 4, 0.5: 1, 1.0: 0}}
     assert run.same_text.to_dict("index") == {1: {"k": 8, "n": 8}, 2: {"k": 8, "n": 12}}
     assert run.examples[0.21] == ["b", "c", "<script>"]
-
-
-@pytest.mark.parametrize(("steps", "distance"), [([1, 2, 3], 1), ([1, 3, 5, 6], 2), ([7], 1), ([], 1), ([1, 2, 4, 6], 2)])
-def test_stride_is_the_most_common_distance(steps: list[int], distance: int) -> None:
-    assert usual_distance(steps) == distance
 
 
 def test_non_finite_classes() -> None:

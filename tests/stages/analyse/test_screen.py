@@ -153,19 +153,6 @@ def test_fingerprints_need_a_series_that_varies() -> None:
     assert _print(reward=[0.1, float("nan")]) == _print(reward=[0.1, float("nan")]) != _print(reward=[float("nan"), 0.1])
 
 
-def test_two_equal_runs_that_are_both_left_out_are_said_to_be_equal(folder: ExperimentFolder) -> None:
-    """Each for its own reasons."""
-    for seed in (1, 3):  # seed 3 repeats what seed 1 does, and seed 1 is truncated all the way
-        write_run(folder.run(f"shaped-s{seed}"), replace(runs()[seed - 1], seed=1, truncated_from=1, attempt=f"a{seed}"))
-    screen(folder.root)
-    for seed in (1, 3):
-        answer = health(folder, f"shaped-s{seed}")
-        assert answer.reasons == ("gate truncated: truncated is 0.875 in steps 19-20, not below 0.5",)
-        sentences = [signal.says for detection in answer.detections if detection.detector == "duplicates" for signal in detection.signals]
-        twin = "DUPLICATE: its series are identical to those of shaped-s1, which is left out: at most one of them is a run of its own"
-        assert sentences == ([] if seed == 1 else [twin])
-
-
 def test_the_null_controls_are_what_others_are_held_against(folder: ExperimentFolder) -> None:
     for run in runs():
         if run.name in ("shaped-s1", "zero-s1", "zero-s2", "zero-s3"):
