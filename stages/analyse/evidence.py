@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.analyse.frames import NULL, SILENT, Run, Window, read_evaluation, read_if_there, read_run, window_of
+from stages.analyse.frames import NULL, SILENT, Run, Window, read_if_there, read_run, read_table, window_of
 from stages.analyse.statistics import Interval, trend
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
@@ -19,7 +19,7 @@ from stages.contracts.attempt import Attempt, read_attempts, tries
 from stages.contracts.expressions import comparisons
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
-from stages.contracts.history import GRADIENT_METRICS, SKIPPED, STATUSES, Metric, gate_columns, metric
+from stages.contracts.history import EVALUATION_SCHEMA, GRADIENT_METRICS, SKIPPED, STATUSES, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
@@ -200,6 +200,13 @@ def _load_run(
     for name, final in _evaluated(statuses, card.evaluation):
         measures |= {(name, "final"): final, (name, "change"): _change(untrained[name], final)}
     return evidence, measures
+
+
+def read_evaluation(path: Path, scores: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
+    """Status and score columns of evaluation.parquet, empty without the file, and the attempt of the adapter that was evaluated."""
+    columns = [column for score in scores for column in gate_columns(score)[:2]]
+    rows, metadata = read_table(path, EVALUATION_SCHEMA, columns)
+    return rows, metadata.get("octavo.attempt")
 
 
 def _completions(run: Run, window: Window) -> pd.DataFrame:

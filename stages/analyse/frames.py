@@ -21,15 +21,7 @@ import pyarrow.parquet as pq
 
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
-from stages.contracts.history import (
-    COMPLETIONS_SCHEMA,
-    EVALUATION_SCHEMA,
-    GRADIENT_METRICS,
-    HISTORY_COLUMNS,
-    HISTORY_SCHEMA,
-    SKIPPED,
-    gate_columns,
-)
+from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, SKIPPED
 from stages.contracts.layout import RunFolder
 from stages.rules import stretch, window_length
 
@@ -152,7 +144,7 @@ class Run:
 
     @property
     def last_step(self) -> int:
-        """Highest logged step; 0 when nothing was logged."""
+        """0 when nothing was logged."""
         return int(self.steps.index[-1]) if len(self.steps) else 0
 
     @cached_property
@@ -343,13 +335,6 @@ def _resume(steps: pd.Index, boundary: int, overlaps: Sequence[Overlap]) -> Resu
 def read_if_there(kind: type[A], path: Path) -> A | None:
     """A JSON artifact; None without the file."""
     return read(kind, path) if path.exists() else None
-
-
-def read_evaluation(path: Path, scores: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
-    """Status and score columns of evaluation.parquet, empty without the file, and the attempt of the adapter that was evaluated."""
-    columns = [column for score in scores for column in gate_columns(score)[:2]]
-    rows, metadata = read_table(path, EVALUATION_SCHEMA, columns)
-    return rows, metadata.get("octavo.attempt")
 
 
 def read_table(path: Path, schema: str, columns: Sequence[str], required: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, str]]:

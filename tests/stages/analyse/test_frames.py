@@ -12,8 +12,8 @@ import pytest
 from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
-from stages.analyse.evidence import rows
-from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run, read_evaluation
+from stages.analyse.evidence import read_evaluation, rows
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run
 from stages.analyse.signals import first_above
 from stages.contracts.artifact import ArtifactError
 
