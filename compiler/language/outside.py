@@ -57,13 +57,13 @@ class Import(LogReading):
         None,
         min_length=1,
         max_length=400,
-        description="Path of a run's log, with `{condition}` and `{seed}`; this or `files`.",
+        description="A run's log, with `{condition}` and `{seed}`; this or `files`.",
     )
     files: dict[str, ProjectPath] = Field({}, max_length=20_000, description="Run, such as `shaped-s1` -> path of its log; this or `path`.")
     names: dict[Slug, str] = Field({}, max_length=1_000, description="Condition -> its name in paths and in `where`, when it has another.")
     steps: int = Field(ge=1, lt=2**53, description="Steps that every run was meant to make.")
     where: dict[str, str | int] = Field(
-        {}, max_length=20, description="Of `summary`: what the run's object holds, with `{condition}` and `{seed}` in texts."
+        {}, max_length=20, description="Of `summary`: what the run's object holds; texts may have `{condition}` and `{seed}`."
     )
     steps_done: str | None = Field(None, description="Of `summary`: key of the last logged step.")
     metrics: dict[str, MetricUse] = Field(
@@ -74,9 +74,7 @@ class Import(LogReading):
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the source does not have; the page says so.")
     entity: str | None = Field(None, max_length=200, description="Of `wandb`: the entity; `octavo compile --update` fetches its runs.")
     project: str | None = Field(None, max_length=200, description="Of `wandb`: the project of the runs.")
-    ids: dict[str, str] = Field(
-        {}, max_length=20_000, description="Of `wandb`: run -> id of the W&B run. Names are not unique there, ids are."
-    )
+    ids: dict[str, str] = Field({}, max_length=20_000, description="Of `wandb`: run -> id of the W&B run; names are not unique there.")
     config: dict[str, bool | int | float] = Field(
         {},
         max_length=100,
@@ -94,16 +92,14 @@ class Runs(Section):
 class ImportedCondition(Condition):
     """A condition of imported runs."""
 
-    reward: str = Field(
-        "", max_length=200, description="The reward the runs were trained with, in words. Only equal words may be compared by reward."
-    )
+    reward: str = Field("", max_length=200, description="The reward of the runs, in words. Only equal words may be compared by reward.")
 
 
 class OutsideSpec(Spec):
     """An experiment whose runs octavo does not train itself. Sections that are refused are never written; theirs stand for nothing."""
 
     conditions: dict[Slug, ImportedCondition] = Field(  # type: ignore[assignment]  # a narrower kind of condition
-        max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
+        max_length=1_000, min_length=1, description="By name, in the order of tables and colours."
     )
     model: Model = Field(default_factory=lambda: Model(base="(none)"), description="octavo loads none.")
     data: Data = Field(default_factory=lambda: Data(train=TrainData(path="none")), description="octavo reads none.")
@@ -149,7 +145,7 @@ class CommandTrain(Section):
     command: tuple[str, ...] = Field(
         min_length=1,
         max_length=100,
-        description="Program and arguments, without a shell. Whole arguments `{card}`, `{out}`, `{seed}`, `{steps}` stand for values.",
+        description="Program and arguments, no shell. `{card}`, `{out}`, `{seed}`, `{steps}` stand for values.",
     )
     code: tuple[ProjectPath, ...] = Field(min_length=1, max_length=1_000, description="Files that decide the result; the card pins them.")
     max_steps: int = Field(ge=1, description="Steps of a run; the history must reach them.")

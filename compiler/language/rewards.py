@@ -13,7 +13,7 @@ from compiler.problems import unknown
 from stages.contracts import reward
 from stages.contracts.artifact import Section
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.names import Slug, refused
+from stages.contracts.names import Share, Slug, refused
 from stages.contracts.plugin import GATES, kinds, load
 from stages.contracts.reward import Decisions, Effect, RewardRules
 
@@ -44,10 +44,7 @@ NamedGate = Annotated[dict[Slug, Gate], _named("a gate", "gates decide in order,
 class Penalty(Effect):
     """What becomes of the reward when a condition holds: exactly one of `set` and `factor`."""
 
-    when: str = Field(
-        min_length=1,
-        description="Words `truncated`, `empty`, `<gate>.pass`, `<gate>.fail`, `<gate>.not_reached`, `<gate>.<mark>`, and, or, not.",
-    )
+    when: str = Field(min_length=1, description="`truncated`, `empty`, `<gate>.pass`, `.fail`, `.not_reached`, `.<mark>`, and, or, not.")
 
 
 NamedPenalty = Annotated[
@@ -75,10 +72,10 @@ class Reward(RewardRules):
 
     gates: tuple[NamedGate, ...] = Field(max_length=100, min_length=1, description="Gates in order, each `name: {kind: ..., settings}`.")
     examples: tuple[Example, ...] = Field(
-        (), max_length=5000, description="Completions with the reward they must get; run before training and by `octavo check --rewards`."
+        (), max_length=5000, description="Completions with the reward they must get (`octavo check --rewards`)."
     )
     penalties: tuple[NamedPenalty, ...] = Field(
-        (), max_length=20, description="What is taken off afterwards, in order, each `name: {when: ..., set: 0.0}`."
+        (), max_length=20, description="What is taken off afterwards, in order: `name: {when: ..., set: 0}`."
     )
 
 
@@ -92,7 +89,7 @@ class RandomReward(Section):
     """A reward that knows nothing of the completion."""
 
     random: Literal["bernoulli", "uniform"] = Field(description="bernoulli: 1 with probability p, else 0. uniform: a number in [0, 1).")
-    p: float = Field(0.5, ge=0, le=1, json_schema_extra={"unit": "share"}, description="Probability of a 1, for bernoulli.")
+    p: Share = Field(0.5, description="Probability of a 1, for bernoulli.")
 
 
 class ConstantReward(Section):

@@ -46,13 +46,13 @@ class Condition(Section):
 
     reward: ConditionReward | None = Field(
         None,
-        description="Name of a reward, or {invert: name}, {random: bernoulli, p: 0.5}, {constant: 0.0}; with `algorithm: sft` none.",
+        description="A reward, {invert: name}, {random: bernoulli, p: 0.5} or {constant: 0}; none for `sft`.",
     )
     role: Literal["treatment", "control", "null_control"] = Field(
-        description="null_control: trained without a signal; its movement is the noise floor."
+        description="null_control: without a signal; its movement is the noise floor."
     )
     train: dict[str, Any] = Field(
-        {}, description="Keys of `train` that differ in this condition. `algorithm` may change to or from `sft`; keys of both stay."
+        {}, description="Keys of `train` that differ. `algorithm` may change to or from `sft`; keys of both stay."
     )
     data: ConditionData = Field(default_factory=ConditionData, description="Training prompts that differ in this condition.")
     model: ConditionModel = Field(default_factory=ConditionModel, description="Adapter settings that differ in this condition.")
@@ -61,23 +61,19 @@ class Condition(Section):
 class Health(Section):
     """When a run counts."""
 
-    profile: str | None = Field(
-        None, description="Detectors with their thresholds, by name; not given: that of the algorithm, such as `grpo-default`."
-    )
+    profile: str | None = Field(None, description="Detectors with thresholds; not given: that of the algorithm, such as `grpo-default`.")
     detectors: dict[str, dict[str, Any]] = Field(
-        {}, max_length=100, description="Settings of detectors that differ from the profile's, by detector; a detector it lacks is added."
+        {}, max_length=100, description="Settings that differ from the profile's, by detector; a detector it lacks is added."
     )
     gates: dict[str, HealthRule] = Field(
-        {}, max_length=200, description="`nonfinite: not persistent`, `steps: complete`, or a metric with {below: x} or {above: x}."
+        {}, max_length=200, description="`nonfinite: not persistent`, `steps: complete`, or `metric: {below: x}`."
     )
 
 
 class CombinedScore(Section):
     """A score made of the others: passes when the condition holds, fails when it does not, unknown while that hangs on an unknown."""
 
-    when: str = Field(
-        min_length=1, description="Words `truncated`, `empty`, `<score>.pass`, `<score>.fail`, `<score>.<mark>`, and, or, not."
-    )
+    when: str = Field(min_length=1, description="`truncated`, `empty`, `<score>.pass`, `<score>.fail`, `<score>.<mark>`, and, or, not.")
 
 
 def _score_form(value: Any) -> str:
@@ -108,17 +104,12 @@ class Evaluation(Sampling):
 class Resources(Section):
     """What a run needs."""
 
-    gpus: int = Field(
-        0,
-        ge=0,
-        le=16,
-        description="Number of GPUs of one host that train a run together, each with a batch of its own; 0 means CPU.",
-    )
+    gpus: int = Field(0, ge=0, le=16, description="GPUs of one host that train a run, each with a batch of its own; 0 means CPU.")
     gpu_memory: int | None = Field(
         None,
         ge=0,
         json_schema_extra={"unit": "B"},
-        description="Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.",
+        description="Memory that a run needs on each GPU; `octavo doctor` checks it.",
     )
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 
@@ -140,13 +131,9 @@ class Spec(Section):
     owner: str = Field("", max_length=100, description="Who answers for the experiment.")
     tags: tuple[str, ...] = Field((), max_length=50, description="Words to find it by.")
     question: str = Field(min_length=1, max_length=5000, description="What the experiment is to decide.")
-    use: tuple[Slug, ...] = Field(
-        (), max_length=20, description="Blocks of specs/_shared/ that lie below this spec; later ones win over earlier ones."
-    )
+    use: tuple[Slug, ...] = Field((), max_length=20, description="Blocks of specs/_shared/ that lie below this spec; later ones win.")
     parent: str | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
-    changes: dict[str, Any] = Field(
-        {}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes. Any other one is an error."
-    )
+    changes: dict[str, Any] = Field({}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes.")
     hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")
@@ -155,33 +142,20 @@ class Spec(Section):
         min_length=1, max_length=10_000, description="One run a condition and seed."
     )
     rewards: dict[Slug, Reward] = Field({}, max_length=500, description="Rewards by name.")
-    conditions: dict[Slug, Condition] = Field(
-        max_length=1_000, min_length=1, description="Conditions by name, in the order of tables and colours."
-    )
-    preflight: PreflightSettings = Field(
-        default_factory=PreflightSettings, description="Checks on the untrained model, before any training."
-    )
+    conditions: dict[Slug, Condition] = Field(max_length=1_000, min_length=1, description="By name, in the order of tables and colours.")
+    preflight: PreflightSettings = Field(default_factory=PreflightSettings, description="Checks on the untrained model.")
     health: Health = Field(default_factory=Health, description="When a run counts.")
     evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
-    claims: tuple[Claim, ...] = Field(
-        (), max_length=1_000, description="What the experiment is to decide, with rules written before the data."
-    )
+    claims: tuple[Claim, ...] = Field((), max_length=1_000, description="What is to be decided, with rules written before the data.")
     questions: tuple[Question, ...] = Field((), max_length=200, description="Questions that the page answers with computed sections.")
     stop: Stop = Field(default_factory=Stop, description="When a run is stopped before its end. Null controls never are.")
-    expect: tuple[Expectation, ...] = Field(
-        (), max_length=1_000, description="What metrics should come to along the way, scored met, missed or not reached."
-    )
+    expect: tuple[Expectation, ...] = Field((), max_length=1_000, description="What metrics should come to along the way.")
     actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
     contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
-    retries: RetryPolicy | None = Field(
-        None,
-        description="What the next attempt of a failed run may change, by the class of the failure; not given: nothing is tried by itself.",
-    )
+    retries: RetryPolicy | None = Field(None, description="What the next attempt of a failed run may change; not given: none is made.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     page: PageUse = Field(default_factory=PageUse, description="What is published of the experiment, beside its page.")
-    profiles: dict[Slug, dict[str, Any]] = Field(
-        {}, max_length=MAX_PROFILES, description="Variants by name; each holds keys of the spec that differ."
-    )
+    profiles: dict[Slug, dict[str, Any]] = Field({}, max_length=MAX_PROFILES, description="Variants by name: keys of the spec that differ.")
 
 
 class ModelFile(Section):

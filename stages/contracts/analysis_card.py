@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
-from stages.contracts.names import exactly_one
+from stages.contracts.names import Limit, exactly_one
 from stages.contracts.stops import Expectation, StopRules
 
 Role = Literal["treatment", "control", "null_control"]
@@ -54,8 +54,8 @@ class ConditionProfile(Frozen):
 class Bound(Section):
     """A bound on a metric's mean over the final window: exactly one of `below` and `above`."""
 
-    below: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie below this.")
-    above: float | None = Field(None, json_schema_extra={"unit": "share"}, description="The mean must lie above this.")
+    below: Limit = Field(None, description="The mean must lie below this.")
+    above: Limit = Field(None, description="The mean must lie above this.")
     except_null_controls: bool = Field(False, description="Do not apply to null controls.")
 
     _one = exactly_one(

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Section
-from stages.contracts.names import Slug, exactly_one
+from stages.contracts.names import Limit, Slug, exactly_one
 
 
 class Contrast(Section):
@@ -35,14 +35,10 @@ class ClaimRule(Section):
     contrast: Contrast | None = Field(None, description="Two conditions; this or `condition`.")
     condition: Slug | None = Field(None, description="One condition; this or `contrast`.")
     statistic: Literal["final", "change"] = Field(
-        "final", description="final: the last tenth of steps, or the end evaluation. change: final minus initial or untrained."
+        "final", description="final: the last tenth of steps, or the evaluation. change: final minus initial."
     )
-    above: float | None = Field(
-        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies above this."
-    )
-    below: float | None = Field(
-        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="The claim holds when the interval lies below this."
-    )
+    above: Limit = Field(None, description="The claim holds when the interval lies above this.")
+    below: Limit = Field(None, description="The claim holds when the interval lies below this.")
     needs: Needs = Field(default_factory=Needs, description="What the claim needs to be decided.")
 
     _one_bound = exactly_one("above", "below", says="a claim has", why="the margin and its direction decide the verdict", fix="above: 0.05")

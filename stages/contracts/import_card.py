@@ -30,7 +30,7 @@ class Column(Section):
 
     column: str = Field(min_length=1, max_length=300, description="Name of the column in the log.")
     unit: str | None = Field(
-        None, max_length=40, description="Unit of the log's numbers, when it is not octavo's: `%`, `ms`, `min`, `bits per token`."
+        None, max_length=40, description="Unit of the log's numbers, if not octavo's: `%`, `ms`, `min`, `bits per token`."
     )
     optional: bool = Field(False, description="Some logs lack the column; their runs then have no value of the metric.")
 

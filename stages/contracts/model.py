@@ -13,9 +13,7 @@ from stages.contracts.names import HubId, ProjectPath, refused
 class Adapter(Section):
     """LoRA adapter; names are those of PEFT's LoraConfig."""
 
-    kind: Literal["lora", "full"] = Field(
-        "lora", description="lora: a LoRA adapter. full: all weights of the model, with `algorithm: sft` only; the other keys mean nothing."
-    )
+    kind: Literal["lora", "full"] = Field("lora", description="full: all weights, with `algorithm: sft` only; the other keys mean nothing.")
     r: int = Field(16, ge=1, le=4096, description="Rank.")
     lora_alpha: int = Field(32, ge=1, description="Scale of the update: lora_alpha / r.")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
@@ -34,10 +32,7 @@ class Model(Section):
         description="`octavo/<name>`: made by this repository from specs/_models/<name>.yaml. A folder in the project. Or `owner/name`, "
         "a model of the Hugging Face hub, pinned in specs/revisions.lock.yaml.",
     )
-    apply_chat_template: bool = later(
-        False,
-        description="Put each prompt into the tokenizer's chat template, as the one message of a user; in training and evaluation alike.",
-    )
+    apply_chat_template: bool = later(False, description="Put each prompt into the tokenizer's chat template, as a user's message.")
     quantization: Literal["none", "nf4", "int8"] = Field(
         "none",
         description="Of the base model's linear layers, by bitsandbytes: nf4 (4 bits, as in QLoRA), int8 (LLM.int8), or none: as they are. "
@@ -60,15 +55,13 @@ class PromptData(Section):
     """Prompts: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
 
     path: ProjectPath | None = Field(None, description="JSONL file; this or `hub`.")
-    hub: HubId | None = Field(
-        None, description="Dataset of the Hugging Face hub, `owner/name`, pinned in specs/revisions.lock.yaml; this or `path`."
-    )
+    hub: HubId | None = Field(None, description="Dataset of the Hugging Face hub, pinned in specs/revisions.lock.yaml; this or `path`.")
     split: str | None = Field(None, min_length=1, max_length=100, description="Split of a hub dataset; not given: `train`.")
     config: str | None = Field(None, min_length=1, max_length=100, description="Configuration (subset) of a hub dataset that has several.")
     id: str | None = Field(
         None,
         min_length=1,
-        description="Column of a hub dataset that holds a unique id; not given: ids such as `train-1`, by the row's number.",
+        description="Hub: column of a unique id; not given: ids such as `train-1`, by the row's number.",
     )
     prompt: str = Field("prompt", min_length=1, description="Key of the prompt's text in a row.")
     rows: int | None = Field(None, ge=1, description="Use only the first N rows.")
@@ -91,9 +84,7 @@ class PromptData(Section):
 class TrainData(PromptData):
     """Prompts to train on: a JSONL file, one object a row, each with a unique text `id`; or a dataset of the Hugging Face hub."""
 
-    answer: str | None = Field(
-        None, min_length=1, description="Key of the gold answer's text in a row, for `algorithm: sft`; not given: `answer`."
-    )
+    answer: str | None = Field(None, min_length=1, description="Key of the gold answer's text, for `algorithm: sft`; not given: `answer`.")
 
 
 class EvaluationData(PromptData):

@@ -1,11 +1,12 @@
-"""Names and paths of a spec: they become folders, commands, stages and web addresses, so they are checked here and nowhere else."""
+"""Values that many sections of a spec have: names and paths, which become folders, commands, stages and web addresses and are checked here
+and nowhere else; shares; and bounds of which exactly one is given."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -76,3 +77,6 @@ def slugged(name: str) -> str:
 Slug = Annotated[str, AfterValidator(slug)]
 ProjectPath = Annotated[str, AfterValidator(project_path)]
 HubId = Annotated[str, AfterValidator(hub_id)]
+Share = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
+Limit = Annotated[float | None, Field(ge=-1e12, le=1e12, json_schema_extra={"unit": "share"})]
+"""A value of any metric; of a share it may be written as `5%`."""

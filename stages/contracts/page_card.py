@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.code import Judgement, Version
-from stages.contracts.names import Slug, exactly_one, refused
+from stages.contracts.names import Limit, Slug, exactly_one, refused
 
 Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
 """signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides
@@ -33,9 +33,7 @@ class Question(Frozen):
     """A question with what is computed to answer it."""
 
     ask: str = Field(min_length=1, max_length=1000, description="The question, as the page shows it.")
-    show: Show = Field(
-        description="What answers it: `signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, or {metric: name}."
-    )
+    show: Show = Field(description="`signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, or {metric: name}.")
 
 
 class ChangeWords(Frozen):
@@ -51,8 +49,8 @@ class Move(Frozen):
     """Where a metric should come to: exactly one of `above` and `below`."""
 
     metric: str = Field(min_length=1, max_length=200, description="A history metric, or `evaluation.<score>.pass_share`.")
-    above: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie above this.")
-    below: float | None = Field(None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="It should lie below this.")
+    above: Limit = Field(None, description="It should lie above this.")
+    below: Limit = Field(None, description="It should lie below this.")
 
     _one = exactly_one("above", "below", says="what an action moves has", why="the bound says when it has worked", fix="below: 0.10")
 

@@ -13,15 +13,11 @@ from stages.contracts.training import OwnGenerationSettings, SampledSettings
 class KlSettings(Section):
     """The penalty on the KL to the reference model, taken off the reward of each token."""
 
-    controller: Literal["adaptive", "fixed"] = Field(
-        "adaptive", description="adaptive: the coefficient follows the measured KL (Ziegler et al. 2019). fixed: it stays."
-    )
+    controller: Literal["adaptive", "fixed"] = Field("adaptive", description="adaptive: it follows the measured KL (Ziegler et al. 2019).")
     init_kl_coef: float = Field(0.2, ge=0, description="Coefficient at the start.")
     target: float = Field(6.0, gt=0, description="adaptive: KL of a whole completion to aim at, in nats.")
     horizon: int = Field(10_000, ge=1, description="adaptive: completions over which the coefficient follows; smaller is faster.")
-    estimator: Literal["k1", "k3"] = Field(
-        "k1", description="k1: log-ratio, unbiased, may be negative. k3: never negative, less variance (Schulman 2020)."
-    )
+    estimator: Literal["k1", "k3"] = Field("k1", description="k1: unbiased, may be negative. k3: less variance (Schulman 2020).")
 
 
 class PpoSettings(SampledSettings):
@@ -41,16 +37,14 @@ class PpoSettings(SampledSettings):
     lam: float = Field(0.95, ge=0, le=1, description="Lambda of generalised advantage estimation (GAE).")
     kl: KlSettings = Field(default_factory=KlSettings, description="Penalty on the KL to the reference model.")
     target_kl: float | None = Field(
-        None, gt=0, description="Leave the rest of an update out once the old and the new policy are 1.5 times this apart (nats a token)."
+        None, gt=0, description="An update ends once the old and the new policy are 1.5 times this apart (nats a token)."
     )
     whiten_rewards: bool = Field(False, description="Divide token rewards by their standard deviation over the batch.")
     scoring_temperature: float | None = Field(
-        None, gt=0, description="Temperature of the probabilities in ratios and KL; not given: that of sampling. TRL 0.11 used 1.0."
+        None, gt=0, description="Temperature in ratios and KL; not given: that of sampling. TRL 0.11 used 1.0."
     )
 
-    generation: OwnGenerationSettings | None = Field(
-        None, description="What samples the completions; a good one for the device when left out."
-    )
+    generation: OwnGenerationSettings | None = Field(None, description="What samples the completions; not given: by the device.")
 
     @property
     def microbatch_key(self) -> str:

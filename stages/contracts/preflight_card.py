@@ -9,13 +9,14 @@ from pydantic import Field
 from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
+from stages.contracts.names import Share
 from stages.contracts.reward import Reward
 
 
 class Below(Section):
     """An upper bound."""
 
-    below: float = Field(ge=0, le=1, json_schema_extra={"unit": "share"}, description="The share must lie below this.")
+    below: Share = Field(description="The share must lie below this.")
 
 
 class PreflightSettings(Section):

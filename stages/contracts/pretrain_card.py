@@ -25,12 +25,10 @@ class CorpusSettings(Frozen):
     """A generated corpus of prompt and completion pairs."""
 
     kind: Annotated[str, AfterValidator(_known), Field(json_schema_extra=_named)] = Field(
-        "expressions", description="Name of a file in stages/train/corpora/, such as `expressions` or `theorems`."
+        "expressions", description="A file in stages/train/corpora/."
     )
     rows: int = Field(ge=1, description="Pairs.")
-    faulty: float = Field(
-        ge=0, le=1, description="Share of pairs whose completion carries a plausible bug, so that RL has something to sharpen."
-    )
+    faulty: float = Field(ge=0, le=1, description="Share of pairs with a plausible bug, so that RL has something to sharpen.")
     seed: int = Field(description="Seed of the generator.")
 
 

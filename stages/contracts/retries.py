@@ -13,17 +13,13 @@ from stages.contracts.artifact import Artifact, Section
 class HalveMicrobatch(Section):
     """After a lack of memory."""
 
-    microbatch: Literal["halve"] = Field(
-        description="Half of `per_device_train_batch_size` (PPO: `mini_batch_size`), twice `gradient_accumulation_steps`: the same step."
-    )
+    microbatch: Literal["halve"] = Field(description="Half the micro-batch, twice `gradient_accumulation_steps`: the same step.")
 
 
 class FiniteCheckpoint(Section):
     """After gradients, weights or logits that are not finite."""
 
-    resume: Literal["last_finite_checkpoint"] = Field(
-        description="Go on from the newest checkpoint whose adapter and optimizer are finite; from the start when there is none."
-    )
+    resume: Literal["last_finite_checkpoint"] = Field(description="Go on from the newest finite checkpoint, or from the start.")
 
 
 class RestartVerifier(Section):
@@ -35,9 +31,7 @@ class RestartVerifier(Section):
 class LastCheckpoint(Section):
     """After the process was killed, or stopped by a signal."""
 
-    resume: Literal["last_checkpoint"] = Field(
-        description="The next `dvc repro` goes on from the newest complete checkpoint, and records it."
-    )
+    resume: Literal["last_checkpoint"] = Field(description="The next `dvc repro` goes on from the newest complete checkpoint.")
 
 
 class RetryPolicy(Section):

@@ -3,15 +3,13 @@ own models add what the compiler resolves: names, settings of each kind in full,
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Section, later
 from stages.contracts.expressions import Expression
-from stages.contracts.names import Slug, exactly_one, refused
-
-Weight = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
+from stages.contracts.names import Share, Slug, exactly_one, refused
 
 
 class Decisions(Section):
@@ -22,9 +20,7 @@ class Decisions(Section):
     weight: float | None = Field(
         None, ge=0, le=1, json_schema_extra={"unit": "share"}, description="For `combine: weighted`: share of its score in the reward."
     )
-    needs: Slug | None = Field(
-        None, description="For `combine: weighted`: an earlier gate that must pass, or this one is not asked and counts 0."
-    )
+    needs: Slug | None = Field(None, description="For `combine: weighted`: an earlier gate that must pass, or this one counts 0.")
 
 
 class Gate(Decisions):
@@ -55,9 +51,9 @@ class Phase(Section):
     """Weights of all gates from a share of training on, up to the next phase; before the first one the gates' own weights hold."""
 
     begins: float = Field(
-        alias="from", ge=0, json_schema_extra={"unit": "share"}, description="Share of the run's steps after which the phase begins."
+        alias="from", ge=0, json_schema_extra={"unit": "share"}, description="Share of the run's steps after which it begins."
     )
-    weights: dict[Slug, Weight] = Field(description="Weight of every gate; they sum to 1.")
+    weights: dict[Slug, Share] = Field(description="Weight of every gate; they sum to 1.")
 
 
 class Example(Section):
@@ -74,13 +70,7 @@ class Example(Section):
 class Unknown(Section):
     """What happens when a gate does not know, for example because its verifier crashed."""
 
-    limit: float = Field(
-        0.05,
-        ge=0,
-        le=1,
-        json_schema_extra={"unit": "share"},
-        description="Largest share of unknown completions in a step; above it the attempt stops.",
-    )
+    limit: Share = Field(0.05, description="Largest share of unknown completions in a step; above it the attempt stops.")
 
 
 class Scale(Section):
@@ -108,13 +98,9 @@ class RewardRules(Section):
     combine: Literal["first_decides", "weighted"] = Field(
         "first_decides", description="first_decides: the first gate that decides ends the way. weighted: the sum of weight times score."
     )
-    curriculum: tuple[Phase, ...] = Field(
-        (), max_length=100, description="For `combine: weighted`: other weights from a share of training on."
-    )
+    curriculum: tuple[Phase, ...] = Field((), max_length=100, description="For `weighted`: other weights from a share of training on.")
     cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")
-    scale: Scale | None = Field(
-        None, description="Range of the reward for trainer, history and examples, after all else; not given: 0 to 1."
-    )
+    scale: Scale | None = Field(None, description="Range of the reward for trainer, history and examples; not given: 0 to 1.")
     unknown: Unknown = Field(default_factory=Unknown, description="What happens when a gate does not know.")
 
 

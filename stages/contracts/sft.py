@@ -16,9 +16,7 @@ class SftSettings(OptimizedSettings):
     algorithm: Literal["sft"] = Field(description="Training algorithm.")
     per_device_train_batch_size: int = Field(16, ge=1, description="Pairs of prompt and answer per device and micro-step.")
     gradient_accumulation_steps: int = Field(1, ge=1, description="Micro-steps per optimizer step.")
-    max_length: int = Field(
-        1024, ge=2, description="Longest pair of prompt and answer, in tokens, end of text included; a longer one is an error, never cut."
-    )
+    max_length: int = Field(1024, ge=2, description="Longest prompt and answer, in tokens with the end of text; a longer one is an error.")
 
     @property
     def microbatch_key(self) -> str:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from stages.contracts.artifact import Frozen, Section
 from stages.contracts.expressions import Expression
-from stages.contracts.names import Slug, exactly_one, refused, slugged
+from stages.contracts.names import Limit, Slug, exactly_one, refused, slugged
 
 PATTERN = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*%\s*$|^\s*[0-9]{1,9}\s*steps?\s*$"
 _LENGTH = re.compile(r"\s*([0-9]{1,9})(\.[0-9]{1,9})?\s*(%|steps?)\s*")
@@ -134,12 +134,8 @@ class Expectation(Section):
     id: Slug | None = Field(None, description="Name of the expectation; not given: made of the metric and the place.")
     metric: str = Field(min_length=1, description="A history metric such as `reward`, or `gate.<gate>.<measure>`.")
     at: LengthText = Field(description="Place in the run; the value is the mean over the tenth of the run that ends there.")
-    above: float | None = Field(
-        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="Met when the value lies above this."
-    )
-    below: float | None = Field(
-        None, ge=-1e12, le=1e12, json_schema_extra={"unit": "share"}, description="Met when the value lies below this."
-    )
+    above: Limit = Field(None, description="Met when the value lies above this.")
+    below: Limit = Field(None, description="Met when the value lies below this.")
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is about; not given: the treatments.")
 
     _one_bound = exactly_one("above", "below", says="an expectation has", why="the bound and its side decide the score", fix="above: 0.20")

@@ -21,7 +21,7 @@ class Guards(Section):
     stop_after_skipped: int = Field(10, ge=1, description="Stop the attempt after this number of skipped steps in a row.")
     remove_invalid_logits: bool = later(
         False,
-        description="Replace logits that are not finite before sampling, which else ends with an error; `invalid_logits` counts them.",
+        description="Replace logits that are not finite before sampling; `invalid_logits` counts them.",
     )
 
 
@@ -30,9 +30,7 @@ class TrainSettings(Section):
 
     algorithm: str
     max_steps: int = Field(ge=1, description="Optimizer steps of a run.")
-    early_stop: EarlyStop | None = Field(
-        None, exclude=True, description="Stops a run that has nothing more to learn from; never a null control."
-    )
+    early_stop: EarlyStop | None = Field(None, exclude=True, description="Stops a run that learns no more; never a null control.")
     """Not on cards: there it is one of the rules of `stop`."""
 
     @property
@@ -86,9 +84,7 @@ class VllmSettings(Section):
     mode: Literal["colocate", "server"] = Field("colocate", description="On the GPUs that train, or on a server started by the user.")
     gpu_memory_utilization: float = Field(0.3, gt=0, le=1, description="colocate: share of each GPU's memory that vLLM takes.")
     tensor_parallel_size: int = Field(1, ge=1, description="colocate: GPUs that share one copy of the model.")
-    max_model_length: int | None = Field(
-        None, ge=1, description="colocate: tokens of prompt and completion together; the model's own when left out."
-    )
+    max_model_length: int | None = Field(None, ge=1, description="colocate: tokens of prompt and completion; not given: the model's own.")
     server_host: str = Field("127.0.0.1", description="server: host of `trl vllm-serve`.")
     server_port: int = Field(8000, ge=1, le=65535, description="server: its port.")
 
@@ -118,9 +114,7 @@ class GroupedSettings(SampledSettings):
     num_generations: int = Field(8, ge=2, description="Completions per prompt: the group whose rewards are compared.")
     num_iterations: int = Field(1, ge=1, description="Optimizer passes over each generation batch (mu in the GRPO paper).")
     beta: float = Field(0.0, ge=0, description="Weight of the KL penalty to the reference model.")
-    generation: GenerationSettings | None = Field(
-        None, description="What samples the completions; a good one for the device when left out."
-    )
+    generation: GenerationSettings | None = Field(None, description="What samples the completions; not given: by the device.")
 
     @property
     def generation_batch_size(self) -> int:
