@@ -13,20 +13,19 @@ import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 FREE_BYTES = 2 * 10**9
 """Below this a run's checkpoints, DVC's cache and the site do not fit beside each other."""
 _INSTALL = "pip install -c constraints.txt -e ."
 _ACTIVATE = "source .venv/bin/activate"
 _MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
+_TRUST = 'git init, or in a container: git config --global --add safe.directory "$PWD"'
 _TORCH = """
 import json, torch
 names = [[torch.cuda.get_device_name(i), torch.cuda.get_device_properties(i).total_memory] for i in range(torch.cuda.device_count())]
@@ -79,7 +78,7 @@ def examine(needs: Needs) -> Iterator[Line]:
     """All checks, in the order in which a person would repair what is missing."""
     if needs.problem:
         yield Line("specs", "missing", needs.problem, needs.repair)
-    for check in (python, libraries, dvc, tracking, devices, quantization, sandbox, gates, git, disk, hub):
+    for check in (programs, libraries, services, devices, gates, hub):
         yield from check(needs)
 
 
@@ -112,40 +111,53 @@ def live_needs() -> Needs:
     )
 
 
-def python(needs: Needs) -> Iterator[Line]:
-    """The interpreter, and that DVC, which starts stages as `python -m stages...`, meets the same one."""
+def programs(needs: Needs) -> Iterator[Line]:
+    """Python, which DVC meets as `python`; the commands dvc and git; the repository with its merge driver; and free space."""
     yield _first("python", platform.python_version(), (sys.version_info < (3, 11), "too old", "apt-get install python3.11-venv"))
     is_same = _output("python", "-c", "import sys; print(sys.prefix)") == sys.prefix
+    other = "none, or of another environment than octavo's, and DVC starts stages with it"
+    yield _first("python on PATH", "octavo's own environment", (not is_same, other, _ACTIVATE))
+    version = installed("dvc")
     yield _first(
-        "python on PATH",
-        "octavo's own environment",
-        (shutil.which("python") is None, "none, and DVC starts stages as `python`", _ACTIVATE),
-        (not is_same, "another environment than octavo's, and DVC starts stages with it", _ACTIVATE),
+        "dvc",
+        str(version),
+        (version is None, "not installed", _INSTALL),
+        (shutil.which("dvc") is None, f"{version}, and no command `dvc` on PATH", _ACTIVATE),
+        (not Path(".dvc").is_dir(), f"{version}, and this folder has no .dvc/", "dvc init"),
     )
+    git, is_inside = _output("git", "--version"), _output("git", "rev-parse", "--is-inside-work-tree") == "true"
+    yield _first(
+        "git",
+        (git or "").removeprefix("git version "),
+        (git is None, "none: ledgers and cards could not name their commit", "apt-get install git"),
+        (not is_inside, "this folder is in no repository that git trusts", _TRUST),
+    )
+    if is_inside:
+        no_driver = (not _output("git", "config", "merge.octavo-lock.driver"), "not set: git merges dvc.lock line by line", _MERGE)
+        yield _first("merge driver", "dvc.lock is merged stage by stage", no_driver, otherwise="optional")
+    free = shutil.disk_usage(".").free
+    space, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
+    yield _first("disk", space, (free < FREE_BYTES, f"{space}, {FREE_BYTES // 10**9} GB are needed", fix))
 
 
 def libraries(needs: Needs) -> Iterator[Line]:
     """Each library that is absent or has another version than constraints.txt pins; and one line for all others."""
-    path = Path("constraints.txt")
+    path, where = Path("constraints.txt"), "cd to the project's root, which holds specs/ and constraints.txt"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     pins = {name.lower(): version for name, version in re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", text, re.MULTILINE)}
     needed, fine = required(), 0
     if not pins:
-        yield Line(
-            "constraints.txt", "missing", "no versions are pinned here", "cd to the project's root, which holds specs/ and constraints.txt"
-        )
+        yield Line("constraints.txt", "missing", "no versions are pinned here", where)
     for name in sorted({*needed, *pins}):
-        version, pin = installed(name), pins.get(name)
+        version, pin, is_needed = installed(name), pins.get(name), name in needed
         pinned = f", pinned is {pin}" if pin else ""
-        is_other = bool(version and pin and version.partition("+")[0] != pin)  # +cpu is a build of the same version
-        if version is None and name in needed:
-            yield Line(name, "missing", f"not installed{pinned}", _INSTALL)
-        elif is_other and name in needed:
-            yield Line(name, "missing", f"{version}{pinned}: cards would name a version that did not train", _INSTALL)
-        elif is_other:
+        if version and (pin is None or version.partition("+")[0] == pin):  # +cpu is a build of the same version
+            fine += is_needed
+        elif is_needed:
+            cards = f"{version}{pinned}: cards would name a version that did not train"
+            yield Line(name, "missing", cards if version else f"not installed{pinned}", _INSTALL)
+        elif version:
             yield Line(name, "optional", f"{version}{pinned}", f"pip install {name}=={pin}")
-        else:
-            fine += name in needed
     yield Line("libraries", "ok", f"{fine} as constraints.txt pins them or pyproject.toml asks for them")
 
 
@@ -166,20 +178,8 @@ def installed(name: str) -> str | None:
         return None
 
 
-def dvc(needs: Needs) -> Iterator[Line]:
-    """The command, not only the library: people type it."""
-    version = installed("dvc")
-    yield _first(
-        "dvc",
-        str(version),
-        (version is None, "not installed", _INSTALL),
-        (shutil.which("dvc") is None, f"{version}, and no command `dvc` on PATH", _ACTIVATE),
-        (not Path(".dvc").is_dir(), f"{version}, and this folder has no .dvc/", "dvc init"),
-    )
-
-
-def tracking(needs: Needs) -> Iterator[Line]:
-    """Weights & Biases, and whether a key is set; never the key."""
+def services(needs: Needs) -> Iterator[Line]:
+    """Weights & Biases, and whether a key is set, never the key; bitsandbytes if a live experiment loads its base model with it."""
     version = installed("wandb")
     try:
         from stages.train.tracking import configured
@@ -190,11 +190,14 @@ def tracking(needs: Needs) -> Iterator[Line]:
     yield _first(
         "wandb",
         f"{version}, configured",
-        (version is None and not is_asked, "not installed; runs need no account", ""),
-        (version is None, "configured and not installed: runs are not logged there", "pip install -c constraints.txt wandb"),
+        (version is None, "not installed; runs need no account", "pip install -c constraints.txt wandb"),
         (not is_asked, f"{version}, not configured", "export WANDB_MODE=offline, or WANDB_API_KEY"),
         otherwise="optional",
     )
+    if needs.quantized:
+        version, asked = installed("bitsandbytes"), f"needed by {', '.join(needs.quantized)}"
+        fix = "pip install -c constraints.txt -e '.[quantization]'"
+        yield _first("bitsandbytes", f"{version}; {asked}", (version is None, f"not installed; {asked}", fix))
 
 
 def devices(needs: Needs) -> Iterator[Line]:
@@ -225,88 +228,33 @@ def gpus(needs: Needs, seen: list[tuple[str, int]], cuda: str | None) -> Line:
     return Line("gpu", "ok", names)
 
 
-def quantization(needs: Needs) -> Iterator[Line]:
-    """bitsandbytes, if a live experiment loads its base model in 4 or 8 bits."""
-    version, asked = installed("bitsandbytes"), f"needed by {', '.join(needs.quantized)}"
-    if needs.quantized:
-        fix = "pip install -c constraints.txt -e '.[quantization]'"
-        yield _first("bitsandbytes", f"{version}; {asked}", (version is None, f"not installed; {asked}", fix))
-
-
-def sandbox(needs: Needs) -> Iterator[Line]:
-    """The tier that holds, found by running the attacks, and why no better one does."""
+def gates(needs: Needs) -> Iterator[Line]:
+    """The sandbox tier that holds, found by running the attacks; then each gate that asks a process, which knows its programs, their
+    versions and its sandbox. Those of no live experiment are optional."""
     asked = f"needed by {', '.join(needs.gates)}" if needs.gates else "no live experiment runs model-written code"
     wanted: Status = "missing" if needs.gates or needs.problem else "optional"
     try:
+        from stages.contracts.diagnostic import StageError
+        from stages.contracts.plugin import GATES, kinds, load
         from stages.train.verifiers.sandbox import choose
-        from stages.train.verifiers.verdict import VerifierUnavailable
+
+        plugins = {kind: load(GATES, kind) for kind in kinds(GATES)}
     except ImportError as error:
         yield Line("sandbox", wanted, f"cannot be probed: {error.name or error} is not installed", _INSTALL)
         return
     try:
         tier, why_not = choose()
         yield Line("sandbox", "ok", f"{tier} ({asked}){''.join(f'; not {name}: {why}' for name, why in why_not.items())}")
-    except VerifierUnavailable as error:
+    except StageError as error:
         yield Line("sandbox", wanted, f"{error.what} ({asked})", error.fix)
-        if shutil.which("bwrap") is None:
-            yield Line("bwrap", wanted, "none", "apt-get install bubblewrap libseccomp2")
-
-
-def gates(needs: Needs) -> Iterator[Line]:
-    """Each gate that asks a process: it knows its programs, their versions and its sandbox. Those of no live experiment are optional."""
-    try:
-        from stages.contracts.diagnostic import StageError
-        from stages.contracts.plugin import GATES, kinds, load
-
-        plugins = {kind: load(GATES, kind) for kind in kinds(GATES)}
-    except ImportError:
-        return  # the line about the sandbox says so
     for kind, gate in plugins.items():
+        is_needed = kind in needs.gates
         try:
             if hasattr(gate, "tier"):
-                yield Line(f"gate {kind}", "ok", f"runs in the tier {gate.tier()}{_server() if kind == 'lean' else ''}")
+                yield Line(f"gate {kind}", "ok", f"runs in the tier {gate.tier()}")
         except StageError as error:
-            is_needed = kind in needs.gates
             words = f"{error}{'' if is_needed else '; no live experiment needs it'}"
             yield Line(f"gate {kind}", "missing" if is_needed else "optional", words, error.fix)
-
-
-def _server() -> str:
-    """Whether the Lean server that the environment names answers; empty without one. Raises StageError if it does not."""
-    from stages.contracts.diagnostic import StageError
-
-    name = "OCTAVO_LEAN_SERVER"
-    if not os.environ.get(name):
-        return ""
-    parts = urlsplit(os.environ[name])
-    try:
-        socket.create_connection((parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), 3.0).close()
-    except OSError:
-        why, fix = "the gate `lean` asks a kimina-lean-server there", f"start the server, or: unset {name}"
-        raise StageError("S299", f"no server answers at the address in {name}", why=why, fix=fix) from None
-    return "; the server answers"
-
-
-def git(needs: Needs) -> Iterator[Line]:
-    """git, the repository, and the merge driver that .gitattributes names."""
-    has_git, trust = shutil.which("git") is not None, 'git init, or in a container: git config --global --add safe.directory "$PWD"'
-    is_inside = _output("git", "rev-parse", "--is-inside-work-tree") == "true"
-    yield _first(
-        "git",
-        (_output("git", "--version") or "").removeprefix("git version "),
-        (not has_git, "none: ledgers and cards could not name their commit", "apt-get install git"),
-        (not is_inside, "this folder is in no repository that git trusts", trust),
-    )
-    if is_inside:
-        driver, no_driver = _output("git", "config", "merge.octavo-lock.driver"), "not set: git merges dvc.lock line by line"
-        yield _first("merge driver", "dvc.lock is merged stage by stage", (not driver, no_driver, _MERGE), otherwise="optional")
-
-
-def disk(needs: Needs) -> Iterator[Line]:
-    """Free space where runs, checkpoints and DVC's cache lie."""
-    free = shutil.disk_usage(".").free
-    space, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
-    yield _first("disk", space, (free < FREE_BYTES, f"{space}, {FREE_BYTES // 10**9} GB are needed", fix))
 
 
 def hub(needs: Needs) -> Iterator[Line]:
@@ -319,9 +267,12 @@ def hub(needs: Needs) -> Iterator[Line]:
     access = "offline (HF_HUB_OFFLINE)" if is_offline else f"online, {'with' if has_token else 'without'} a token"
     yield Line("hub", "optional", f"{access}; {uses}")
     for kind, name, commit in needs.hub:
-        at, cache = f"{name} at {commit[:12]}", Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+        cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
         snapshot = cache / f"{kind}--{name.replace('/', '--')}/snapshots/{commit}"
-        fetch = f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}"
+        at, fetch = (
+            f"{name} at {commit[:12]}",
+            f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}",
+        )
         if snapshot.is_dir() and any(snapshot.iterdir()):
             yield Line("hub cache", "ok", at)
         elif is_offline:

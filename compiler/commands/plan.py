@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compiler.build.inputs import Inputs
 from compiler.build.origins import places_of
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
 from compiler.commands.git import commit, commits_of, extract, git, show
-from compiler.commands.plan_claims import MAKES_DATA, OlderRules, claims_at_risk, undated
+from compiler.commands.plan_claims import OlderRules, claims_at_risk, undated
 from compiler.commands.plan_cost import cost
-from compiler.commands.plan_reasons import Past, Reasons, StagePlan
-from compiler.commands.plan_report import ExperimentPlan, PageState, Plan
+from compiler.commands.plan_reasons import Past, Reasons
+from compiler.commands.plan_report import ExperimentPlan, Plan, StagePlan
 from compiler.commands.plan_text import markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
-from compiler.lock.status import State, Status, command, statuses
+from compiler.lock.status import State, command, statuses
 from compiler.problems import Rejected, errors, sentence
 from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
@@ -39,7 +39,12 @@ CARD = "train.card.json"
 PRETRAINS = "stages.train.pretrain"
 DEPTH, CARDS = 8, 60
 """Commits of a card, and cards, that are searched for the card that a stage ran with: a thousand cards change for one reason."""
-_PAGE: dict[State, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
+_PAGE: dict[State, Literal["changes", "may_change", "stays"]] = {
+    "runs": "changes",
+    "restored": "changes",
+    "may_run": "may_change",
+    "stays": "stays",
+}
 
 
 @dataclass(frozen=True)
@@ -88,42 +93,39 @@ def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base:
     once = texts.once if base else {path: text for path, text in texts.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**texts.files, **once})
     reasons = Reasons(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
-    stages: dict[str, dict[str, tuple[Status, StagePlan]]] = {}
+    stages: dict[str, dict[str, StagePlan]] = {}
     for status in statuses(texts.pipelines, before.locks, files, before.cache):
-        name, is_run = status.stage.name, status.stage.name.startswith("train-")
-        stages.setdefault(status.pipeline, {})[name] = (
-            status,
-            StagePlan(
-                pipeline=status.pipeline,
-                stage=name,
-                run=name.removeprefix("train-") if is_run else None,
-                trains=is_run or status.stage.module == PRETRAINS,
-                state=status.state,
-                reasons=reasons.of_stage(status),
-            ),
+        name = status.stage.name
+        run = name.removeprefix("train-") if name.startswith("train-") else None
+        stages.setdefault(status.pipeline, {})[name] = StagePlan(
+            pipeline=status.pipeline,
+            stage=name,
+            run=run,
+            trains=run is not None or status.stage.module == PRETRAINS,
+            state=status.state,
+            reasons=reasons.of_stage(status),
         )
     experiments = tuple(_experiment(each, stages.pop(f"{RUNS}/{each.experiment.name}/dvc.yaml"), before) for each in compiled)
     return Plan(
         base=base,
         base_name=base_name,
         experiments=experiments,
-        shared=tuple(stage for rest in stages.values() for _, stage in rest.values()),
+        shared=tuple(stage for rest in stages.values() for stage in rest.values()),
         removed_experiments=tuple(sorted(set(before.experiments) - {experiment.name for experiment in experiments})),
         notes=before.notes,
     )
 
 
-def _experiment(compiled: Compiled, stages: Mapping[str, tuple[Status, StagePlan]], before: _Baseline) -> ExperimentPlan:
-    name, plans = compiled.experiment.name, tuple(stage for _, stage in stages.values())
+def _experiment(compiled: Compiled, stages: Mapping[str, StagePlan], before: _Baseline) -> ExperimentPlan:
+    name, plans = compiled.experiment.name, tuple(stages.values())
     lock = before.locks.get(f"{RUNS}/{name}/dvc.yaml", {})
     runs = [run.name for run in compiled.expansion.runs]
-    ran = {MAKES_DATA.sub("", stage) for stage in lock if MAKES_DATA.match(stage)}
+    ran = {stage.partition("-")[2] for stage in lock if stage.startswith(("train-", "import-"))}
     ran |= set(left_over(compiled)) if before.cache is not None else set()
     new, removed = [run for run in runs if run not in ran], sorted(ran - set(runs))
     concluded, screened = (_older_card(name, stage, lock, before.past) for stage in ("conclude", "screen"))
     gates = screened["gates"] if screened else None
     older = OlderRules({claim["id"]: claim for claim in concluded["claims"]}, gates) if concluded else None
-    page = stages["page"][0]
     return ExperimentPlan(
         name=name,
         spec=compiled.experiment.document.file,
@@ -132,7 +134,7 @@ def _experiment(compiled: Compiled, stages: Mapping[str, tuple[Status, StagePlan
         removed_runs=tuple(removed),
         cost=cost(compiled, [stage.run for stage in plans if stage.run and stage.state == "runs"]),
         claims=tuple(claims_at_risk(compiled, older, plans, new, removed)),
-        page="new" if page.locked is None else _PAGE[page.state],
+        page=_PAGE[stages["page"].state] if "page" in lock else "new",
     )
 
 

@@ -1,15 +1,74 @@
-"""What `octavo plan` says: the report that it prints as text, Markdown or JSON."""
+"""What `octavo plan` reports. Its strings come from specs, cards and file names: escape before showing."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from compiler.commands.plan_claims import ClaimAtRisk
-from compiler.commands.plan_cost import Cost
-from compiler.commands.plan_reasons import StagePlan
 from stages.contracts.artifact import Artifact, Frozen
 
-PageState = Literal["new", "changes", "may_change", "stays"]
+ReasonKind = Literal["new", "card", "code", "data", "file", "retry", "command", "missing", "output", "upstream"]
+
+
+class Reason(Frozen):
+    """Why a stage is not up to date."""
+
+    kind: ReasonKind
+    says: str
+    """One line, such as `train.learning_rate 0.001 -> 0.0005`."""
+    path: str | None = None
+    """File concerned; of kind upstream: the stage that may change what this one reads."""
+    key: str | None = None
+    """Key of the card, such as `train.learning_rate`."""
+    old: str | None = None
+    new: str | None = None
+    """Values as JSON, cut if long; null: the key is not there."""
+    place: str | None = None
+    """file:line:column in a spec."""
+
+
+class StagePlan(Frozen):
+    """One stage. runs: certain. may_run: only if a stage before it writes other bytes. restored: DVC puts back what it remembers."""
+
+    pipeline: str
+    stage: str
+    run: str | None = None
+    """Name of the run that it trains."""
+    trains: bool
+    """Whether it trains a model: a run, or a base model."""
+    state: Literal["runs", "may_run", "restored", "stays"]
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def imports(self) -> bool:
+        """Whether it imports a run."""
+        return self.stage.startswith("import-")
+
+    @property
+    def makes(self) -> str | None:
+        """Name of the run whose data it makes, by training or by an import."""
+        return self.stage.removeprefix("import-") if self.imports else self.run
+
+
+class Cost(Frozen):
+    """Device hours of the runs that train. attempts: from this experiment's own finished attempts; resources: as the spec declares."""
+
+    unit: Literal["GPU-hours", "CPU-hours"]
+    runs: int
+    basis: Literal["attempts", "resources", "no history"]
+    attempts: int = 0
+    """Finished attempts that the numbers come from."""
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class ClaimAtRisk(Frozen):
+    """A claim whose verdict rests on what changes."""
+
+    claim: str
+    verdict: Literal["supported", "refuted", "inconclusive", "void"] | None
+    """null: not concluded on this machine."""
+    why: tuple[str, ...]
 
 
 class ExperimentPlan(Frozen):
@@ -20,7 +79,7 @@ class ExperimentPlan(Frozen):
     removed_runs: tuple[str, ...] = ()
     cost: Cost
     claims: tuple[ClaimAtRisk, ...] = ()
-    page: PageState
+    page: Literal["new", "changes", "may_change", "stays"]
 
 
 class Plan(Artifact):

@@ -7,14 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compiler.build.inputs import MADE
-from compiler.commands.plan_cost import Cost
-from compiler.commands.plan_reasons import Reason, StagePlan
-from compiler.commands.plan_report import ExperimentPlan, Plan
+from compiler.commands.plan_report import Cost, ExperimentPlan, Plan, Reason, StagePlan
 from compiler.problems import listed, sentence
 from stages.contracts.layout import MODELS
 
-IMPORTED = "import-"
-"""How the names of stages begin that import a run."""
 NAMES, REASONS = 4, 6
 STATES = {
     "runs": "runs",
@@ -40,19 +36,31 @@ def text(plan: Plan) -> str:
     """All of it, for a terminal."""
     lines = [headline(plan), *(f"note: {note}" for note in plan.notes)]
     for experiment in plan.experiments:
-        lines += [
-            "",
-            f"{experiment.name}  ({experiment.spec})",
-            *(f"  {line}" for line in _counts(experiment)),
-            *_stages(experiment.stages),
-        ]
-        lines += ["  claims at risk:"] if experiment.claims else []
-        lines += [f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in experiment.claims]
-        lines.append(f"  page: {PAGE[experiment.page]}")
+        counts = [f"  {line}" for line in _counts(experiment)]
+        lines += ["", f"{experiment.name}  ({experiment.spec})", *counts, *_details(experiment), f"  page: {PAGE[experiment.page]}"]
     if any(stage.state != "stays" for stage in plan.shared):
         lines += ["", "shared", *_stages(plan.shared)]
     lines += [f"\n{name}: no longer live; nothing runs it and nothing deletes it" for name in plan.removed_experiments]
     return "\n".join(lines) + "\n"
+
+
+def markdown(plan: Plan) -> str:
+    """A comment of at most LIMIT characters. What does not fit is counted, not shown."""
+    comment = "\n".join([MARKER, f"### octavo plan: {_safe(headline(plan))}", "", *_table(plan.experiments)])
+    comment += "".join(f"\n\nNote: {_safe(note[:500])}" for note in plan.notes[:ROWS])
+    gone = [f"\n\n{_code(name)} is no longer live; nothing runs it and nothing deletes it." for name in plan.removed_experiments[:ROWS]]
+    comment, hidden = comment + "".join(gone) + "\n", 0
+    sections = [(f"{each.name}: what runs, why, and which claims it touches", list(_details(each))) for each in plan.experiments]
+    for title, lines in [*sections, ("base models and site", list(_stages(plan.shared)) if plan.shared else [])]:
+        opened, closed = f"\n<details><summary>{_safe(title)}</summary>\n\n<pre>\n", "</pre>\n\n</details>\n"
+        room, shown = LIMIT - _SPARE - len(comment) - len(opened) - len(closed), ""
+        for line in map(_safe, lines):
+            if len(shown) + len(line) + 1 > room:
+                break
+            shown += f"{line}\n"
+        hidden += len(lines) - shown.count("\n")
+        comment += f"{opened}{shown}{closed}" if shown else ""
+    return comment + (f"\n{hidden} more lines do not fit into a comment. All of it: <code>octavo plan</code>\n" if hidden else "")
 
 
 def headline(plan: Plan) -> str:
@@ -67,28 +75,29 @@ def headline(plan: Plan) -> str:
     return f"{_plural(runs, 'stage runs', 'stages run')}, {train}, compared with {against}."
 
 
-def _counts(experiment: ExperimentPlan) -> list[str]:
+def _numbers(experiment: ExperimentPlan) -> tuple[int, int, int, int, int]:
+    """How many runs are made again, are new, may be made, are put back, and stay."""
+    makes = [stage for stage in experiment.stages if stage.makes]
+    runs, may_run, back, stay = (sum(stage.state == state for stage in makes) for state in ("runs", "may_run", "restored", "stays"))
+    new = sum(stage.state == "runs" and stage.makes in experiment.new_runs for stage in makes)
+    return runs - new, new, may_run, back, stay
+
+
+def _counts(experiment: ExperimentPlan) -> Iterator[str]:
     """Runs by what happens to them, and the cost."""
-    imports = [stage for stage in experiment.stages if stage.stage.startswith(IMPORTED)]
-    makes = imports or [stage for stage in experiment.stages if stage.run]
-    state = {name: sum(stage.state == name for stage in makes) for name in ("runs", "may_run", "restored", "stays")}
-    new = sum(_run(stage) in experiment.new_runs for stage in makes if stage.state == "runs")
-    if imports:
-        first = f" ({new} new)" if new else ""
-        line = f"{state['runs']} of {_plural(len(imports), 'run is', 'runs are')} imported{first}"
+    again, new, may_run, back, stay = _numbers(experiment)
+    if imports := sum(stage.imports for stage in experiment.stages):
+        line = f"{again + new} of {_plural(imports, 'run is', 'runs are')} imported{f' ({new} new)' if new else ''}"
     else:
-        line = f"{state['runs'] - new} of {len(makes)} runs train again"
+        line = f"{again} of {again + new + may_run + back + stay} runs train again"
         line += f", {new} new {'is' if new == 1 else 'are'} trained" if new else ""
-        line += f", {state['may_run']} may" if state["may_run"] else ""
-        line += f", {_plural(state['restored'], 'is', 'are')} put back" if state["restored"] else ""
-    lines = [f"{line}, {_plural(state['stays'], 'stays', 'stay')}"]
+        line += f", {may_run} may" if may_run else ""
+        line += f", {_plural(back, 'is', 'are')} put back" if back else ""
+    yield f"{line}, {_plural(stay, 'stays', 'stay')}"
     if experiment.removed_runs:
-        lines.append(f"no longer in the spec: {listed(experiment.removed_runs, NAMES)} (nothing runs it and nothing deletes it)")
-    return lines + ([f"cost: {_cost(experiment.cost)}"] if experiment.cost.runs and not imports else [])
-
-
-def _run(stage: StagePlan) -> str:
-    return stage.run or stage.stage.removeprefix(IMPORTED)
+        yield f"no longer in the spec: {listed(experiment.removed_runs, NAMES)} (nothing runs it and nothing deletes it)"
+    if experiment.cost.runs and not imports:
+        yield f"cost: {_cost(experiment.cost)}"
 
 
 def _cost(cost: Cost) -> str:
@@ -107,23 +116,25 @@ def _hours(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
 
 
+def _details(experiment: ExperimentPlan) -> Iterator[str]:
+    """Stages with their reasons, and claims at risk."""
+    yield from _stages(experiment.stages)
+    yield from ["  claims at risk:"] if experiment.claims else []
+    yield from (f"    {claim.claim} ({claim.verdict or 'no verdict here'}): {'; '.join(claim.why)}" for claim in experiment.claims)
+
+
 def _stages(stages: Sequence[StagePlan]) -> Iterator[str]:
+    """Names and reasons of stages by state, those with equal reasons together."""
     for state, title in STATES.items():
-        groups = _groups(stages, state)
+        groups: dict[tuple[str, ...], list[StagePlan]] = {}
+        for stage in stages:
+            if stage.state == state:
+                groups.setdefault(tuple(reason.says for reason in _shown(stage)), []).append(stage)
         yield from [f"  {title}:"] if groups else []
-        for names, lines in groups:
-            yield f"    {names}"
-            yield from (f"      {line}" for line in lines)
+        for together in groups.values():
+            yield f"    {listed(map(_name, together), NAMES)}"
+            yield from (f"      {line}" for line in _lines(_shown(together[0])))
     yield f"  stays: {_plural(sum(stage.state == 'stays' for stage in stages), 'stage', 'stages')}"
-
-
-def _groups(stages: Sequence[StagePlan], state: str) -> list[tuple[str, list[str]]]:
-    """Names and lines of the stages of one state, those with equal reasons together."""
-    groups: dict[tuple[str, ...], list[StagePlan]] = {}
-    for stage in stages:
-        if stage.state == state:
-            groups.setdefault(tuple(reason.says for reason in _shown(stage)), []).append(stage)
-    return [(listed([_called(stage) for stage in together], NAMES), _lines(_shown(together[0]))) for together in groups.values()]
 
 
 def _shown(stage: StagePlan) -> tuple[Reason, ...]:
@@ -139,7 +150,7 @@ def _lines(reasons: Sequence[Reason]) -> list[str]:
     return lines[:REASONS] + more + ([f"after {listed(upstream, NAMES)}"] if upstream else [])
 
 
-def _called(stage: StagePlan) -> str:
+def _name(stage: StagePlan) -> str:
     """A stage's name; for stages of one name, such as those that make base models, with what each makes."""
     model = Path(stage.pipeline).parent
     return f"{stage.stage} {MADE}{model.name}" if model.parent == MODELS else stage.stage
@@ -149,58 +160,15 @@ def _plural(count: int, singular: str, several: str) -> str:
     return f"{count} {singular if count == 1 else several}"
 
 
-def markdown(plan: Plan) -> str:
-    """A comment of at most LIMIT characters. What does not fit is counted, not shown."""
-    head = [MARKER, f"### octavo plan: {_safe(headline(plan))}", "", *_table(plan.experiments)]
-    head += [f"\nNote: {_safe(note[:500])}" for note in plan.notes[:ROWS]]
-    head += [f"\n{_code(name)} is no longer live; nothing runs it and nothing deletes it." for name in plan.removed_experiments[:ROWS]]
-    comment, hidden = "\n".join(head) + "\n", 0
-    sections = [
-        (f"{experiment.name}: what runs, why, and which claims it touches", list(_section(experiment))) for experiment in plan.experiments
-    ]
-    sections.append(("base models and site", list(_list(plan.shared)) if plan.shared else []))
-    for title, lines in sections:
-        opened, closed = f"\n<details><summary>{_safe(title)}</summary>\n\n", "\n</details>\n"
-        room, kept = LIMIT - _SPARE - len(comment) - len(opened) - len(closed), 0
-        while kept < len(lines) and (room := room - len(lines[kept]) - 1) >= 0:
-            kept += 1
-        hidden += len(lines) - kept
-        comment += f"{opened}{chr(10).join(lines[:kept])}\n{closed}" if kept else ""
-    return comment + (f"\n{hidden} more lines do not fit into a comment. All of it: <code>octavo plan</code>\n" if hidden else "")
-
-
 def _table(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
     yield "| experiment | runs made again | new | may be made | put back | stay | removed | cost | claims at risk | page |"
     yield "|---|---:|---:|---:|---:|---:|---:|---|---:|---|"
     for experiment in experiments[:ROWS]:
-        runs = [stage for stage in experiment.stages if stage.run or stage.stage.startswith(IMPORTED)]
-        again = [stage for stage in runs if stage.state == "runs"]
-        new = sum(_run(stage) in experiment.new_runs for stage in again)
-        rest = [sum(stage.state == state for stage in runs) for state in ("may_run", "restored", "stays")]
-        numbers = map(str, (len(again) - new, new, *rest, len(experiment.removed_runs)))
+        numbers = map(str, (*_numbers(experiment), len(experiment.removed_runs)))
         cost = _safe(_cost(experiment.cost)) if experiment.cost.runs else "none"
         yield f"| {' | '.join((_code(experiment.name), *numbers, cost, str(len(experiment.claims)), PAGE[experiment.page]))} |"
     if len(experiments) > ROWS:
         yield f"\nand {len(experiments) - ROWS} more experiments"
-
-
-def _section(experiment: ExperimentPlan) -> Iterator[str]:
-    yield from ["**Claims at risk**"] if experiment.claims else []
-    for claim in experiment.claims:
-        yield f"- {_code(claim.claim)} ({claim.verdict or 'no verdict here'}): {_safe('; '.join(claim.why))}"
-    for title, runs in (("New runs", experiment.new_runs), ("Runs no longer in the spec", experiment.removed_runs)):
-        yield from [f"\n**{title}:** {_safe(listed(runs, 20))}"] if runs else []
-    yield from _list(experiment.stages)
-
-
-def _list(stages: Sequence[StagePlan]) -> Iterator[str]:
-    for state, title in STATES.items():
-        groups = _groups(stages, state)
-        yield from [f"\n**{title[0].upper()}{title[1:]}**"] if groups else []
-        for names, lines in groups:
-            yield f"- {_safe(names)}"
-            yield from (f"  - {_code(line)}" for line in lines)
-    yield f"\nStages that stay: {sum(stage.state == 'stays' for stage in stages)}"
 
 
 def _code(text: str) -> str:

@@ -12,9 +12,7 @@ import pytest
 from plan_project import commit, compiles, edit, git, judge_code, ledger, planned, repro, states
 
 from compiler.__main__ import main
-from compiler.commands.plan_cost import Cost
-from compiler.commands.plan_reasons import Reason, StagePlan
-from compiler.commands.plan_report import ExperimentPlan, Plan
+from compiler.commands.plan_report import Cost, ExperimentPlan, Plan, Reason, StagePlan
 from compiler.commands.plan_text import LIMIT, MARKER, markdown, text
 from compiler.lock.card_diff import changes
 from compiler.problems import Rejected
@@ -333,7 +331,7 @@ def test_text_tells_base_models_apart_and_counts_imports():
     text_of_gone = text(gone)
     assert "2 of 3 runs are imported (1 new), 1 stays" in text_of_gone and "no longer in the spec: a-s9 (nothing runs it" in text_of_gone
     assert "pretrain octavo/tiny, pretrain octavo/ocaml, site" in lines
-    assert "- pretrain octavo/tiny, pretrain octavo/ocaml, site" in markdown(plan)
+    assert "    pretrain octavo/tiny, pretrain octavo/ocaml, site" in markdown(plan)
 
 
 NASTY = "](http://x.test) <script>alert(1)</script> @admin #12 `code` ![i](x) | </details> <!-- --> &amp; **b** \x1b[31m www.x.test"
@@ -355,7 +353,7 @@ def of_reasons(*texts: str, count: int = 1) -> Plan:
 def test_markdown_acts_on_nothing_that_others_wrote():
     comment = markdown(of_reasons(NASTY))
     assert comment.startswith(MARKER + "\n") and comment.count("<!--") == 1
-    tags = {"<details>", "<summary>", "</summary>", "</details>", "<code>", "</code>"}
+    tags = {"<details>", "<summary>", "</summary>", "</details>", "<code>", "</code>", "<pre>", "</pre>"}
     assert set(re.findall(r"<[^>]*>", comment.removeprefix(MARKER))) == tags
     for forbidden in ("](", "@admin", "`", "![", "\x1b", "www.", "http:"):
         assert forbidden not in comment
@@ -367,7 +365,7 @@ def test_markdown_is_cut_and_says_so():
     comment = markdown(of_reasons(*["word " * 20] * 5, count=2000))
     assert 50_000 < len(comment) <= LIMIT
     assert comment.count("<details>") == comment.count("</details>") == 1
-    shown = comment.count("- train-r-s")
+    shown = comment.count("    train-r-s")
     hidden = re.search(r"(\d+) more lines do not fit", comment)
     assert hidden and shown * 6 + int(hidden[1]) >= 2000 * 6
 
