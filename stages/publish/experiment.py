@@ -109,7 +109,6 @@ class ExperimentFiles:
             return read(Changed, Path(recorded))
         return changed_since(
             self.folder,
-            Path(self.card.spec),
             self.conclude,
             self.origins,
             {run.ref.name: first_data(run.attempts) for run in self.runs},

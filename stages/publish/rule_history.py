@@ -1,7 +1,9 @@
-"""What was changed once there were data: rules of claims, health gates, how logs are read, the shared evaluation, expectations, runs.
+"""What was changed once there were data: rules of claims, expectations, health gates, how logs are read, the shared evaluation, runs.
 
-Whoever may choose after the data which runs count, or which column is the reward, has chosen the result. Git tells it, by the cards in
-commits from before and since the data, and by the lines of the spec. It is asked with fixed arguments.
+Whoever may choose after the data which runs count, or which column is the reward, has chosen the result. Git knows it, in two ways: when
+the lines of the spec were committed, and what the cards were in the commits before and since the data. What was the same on the newest
+card from before the data is old; else it is late when the oldest card since the data had another one, or when its lines in the spec were
+committed after the data.
 """
 
 from __future__ import annotations
@@ -9,15 +11,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from stages.contracts.analysis_card import ConcludeCard, ScreenCard
-from stages.contracts.artifact import ArtifactError, load_json, read
+from stages.contracts.analysis_card import ConcludeCard
+from stages.contracts.artifact import ArtifactError, load_json
 from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.claim import ClaimRule
 from stages.contracts.evaluation import Sampling
@@ -27,21 +28,20 @@ from stages.publish.numbers import listed
 
 _SCREEN, _CONCLUDE = "analysis/screen.card.json", "analysis/conclude.card.json"
 _OWN = "the rule was written or edited"
-_GATES = "the health gates that decide which runs count were edited"
-_READ = "the steps or columns that its runs are read by were edited"
-_MEASURE = "the shared evaluation that it rests on was edited"
 _UNCHANGED = "the rule itself is as it was committed before them"
-READ = "octavo first read its logs on"
-"""In place of the first data, of runs that existed before octavo saw them."""
 _SECONDS = 5.0
 _BLAMED = re.compile(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
-_SAYS = re.compile(r"\s+says:")
-_Card = Mapping[str, Any]
+
+
+class RuleDate(NamedTuple):
+    """When lines were committed (UTC; None when git cannot tell), and the same in words, or why git cannot tell."""
+
+    at: datetime | None
+    words: str
 
 
 def changed_since(
     folder: ExperimentFolder,
-    spec: Path,
     conclude: ConcludeCard | None,
     origins: Origins,
     began: Mapping[str, str | None],
@@ -53,47 +53,112 @@ def changed_since(
     none of them, so all it knows is when it first read them."""
     if conclude is None:
         return Changed(rules={claim: Written(written="unknown: there is no card of the analysis") for claim in claims})
-    history = _History(folder, spec, origins, READ if imported else "the first data of")
-    rules = {claim.id: claim for claim in conclude.claims}
+    history = _History(folder, conclude, origins, began, imported)
+    written = {claim: history.claim(claim) for claim in claims}
+    expectations = {card.name: history.expectation(index) for index, card in enumerate(conclude.expectations)}
+    withdrawn, dropped, added = history.came_and_went()
+    return Changed(rules=written, expectations=expectations, withdrawn=withdrawn, dropped=dropped, added=added)
 
-    def first(conditions: Iterable[str] | None) -> str | None:
+
+class _History:
+    """What git says of the rules of one experiment."""
+
+    def __init__(
+        self, folder: ExperimentFolder, conclude: ConcludeCard, origins: Origins, began: Mapping[str, str | None], imported: bool
+    ) -> None:
+        self.folder, self.conclude, self.origins, self.began, self.imported = folder, conclude, origins, began, imported
+        self.card_before, self.card_since, self.blame = cache(card_before), cache(card_since), cache(blame)
+        self.data_of = "octavo first read its logs on" if imported else "the first data of"
+
+    def first_data(self, conditions: Iterable[str] | None = None) -> datetime | None:
         """When the data of some conditions began, or of all."""
-        runs = [run.name for run in conclude.runs if conditions is None or run.condition in conditions]
-        return min((at for run in runs if (at := began.get(run))), default=None)
+        runs = [run.name for run in self.conclude.runs if conditions is None or run.condition in conditions]
+        return min((datetime.fromisoformat(at) for run in runs if (at := self.began.get(run))), default=None)
 
-    written = {}
-    for claim in claims:
-        rule = rules.get(claim)
+    def claim(self, claim: str) -> Written:
+        """The claim's own rule, and the gates, the shared evaluation and the reading of logs that it rests on."""
+        rule = next((rule for rule in self.conclude.claims if rule.id == claim), None)
         sides = _sides(rule)
-        read_by = [run.name for run in conclude.runs if rule and run.condition in sides] if imported else []
-        written[claim] = history.claim(claim, rule, first(sides if rule else None), read_by)
-    scored = {
-        card.name: history.expectation(index, card.model_dump(mode="json"), first(card.conditions))
-        for index, card in enumerate(conclude.expectations)
-    }
-    data = min((at for at in began.values() if at), default=None)
-    withdrawn, dropped, added = _came_and_went(folder, history.after(folder.conclude_card, data) if data else None, conclude)
-    return Changed(rules=written, expectations=scored, withdrawn=withdrawn, dropped=dropped, added=added)
+        data = self.first_data(sides if rule else None)
+        place = self.origins.claims.get(claim)
+        written, late = self._rule("claims", claim, place, data)
+        if rule is None or data is None or late:
+            return Written(written=written, late=_OWN if late else "")
+        gates = self._edited_gates(data) if rule.included_only else []
+        if gates:
+            why = "the health gates that decide which runs count were edited"
+            return Written(written=f"{written}; health gates edited after them: {listed(gates)}", late=why)
+        if rule.metric.startswith("evaluation.") and self._edited(self.folder.evaluate_card, _measure, rule.metric.split(".")[1], data):
+            why = "the shared evaluation that it rests on was edited"
+            return Written(written=f"{written}; the shared evaluation was edited after them", late=why)
+        read_by = next((run.name for run in self.conclude.runs if self.imported and run.condition in sides), None)
+        if read_by and self._edited(self.folder.run(read_by).import_card, _reading, rule.metric, data):
+            why = "the steps or columns that its runs are read by were edited"
+            return Written(written=f"{written}; how its logs are read was edited after that", late=why)
+        return Written(written=written)
+
+    def expectation(self, index: int) -> Written:
+        card = self.conclude.expectations[index]
+        place = self.origins.cards.get(_CONCLUDE, {}).get(f"/expectations/{index}")
+        written, late = self._rule("expectations", card.name, place, self.first_data(card.conditions))
+        return Written(written=written, late=_OWN if late else "")
+
+    def _rule(self, kind: str, id_: str, place: Origin | None, data: datetime | None) -> tuple[str, bool]:
+        """(when a rule was written against its data, whether it is younger)."""
+        date = self._date(place)
+        words, late = against_data(date, data, self.data_of)
+        if data is None:
+            return words, False
+        now, before, since = (_rule_of(card, kind, id_) for card in self._versions(self.folder.conclude_card, data))
+        if now and since and not _same(since, now):
+            words, late = f"{words}; the rule was another in the first commit since", True
+        if late and now and before and _same(before, now):
+            words, late = f"{words}; {_UNCHANGED}", False
+        return words, late
+
+    def _edited_gates(self, data: datetime) -> list[str]:
+        """Names of gates that came, went or changed after the data."""
+        now, before, since = (card and card["gates"] for card in self._versions(self.folder.screen_card, data))
+        if now is None or now == before:
+            return []
+        edited = [name for name in dict.fromkeys((*now, *since)) if now.get(name) != since.get(name)] if since is not None else []
+        places = self.origins.cards.get(_SCREEN, {})
+        return edited or [name for name in now if (at := self._date(places.get(f"/gates/{name}")).at) and at > data]
+
+    def _edited(self, card: Path, part: Callable[[Any, str], Any], name: str, data: datetime) -> bool:
+        """Whether a part of a card is neither what it was before the data nor what it was when they were committed."""
+        now, before, since = (content and part(content, name) for content in self._versions(card, data))
+        return bool(now and since and now not in (before, since))
+
+    def _versions(self, card: Path, data: datetime) -> tuple[Any, Any, Any]:
+        """A card now, in the newest commit from before the data, and in the oldest since; None where there is none."""
+        return load_json(card) if card.is_file() else None, self.card_before(card, data), self.card_since(card, data)
+
+    def _date(self, place: Origin | None) -> RuleDate:
+        if place is None or not place.file or not place.line:
+            return RuleDate(None, "unknown: the spec's place is not known")
+        return rule_date(Path(place.file), place.line, self.blame(Path(place.file)))
+
+    def came_and_went(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """(claims and expectations withdrawn, runs dropped, runs added) since the data; ledgers that lie there tell of runs too."""
+        data, now = self.first_data(), self.conclude
+        then = self.card_since(self.folder.conclude_card, data) if data else None
+        declared = {run.name: None for run in now.runs}
+        ledgers = sorted(path.parent.name for path in self.folder.root.glob("*/attempts.jsonl") if _had_data(path))
+        before = [run["name"] for run in then["runs"]] if then else []
+        dropped = tuple(dict.fromkeys(name for name in (*before, *ledgers) if name not in declared))
+        if then is None:
+            return (), dropped, ()
+        kept = {("claim", claim.id) for claim in now.claims} | {("expectation", card.name) for card in now.expectations}
+        ids = [("claim", rule["id"]) for rule in then["claims"]] + [("expectation", rule["id"]) for rule in then.get("expectations", ())]
+        withdrawn = tuple(f"{kind} {id_}" for kind, id_ in ids if (kind, id_) not in kept)
+        return withdrawn, dropped, tuple(name for name in declared if name not in before)
 
 
 def _sides(rule: ClaimRule | None) -> set[str]:
     if rule is None:
         return set()
     return {rule.contrast.condition, rule.contrast.against} if rule.contrast else {rule.condition or ""}
-
-
-def _came_and_went(folder: ExperimentFolder, then: _Card | None, now: ConcludeCard) -> tuple[tuple[str, ...], ...]:
-    """(claims and expectations withdrawn, runs dropped, runs added) since the card of `then`; ledgers that lie there tell of runs too."""
-    declared = {run.name: None for run in now.runs}
-    ledgers = sorted(path.parent.name for path in folder.root.glob("*/attempts.jsonl") if _had_data(path))
-    before = [run["name"] for run in then["runs"]] if then else []
-    gone = tuple(dict.fromkeys(name for name in (*before, *ledgers) if name not in declared))
-    if then is None:
-        return (), gone, ()
-    claims, expectations = {claim.id for claim in now.claims}, {card.name for card in now.expectations}
-    withdrawn = [f"claim {claim['id']}" for claim in then["claims"] if claim["id"] not in claims]
-    withdrawn += [f"expectation {card['id']}" for card in then.get("expectations", ()) if card["id"] not in expectations]
-    return tuple(withdrawn), gone, tuple(name for name in declared if name not in before)
 
 
 def _had_data(ledger: Path) -> bool:
@@ -103,255 +168,115 @@ def _had_data(ledger: Path) -> bool:
         return True
 
 
-class _History:
-    """What git says of the rules of one experiment. `what` names the first data. Each question to git is asked once."""
-
-    def __init__(self, folder: ExperimentFolder, spec: Path, origins: Origins, what: str) -> None:
-        self._folder, self._origins, self._what = folder, origins, what
-        self._before, self.after = cache(card_before), cache(card_after)
-        self._claims = rule_dates(spec, {claim: place.line for claim, place in origins.claims.items() if place.line})
-
-    def claim(self, claim: str, rule: ClaimRule | None, data: str | None, read_by: list[str]) -> Written:
-        """`read_by`: imported runs that the claim is about."""
-        written, late = against_data(self._claims.get(claim), data, self._what)
-        if rule is None or data is None:
-            return Written(written=written, late=_OWN if late else "")
-        now = rule.model_dump(mode="json")
-        then = _entry(self.after(self._folder.conclude_card, data), "claims", claim)
-        if then is not None and any(now.get(key) != value for key, value in then.items()):
-            written, late = f"{written}; the rule was another in the first commit since", True
-        if late and self._stood("claims", now, self._origins.claims.get(claim), data):
-            written, late = f"{written}; {_UNCHANGED}", False
-        if late:
-            return Written(written=written, late=_OWN)
-        if rule.included_only and (edited := self._gates(data)):
-            return Written(written=f"{written}; health gates edited after them: {edited}", late=_GATES)
-        if rule.metric.startswith("evaluation.") and self._differs(self._folder.evaluate_card, data, _measure, rule.metric.split(".")[1]):
-            return Written(written=f"{written}; the shared evaluation was edited after them", late=_MEASURE)
-        if read_by and self._differs(self._folder.run(read_by[0]).import_card, data, _reading, rule.metric):
-            return Written(written=f"{written}; how its logs are read was edited after that", late=_READ)
-        return Written(written=written)
-
-    def expectation(self, index: int, card: _Card, data: str | None) -> Written:
-        place = self._origins.cards.get(_CONCLUDE, {}).get(f"/expectations/{index}")
-        written, late = against_data(_dates([place] if place else []).get(0), data, self._what)
-        late = late and data is not None and not self._stood("expectations", card, place, data)
-        return Written(written=written, late=_OWN if late else "")
-
-    def _stood(self, kind: str, now: _Card, place: Origin | None, data: str) -> bool:
-        """Whether the rule was the same before the data: on the committed card, or word for word in the spec."""
-        if _entry(self._before(self._folder.conclude_card, data), kind, now["id"]) == now:
-            return True
-        return bool(place and place.file and place.line and stood_before(Path(place.file), place.line, data))
-
-    def _gates(self, data: str) -> str:
-        """Names of gates that came, went or changed after the data."""
-        try:
-            now = read(ScreenCard, self._folder.screen_card).model_dump(mode="json")["gates"]
-        except ArtifactError:
-            return ""
-        places = [place for name in now if (place := self._origins.cards.get(_SCREEN, {}).get(f"/gates/{name}"))]
-        if len(places) == len(now) > 0 and all(_block_stood(place, data) for place in places):
-            return ""
-        before, after = self._before(self._folder.screen_card, data), self.after(self._folder.screen_card, data)
-        if before is not None and before["gates"] == now:
-            return ""
-        old = now if after is None else after["gates"]
-        differ = [name for name in dict.fromkeys((*now, *old)) if now.get(name) != old.get(name)]
-        if differ or len(places) < len(now):
-            return listed(differ)
-        late = [at for at, date in _dates(places).items() if against_data(date, data)[1]]
-        return listed([list(now)[at] for at in late if not stood_before(Path(places[at].file or ""), places[at].line or 0, data)])
-
-    def _differs(self, card: Path, data: str, part: Callable[[_Card, str], Any], name: str) -> bool:
-        """Whether a part of a card was another in the oldest commit since the data."""
-        then = self.after(card, data)
-        return then is not None and card.is_file() and part(then, name) != part(load_json(card), name)
+def _rule_of(card: Any, kind: str, id_: str) -> Any:
+    return next((rule for rule in (card or {}).get(kind, ()) if rule["id"] == id_), None)
 
 
-def _measure(card: _Card, score: str) -> Any:
+def _same(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """A later version may have added a key to rules."""
+    return all(now.get(key) == value for key, value in then.items())
+
+
+def _measure(card: Mapping[str, Any], score: str) -> Any:
     """A score of the shared evaluation, and how its completions are sampled."""
     combined = [entry for entry in card.get("combined", ()) if entry["name"] == score]
     scores = [entry for entry in card["scores"] if combined or entry["name"] == score]  # a combined one may rest on any
     return [card.get(key) for key in Sampling.model_fields], scores, combined
 
 
-def _reading(card: _Card, metric: str) -> Any:
+def _reading(card: Mapping[str, Any], metric: str) -> Any:
     """The steps of an imported run, and the column of a metric."""
     rest = {key: value for key, value in card["read"].items() if key not in ("columns", "summary", "config")}
     columns = [entry for kind in ("columns", "summary") for entry in card["read"].get(kind, ()) if entry["metric"] == metric]
     return card["target_steps"], rest, columns
 
 
-def _entry(card: _Card | None, kind: str, id_: str) -> Any:
-    return next((entry for entry in (card or {}).get(kind, ()) if entry["id"] == id_), None)
-
-
-def _dates(places: list[Origin]) -> dict[int, RuleDate]:
-    """When the lines of each place were committed; places that are defaults have no date."""
-    dates: dict[int, RuleDate] = {}
-    for file in dict.fromkeys(place.file for place in places if place.file):
-        starts = {str(at): place.line for at, place in enumerate(places) if place.file == file and place.line}
-        dates |= {int(at): date for at, date in rule_dates(Path(file), starts).items()}
-    return dates
-
-
-def _block_stood(place: Origin, data: str) -> bool:
-    """Whether the block that a gate is in stood in its file word for word before the data."""
-    spec = Path(place.file or "")
-    return bool(place.file and place.line) and stood_before(spec, _block_start(spec, place.line or 0), data)
-
-
-@dataclass(frozen=True)
-class RuleDate:
-    """`at` is UTC, ISO 8601; None when git cannot tell, and `why` says why."""
-
-    at: str | None
-    commit: str = ""
-    why: str = ""
-
-
-def against_data(rule: RuleDate | None, data: str | None, what: str = "the first data of") -> tuple[str, bool]:
-    """(`2026-11-27 22:10 (commit 1f2e3d4c5b), before the first data of 2026-11-28 00:03`, whether the rule is younger than the data)."""
-    began = f"{what} {_short(data)}" if data else ""
-    if rule is None or rule.at is None:
-        why = rule.why if rule else "unknown: the spec's place is not known"
-        return why + (f", so it is not known to be older than {began}" if began else ""), False
-    words = f"{_short(rule.at)} UTC, commit {rule.commit}"
+def against_data(date: RuleDate, data: datetime | None, data_of: str = "the first data of") -> tuple[str, bool]:
+    """(`2026-11-27 22:10 UTC, commit 1f2e3d4c5b, before the first data of 2026-11-28 00:03`, whether the lines are younger)."""
+    began = f"{data_of} {data:%Y-%m-%d %H:%M}" if data else ""
+    if date.at is None:
+        return date.words + (f", so it is not known to be older than {began}" if data else ""), False
     if data is None:
-        return f"{words}; there are no data yet", False
-    late = datetime.fromisoformat(rule.at) > datetime.fromisoformat(data)
-    return f"{words}, {'after' if late else 'before'} {began}", late
+        return f"{date.words}; there are no data yet", False
+    return f"{date.words}, {'after' if date.at > data else 'before'} {began}", date.at > data
 
 
-def _short(at: str) -> str:
-    return at[:16].replace("T", " ")
+Blamed = Mapping[int, tuple[int, str]]
+"""Line -> seconds of its commit, and the commit's id: zeros of a line that is not committed, empty at the end of a shallow history."""
 
 
-def rule_dates(spec: Path, starts: Mapping[str, int]) -> dict[str, RuleDate]:
-    """For each rule, by its first line in the spec, when the newest of its lines was committed."""
-    if not starts or not spec.is_file():
-        return {rule: RuleDate(None, why="unknown: the spec is not here") for rule in starts}
+def blame(spec: Path) -> Blamed | str:
+    """When each line of a spec was committed, or why git cannot tell."""
     try:
         shallow = _git("rev-parse", "--is-shallow-repository").strip() == "true"
-        blamed = _blame(_git("blame", "--line-porcelain", "--ignore-revs-file=", "--", spec.as_posix()))
+        porcelain = _git("blame", "--line-porcelain", "--ignore-revs-file=", "--", spec.as_posix())
     except subprocess.CalledProcessError as error:
-        why = "not committed yet" if "no such path" in str(error.stderr) else "unknown: not in a git repository"
-        return {rule: RuleDate(None, why=why) for rule in starts}
+        return "not committed yet" if "no such path" in str(error.stderr) else "unknown: not in a git repository"
     except (OSError, subprocess.TimeoutExpired):
-        return {rule: RuleDate(None, why="unknown: git did not answer") for rule in starts}
-    text = spec.read_text(encoding="utf-8").splitlines()
-    return {rule: _newest([blamed[n] for n in _entry_lines(text, start) if n in blamed], shallow) for rule, start in starts.items()}
-
-
-def _blame(porcelain: str) -> dict[int, tuple[int, str, bool]]:
-    """Line -> seconds of its commit, the commit's id, and whether git's history ends with it."""
-    lines: dict[int, tuple[int, str, bool]] = {}
+        return "unknown: git did not answer"
+    lines: dict[int, tuple[int, str]] = {}
     commit, number = "", 0
     for line in porcelain.splitlines():
         if match := _BLAMED.fullmatch(line):
             commit, number = match[1], int(match[2])
         elif line.startswith("committer-time "):
-            lines[number] = int(line.split()[1]), commit, False
-        elif line == "boundary":
-            lines[number] = (*lines[number][:2], True)
+            lines[number] = int(line.split()[1]), commit
+        elif line == "boundary" and shallow:
+            lines[number] = lines[number][0], ""
     return lines
 
 
-def _newest(commits: list[tuple[int, str, bool]], shallow: bool) -> RuleDate:
+def rule_date(spec: Path, start: int, blamed: Blamed | str) -> RuleDate:
+    """When the newest line of the rule that begins at a line of the spec was committed."""
+    if not spec.is_file():
+        return RuleDate(None, "unknown: the spec is not here")
+    if isinstance(blamed, str):
+        return RuleDate(None, blamed)
+    commits = [blamed[line] for line in _rule_lines(spec.read_text(encoding="utf-8").splitlines(), start) if line in blamed]
     if not commits:
-        return RuleDate(None, why="unknown: git does not know these lines")
-    if any(not commit.strip("0") for _, commit, _ in commits):
-        return RuleDate(None, why="not committed yet")
-    if shallow and any(boundary for _, _, boundary in commits):
-        return RuleDate(None, why="unknown: the clone is shallow")
-    seconds, commit, _ = max(commits)
-    return RuleDate(datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), commit[:10])
+        return RuleDate(None, "unknown: git does not know these lines")
+    if any(commit and not commit.strip("0") for _, commit in commits):
+        return RuleDate(None, "not committed yet")
+    if any(not commit for _, commit in commits):
+        return RuleDate(None, "unknown: the clone is shallow")
+    seconds, commit = max(commits)
+    at = datetime.fromtimestamp(seconds, UTC)
+    return RuleDate(at, f"{at:%Y-%m-%d %H:%M} UTC, commit {commit[:10]}")
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+def _rule_lines(text: Sequence[str], start: int) -> range:
+    """Numbers of a rule's lines: to the next line that is not indented deeper than its first, blank lines and comments aside."""
+    code = {at: line for at, line in enumerate(text, start=1) if line.strip() and not line.lstrip().startswith("#")}
+    indents = {at: len(line) - len(line.lstrip()) for at, line in code.items()}
+    end = next((at for at in indents if at > start and indents[at] <= indents.get(start, 0)), len(text) + 1)
+    return range(start, max((at for at in indents if start < at < end), default=start) + 1)
 
 
-def _is_code(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+def card_before(card: Path, data: datetime) -> Any:
+    """A card in its newest commit from before the data; None when git has none."""
+    return _card_in(_last_before(card, data), card)
 
 
-def _entry_lines(text: list[str], start: int) -> range:
-    """Numbers of an entry's lines: to the next line that is not indented deeper than its dash, blank lines and comments aside."""
-    dash = _indent(text[start - 1]) if start <= len(text) else 0
-    last = start
-    for number in range(start + 1, len(text) + 1):
-        if _is_code(text[number - 1]):
-            if _indent(text[number - 1]) <= dash:
-                break
-            last = number
-    return range(start, last + 1)
-
-
-def _block_start(spec: Path, line: int) -> int:
-    """The line that opens the block which a line of the spec is in: itself when it holds the block's name and all of it."""
-    lines = spec.read_text(encoding="utf-8").splitlines() if spec.is_file() else []
-    if not 0 < line <= len(lines):
-        return line
-    indent = _indent(lines[line - 1])
-    return next((n for n in range(line - 1, 0, -1) if _is_code(lines[n - 1]) and _indent(lines[n - 1]) < indent), line)
-
-
-def stood_before(spec: Path, start: int, data: str) -> bool:
-    """Whether the entry that begins at a line of the spec stood there word for word in the newest commit from before `data`: an edit that
-    was taken back is none."""
-    try:
-        commit = _last_before(spec, data)
-        older = _git("show", f"{commit}:./{spec.as_posix()}").splitlines() if commit else []
-        now = spec.read_text(encoding="utf-8").splitlines()
-    except (subprocess.SubprocessError, OSError, ValueError):
-        return False
-    entry, before = _rule_lines([now[number - 1] for number in _entry_lines(now, start) if number <= len(now)]), _rule_lines(older)
-    size = len(entry)
-    places = (at for at in range(len(before) - size + 1) if before[at : at + size] == entry)
-    return bool(entry) and any(len(_entry_lines(before, at + 1)) == size for at in places)  # not the beginning of a longer one
-
-
-def _rule_lines(lines: list[str]) -> list[str]:
-    """Without comments, blank lines, and the sentence of a claim: words are no rule."""
-    kept: list[str] = []
-    says: int | None = None
-    for line in filter(_is_code, lines):
-        if says is None or _indent(line) <= says:
-            says = _indent(line) if _SAYS.match(line) else None
-            if says is None:
-                kept.append(line.rstrip())
-    return kept
-
-
-def card_before(card: Path, data: str) -> _Card | None:
-    """A card in its newest commit from before `data` (UTC, ISO 8601); None when git has none."""
-    try:
-        return _card_in(_last_before(card, data), card)
-    except (subprocess.SubprocessError, OSError):
-        return None
-
-
-def card_after(card: Path, data: str) -> _Card | None:
-    """A card as the oldest commit since `data` has it, whatever that commit was about: what differs from it now was edited once there were
-    data. None when nothing was committed since."""
+def card_since(card: Path, data: datetime) -> Any:
+    """A card as the oldest commit since the data has it, whatever that commit was about. None when nothing was committed since."""
     try:  # commits of other branches, merged later, do not know what ran here; --since would cut --ancestry-path short
         base = _last_before(card, data)
         which = ["--ancestry-path", f"{base}..HEAD"] if base else ["HEAD"]
         dated = [line.split() for line in _git("rev-list", "--reverse", "--timestamp", *which).splitlines()]
     except (subprocess.SubprocessError, OSError):
         return None
-    began = datetime.fromisoformat(data).timestamp()
-    return _card_in(next((commit for seconds, commit in dated if int(seconds) >= began), ""), card)
+    return _card_in(next((commit for seconds, commit in dated if int(seconds) >= data.timestamp()), ""), card)
 
 
-def _last_before(path: Path, data: str) -> str:
-    """The newest commit of a file from before `data`; empty when there is none. Raises as `_git` does."""
-    return _git("rev-list", "-1", f"--before={data}", "HEAD", "--", path.as_posix()).strip()
+def _last_before(path: Path, data: datetime) -> str:
+    """The newest commit of a file from before the data; empty when there is none."""
+    try:
+        return _git("rev-list", "-1", f"--before={data.isoformat()}", "HEAD", "--", path.as_posix()).strip()
+    except (subprocess.SubprocessError, OSError):
+        return ""
 
 
-def _card_in(commit: str, card: Path) -> _Card | None:
+def _card_in(commit: str, card: Path) -> Any:
     try:
         content = json.loads(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
     except (subprocess.SubprocessError, OSError, ValueError):

@@ -1,10 +1,12 @@
 """Whoever may choose which runs count, or which column is the reward, once there are data, has chosen the result."""
 
+import os
+import subprocess
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from example_experiment import SPEC, build
-from test_committed import committed_experiment, git
 
 from stages.contracts.analysis_card import Bound, ConcludeCard, HealthRule, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
@@ -16,13 +18,121 @@ from stages.contracts.lineage import Changed, Origin
 from stages.contracts.stops import Expectation
 from stages.publish.experiment import RECORDED, load
 from stages.publish.header import banners
-from stages.publish.rule_history import changed_since, stood_before, whole_history
+from stages.publish.rule_history import RuleDate, against_data, blame, changed_since, rule_date, whole_history
 from stages.publish.verify import against_git
 
-BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-12-24T10:00:00Z"
+BEFORE, WITH_RESULTS, AFTER = "2026-01-01T10:00:00Z", "2026-11-28T10:00:00Z", "2026-12-24T10:00:00Z"
 """The example's first data are of 2026-11-27."""
 CUT: dict[str, HealthRule] = {"truncated": Bound(below=0.5)}
 LONG: dict[str, HealthRule] = {"completion_tokens": Bound(above=210.0)}
+TWO_RULES = """title: A spec
+claims:
+  - id: one
+    says: First.
+    above: 0.05
+
+  # a word on the second
+  - id: two
+    says: Second.
+    above: 0.1
+resources: {gpus: 0}
+"""
+STARTS = {"one": 3, "two": 8}
+
+
+def git(*arguments: str, at: str = "2026-11-01T10:00:00Z", root: Path | None = None) -> None:
+    """git with a fixed identity and date, whatever the machine's own settings are."""
+    settings = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    for role in ("AUTHOR", "COMMITTER"):
+        settings |= {f"GIT_{role}_NAME": "a", f"GIT_{role}_EMAIL": "a@example.org", f"GIT_{role}_DATE": at}
+    subprocess.run(["git", *arguments], check=True, capture_output=True, cwd=root, env=settings)
+
+
+def commit(path: Path, at: str) -> None:
+    git("add", "-f", path.as_posix())
+    git("commit", "-qm", "more", at=at)
+
+
+def results(at: str = WITH_RESULTS) -> None:
+    """The commit of what the runs gave."""
+    git("commit", "-q", "--allow-empty", "-m", "results", at=at)
+
+
+@pytest.fixture
+def spec(project: Path) -> Path:
+    path = Path("specs/a.yaml")
+    path.parent.mkdir()
+    path.write_text(TWO_RULES)
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    return path
+
+
+def dates(spec: Path) -> dict[str, str]:
+    return {rule: rule_date(spec, line, blame(spec)).words for rule, line in STARTS.items()}
+
+
+def test_a_rule_is_as_old_as_the_newest_of_its_own_lines(spec: Path) -> None:
+    assert all(words.startswith("2026-11-01 10:00 UTC, commit ") for words in dates(spec).values())
+    spec.write_text(TWO_RULES.replace("title: A spec", "title: Another").replace("gpus: 0", "gpus: 1"))
+    git("commit", "-aqm", "title and resources", at="2026-11-02T10:00:00Z")
+    spec.write_text(spec.read_text().replace("above: 0.05", "above: 0.04"))
+    git("commit", "-aqm", "margin", at="2026-11-03T10:00:00Z")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    Path("ignored").write_text(head)
+    git("config", "blame.ignoreRevsFile", "ignored")  # settings of the repository hide no change
+    assert dates(spec)["one"] == f"2026-11-03 10:00 UTC, commit {head[:10]}" and dates(spec)["two"].startswith("2026-11-01")
+    spec.write_text(spec.read_text().replace("above: 0.1", "above: 0.2"))
+    assert dates(spec)["one"].startswith("2026-11-03") and dates(spec)["two"] == "not committed yet"
+    new = Path("specs/b.yaml")
+    new.write_text(TWO_RULES)
+    assert dates(new)["one"] == "not committed yet"
+
+
+def test_outside_git_and_in_a_shallow_clone_the_date_is_unknown(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    spec.write_text(TWO_RULES + "# more\n")
+    git("commit", "-aqm", "second", at="2026-11-05T10:00:00Z")
+    clone = tmp_path_factory.mktemp("clones") / "shallow"
+    git("clone", "-q", "--depth", "1", Path.cwd().as_uri(), str(clone))
+    monkeypatch.chdir(clone)
+    assert dates(spec)["one"] == "unknown: the clone is shallow"
+    outside = tmp_path_factory.mktemp("outside")
+    monkeypatch.chdir(outside)
+    Path("a.yaml").write_text(TWO_RULES)
+    assert dates(Path("a.yaml"))["one"] == "unknown: not in a git repository"
+    assert dates(Path("none.yaml"))["one"] == "unknown: the spec is not here"
+    assert not whole_history()
+
+
+def test_a_rule_is_compared_with_the_first_data() -> None:
+    rule = RuleDate(datetime.fromisoformat("2026-11-27T22:10:31Z"), "2026-11-27 22:10 UTC, commit 1f2e3d4c5b")
+    before, after = (datetime.fromisoformat(at) for at in ("2026-11-28T00:03:13Z", "2026-11-27T21:00:00Z"))
+    assert against_data(rule, before) == (f"{rule.words}, before the first data of 2026-11-28 00:03", False)
+    assert against_data(rule, after) == (f"{rule.words}, after the first data of 2026-11-27 21:00", True)
+    assert against_data(rule, None) == (f"{rule.words}; there are no data yet", False)
+    unknown = "not committed yet, so it is not known to be older than the first data of 2026-11-28 00:03"
+    assert against_data(RuleDate(None, "not committed yet"), before) == (unknown, False)
+
+
+def committed_experiment(project: Path, at: str) -> Path:
+    """The example with its spec and analysis card committed at a time; its first data are of 2026-11-27. Claims are where origins say."""
+    folder = build(project)
+    origins = load(folder).origins.claims
+    lines = [f"# line {n}" for n in range(1, 200)]
+    for place in origins.values():
+        lines[(place.line or 1) - 1] = "  - id: a-claim"
+    Path(SPEC).write_text("\n".join(lines))
+    git("init", "-q", "-b", "main")
+    git("add", "-f", SPEC, load(folder).folder.conclude_card.as_posix())
+    git("commit", "-qm", "first", at=at)
+    return folder
+
+
+def late(root: Path) -> set[str]:
+    return {claim for claim, rule in load(root).changed.rules.items() if rule.late}
 
 
 def screened(root: Path, gates: dict[str, HealthRule]) -> Path:
@@ -43,14 +153,33 @@ def screened(root: Path, gates: dict[str, HealthRule]) -> Path:
     return folder.screen_card
 
 
-def commit(path: Path, at: str) -> None:
-    git("add", "-f", path.as_posix())
-    git("commit", "-qm", "more", at=at)
+def test_a_rule_that_is_younger_than_its_data_is_void_for_good(project: Path) -> None:
+    experiment = load(committed_experiment(project, AFTER))
+    assert all(rule.late for rule in experiment.changed.rules.values())
+    whys = [verdict.why for verdict in experiment.verdicts.values() if verdict.verdict == "void"]
+    assert len(whys) == 4
+    assert all(
+        why.startswith("Void: the rule was written or edited after its data existed (committed 2026-12-24 10:00 UTC") for why in whys
+    )
+    assert any(why.endswith("with this rule it would read supported.") for why in whys)
 
 
-def results(at: str = "2026-11-28T10:00:00Z") -> None:
-    """The commit of what the runs gave."""
-    git("commit", "-q", "--allow-empty", "-m", "results", at=at)
+def test_words_may_change_after_the_data_and_rules_may_not(project: Path) -> None:
+    folder = committed_experiment(project, "2026-01-01T10:00:00Z")
+    card = load(folder).folder.conclude_card
+    spec = Path(SPEC)
+    spec.write_text(spec.read_text().replace("- id: a-claim", "- id: a-claim  # in other words"))
+    git("commit", "-aqm", "words", at="2026-12-24T10:00:00Z")
+    assert all(rule.written.endswith("as it was committed before them") for rule in load(folder).changed.rules.values())
+    assert "supported" in {verdict.verdict for verdict in load(folder).verdicts.values()}
+    first = next(iter(load(folder).verdicts.values()))
+    text = card.read_text()
+    margin = f'"above": {next(c.margin for c in load(folder).conclude.claims if c.id == first.claim)}'  # type: ignore[union-attr]
+    assert margin in text
+    card.write_text(text.replace(margin, '"above": 0.0123', 1))
+    git("commit", "-aqm", "margin", at="2026-12-25T10:00:00Z")
+    assert load(folder).changed.rules[first.claim].late
+    assert load(folder).verdicts[first.claim].verdict == "void"
 
 
 @pytest.mark.parametrize("at", [BEFORE, "2026-11-28T10:00:00Z"])
@@ -59,7 +188,7 @@ def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Pat
     root = committed_experiment(project, BEFORE)
     commit(screened(root, CUT), at)
     results()
-    assert not any(rule.late for rule in load(root).changed.rules.values())
+    assert not late(root)
     was = {claim: verdict.verdict for claim, verdict in load(root).verdicts.items()}
     assert "supported" in was.values()
     for gates, named in ((CUT | LONG, "completion_tokens"), (LONG, "completion_tokens and truncated"), ({}, "truncated")):
@@ -75,7 +204,7 @@ def test_gates_that_were_edited_once_there_were_data_decide_nothing(project: Pat
     screened(root, {"truncated": Bound(below=0.4)})
     assert all(rule.late for rule in load(root).changed.rules.values())
     screened(root, CUT)
-    assert not any(rule.late for rule in load(root).changed.rules.values()), "taken back, it is the rule of before"
+    assert not late(root), "taken back, it is the rule of before"
 
 
 def test_a_claim_about_all_runs_does_not_rest_on_gates(project: Path) -> None:
@@ -85,10 +214,11 @@ def test_a_claim_about_all_runs_does_not_rest_on_gates(project: Path) -> None:
     write(
         card, concluded.model_copy(update={"claims": tuple(c.model_copy(update={"needs": Needs(health="any")}) for c in concluded.claims)})
     )
+    commit(card, BEFORE)
     commit(screened(root, CUT), BEFORE)
     results()
     screened(root, LONG)
-    assert not any(rule.late for rule in load(root).changed.rules.values())
+    assert not late(root)
 
 
 def test_what_was_edited_before_the_data_and_committed_with_them_is_no_late_rule(project: Path) -> None:
@@ -112,63 +242,18 @@ def committed_with_results(root: Path) -> Changed:
     return load(root).changed
 
 
-def test_a_block_of_gates_that_stood_before_the_data_is_older_than_them(project: Path) -> None:
-    root = committed_experiment(project, BEFORE)
-    lines = Path(SPEC).read_text().splitlines()
-    lines[187:191] = ["health:", "  gates:", "    truncated: {below: 0.5}", "  # the end"]
-    Path(SPEC).write_text("\n".join(lines))
-    commit(Path(SPEC), BEFORE)
-    place = Origin(file=SPEC, line=190, column=5, layer="experiment")
-    write(
-        load(root).folder.origins,
-        load(root).origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/truncated": place}}}),
-    )
-    commit(screened(root, LONG), "2026-11-28T10:00:00Z")  # a card of something else
-    screened(root, CUT)
-    assert not any(rule.late for rule in load(root).changed.rules.values())
-    lines[189] = "    truncated: {below: 0.6}"
-    Path(SPEC).write_text("\n".join(lines))
-    assert all(rule.late for rule in load(root).changed.rules.values())
-
-
 def test_gates_are_dated_by_their_lines_where_no_older_card_differs(project: Path) -> None:
     root = committed_experiment(project, BEFORE)
     commit(screened(root, CUT), "2026-11-28T10:00:00Z")
     place = Origin(file=SPEC, line=190, column=3, layer="experiment")
     origins = load(root).origins
     write(load(root).folder.origins, origins.model_copy(update={"cards": {"analysis/screen.card.json": {"/gates/truncated": place}}}))
-    assert not any(rule.late for rule in load(root).changed.rules.values())
+    assert not late(root)
     lines = Path(SPEC).read_text().splitlines()
     lines[189] = "    truncated: {below: 0.5}"
     Path(SPEC).write_text("\n".join(lines))
     commit(Path(SPEC), AFTER)
     assert all("gates edited after them: truncated" in rule.written for rule in load(root).changed.rules.values())
-    lines[189] = "# line 190"
-    Path(SPEC).write_text("\n".join(lines))
-    commit(Path(SPEC), "2026-11-01T10:00:00Z")  # before the data no such line stood there
-    lines[189] = "    truncated: {below: 0.5}"
-    Path(SPEC).write_text("\n".join(lines))
-    commit(Path(SPEC), AFTER)
-    assert all(rule.late for rule in load(root).changed.rules.values())
-
-
-def test_an_edit_that_was_taken_back_is_none(project: Path) -> None:
-    """Without cards in git: the lines are younger than the data, and stood there word for word before them."""
-    root = committed_experiment(project, BEFORE)
-    git("rm", "-q", "--cached", load(root).folder.conclude_card.as_posix())
-    git("commit", "-qm", "no cards", at=BEFORE)
-    git("commit", "-q", "--amend", "-m", "no cards", at=BEFORE)
-    was = Path(SPEC).read_text()
-    Path(SPEC).write_text(was.replace("- id: a-claim", "- id: a-claim, above: 0.1"))
-    commit(Path(SPEC), "2026-11-28T10:00:00Z")
-    Path(SPEC).write_text(was)
-    commit(Path(SPEC), AFTER)
-    git("rm", "-q", "--cached", SPEC)
-    git("commit", "-qm", "moved", at=AFTER)
-    commit(Path(SPEC), AFTER)
-    rules = load(root).changed.rules.values()
-    assert all(rule.written.startswith("2026-12-24") and rule.written.endswith("as it was committed before them") for rule in rules)
-    assert not any(rule.late for rule in rules)
 
 
 def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
@@ -217,21 +302,6 @@ def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
     assert load(root).changed.expectations["learns"].late == ""
 
 
-def test_the_sentence_of_a_claim_is_no_part_of_its_rule_where_no_card_was_committed(project: Path) -> None:
-    rule = ["  - id: one", "    says: >", "      It rises.", "    metric: reward", "    above: 0.1", ""]
-    spec = Path("specs/a.yaml")
-    spec.parent.mkdir()
-    spec.write_text("\n".join(["claims:", *rule]))
-    git("init", "-q", "-b", "main")
-    commit(spec, BEFORE)
-    spec.write_text("\n".join(["claims:", *rule]).replace("It rises.", "It rises\n      in the end."))
-    commit(spec, AFTER)
-    assert stood_before(spec, 2, "2026-11-27T00:00:00Z")
-    spec.write_text(spec.read_text().replace("above: 0.1", "above: 0.2"))
-    assert not stood_before(spec, 2, "2026-11-27T00:00:00Z")
-    assert not stood_before(spec, 2, "2025-01-01T00:00:00Z"), "nothing was committed then"
-
-
 def test_verify_takes_the_dates_of_the_page_where_git_has_no_history(
     project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -241,7 +311,7 @@ def test_verify_takes_the_dates_of_the_page_where_git_has_no_history(
     write(kept, load(root).changed)
     git("rm", "-rq", "--cached", ".")
     git("commit", "-qm", "gone", at=AFTER)
-    assert not any(rule.late for rule in load(root).changed.rules.values())
+    assert not late(root)
     monkeypatch.setenv(RECORDED, str(kept))
     assert all(rule.late for rule in load(root).changed.rules.values())
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
@@ -299,9 +369,9 @@ def test_imported_runs_are_older_than_octavos_first_look(project: Path) -> None:
     assert all(", before octavo first read its logs on 2026-11-27" in rule.written for rule in changed(root).rules.values())
     for run in experiment.conclude.runs:  # type: ignore[union-attr]
         write(experiment.folder.run(run.name).import_card, imported(run.condition, run.seed, "completions/max_length"))
-    late = {claim for claim, rule in changed(root).rules.items() if rule.late}
-    assert late == {"inverted-lengthens"}, "the others are about other metrics"
-    assert all("how its logs are read was edited after that" in changed(root).rules[claim].written for claim in late)
+    younger = {claim for claim, rule in changed(root).rules.items() if rule.late}
+    assert younger == {"inverted-lengthens"}, "the others are about other metrics"
+    assert all("how its logs are read was edited after that" in changed(root).rules[claim].written for claim in younger)
 
 
 def test_the_shared_evaluation_belongs_to_the_claims_that_rest_on_it(project: Path) -> None:
@@ -319,9 +389,9 @@ def test_the_shared_evaluation_belongs_to_the_claims_that_rest_on_it(project: Pa
     commit(card, BEFORE)
     results()
     other = {**then, "seed": 1, "scores": [then["scores"][0], {"name": "format", "kind": "exact_match"}]}  # type: ignore[index]
-    for now, late in ((then, set()), (other, rests["format"]), ({**then, "temperature": 0.0}, every), ({**then, "scores": []}, every)):
+    for now, younger in ((then, set()), (other, rests["format"]), ({**then, "temperature": 0.0}, every), ({**then, "scores": []}, every)):
         card.write_text(canonical_json(now))
-        assert {claim for claim, rule in changed(root).rules.items() if rule.late} == late
+        assert {claim for claim, rule in changed(root).rules.items() if rule.late} == younger
     assert changed(root).rules[min(every)].written.endswith("; the shared evaluation was edited after them")
 
 
@@ -382,4 +452,4 @@ def changed(root: Path) -> Changed:
     experiment = load(root)
     began = {run.ref.name: min((attempt.started.at for attempt in run.attempts), default=None) for run in experiment.runs}
     claims = [claim.id for claim in experiment.card.claims]
-    return changed_since(experiment.folder, Path(SPEC), experiment.conclude, experiment.origins, began, claims=claims, imported=True)
+    return changed_since(experiment.folder, experiment.conclude, experiment.origins, began, claims=claims, imported=True)
