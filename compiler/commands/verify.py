@@ -22,7 +22,7 @@ from compiler.render import LIMIT, colour, render
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.layout import RUNS, ExperimentFolder
-from stages.publish.verification import Difference, Verification, Verified
+from stages.publish.verification import Comparison, Difference, Verification, Verified
 
 IMPORT = "stages.train.collect"
 SHOWN = 4
@@ -99,8 +99,6 @@ def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
 
 def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
     """Cards and pipelines that are not what the spec compiles to, field by field."""
-    from stages.publish.file_differences import Comparison
-
     compiled = Comparison("E402", "what the spec compiles to", "octavo compile, then dvc repro")
     differing = compare(files, once).differing
     missing = [path for path in differing if not os.path.isfile(path)]

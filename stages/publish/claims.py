@@ -14,7 +14,7 @@ from stages.contracts.lineage import Origin, Written
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts, interval_text, is_signed
-from stages.publish.render import render
+from stages.publish.text import render
 
 WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
 MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}

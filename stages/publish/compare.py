@@ -17,7 +17,7 @@ from stages.publish.claims import MARKS, WORDS
 from stages.publish.facts import Facts
 from stages.publish.page_summary import PageSummary
 from stages.publish.passports import FILE, finding_of, read_passports
-from stages.publish.render import render
+from stages.publish.text import render
 
 PLACE = "compare.html"
 MARKER = "<!-- octavo: compare -->"

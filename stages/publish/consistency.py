@@ -22,9 +22,8 @@ from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Lineage
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import ROOT, card_id
-from stages.publish.file_differences import LIMIT, Comparison
 from stages.publish.numbers import listed
-from stages.publish.verification import Difference
+from stages.publish.verification import LIMIT, Comparison, Difference
 
 _IMPORT_AGAIN = "stages.train.collect"
 _FEW = 3

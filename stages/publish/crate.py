@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 from stages.contracts.artifact import ArtifactError, file_digest
 from stages.contracts.attempt import Attempt
 from stages.contracts.layout import ExperimentFolder
-from stages.publish import judged
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.methods import codes, versions
+from stages.publish.numbers import code_words
 
 PROFILES = (("process", "0.5"), ("workflow", "0.5"), ("provenance", "0.5"))
 LICENCE = "No licence is stated; all rights stay with the owner of the experiment."
@@ -173,5 +173,5 @@ class _Crate:
     def _code(self, stage: str) -> str:
         run = self.experiment.by_name.get(stage.removeprefix("train-"))
         if run and run.card:
-            return judged.versions(run.card.code)
+            return code_words(run.card.code)
         return dict(codes(self.experiment)).get(stage, "not recorded")

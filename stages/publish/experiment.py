@@ -14,7 +14,7 @@ from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
 from stages.contracts.figure import Figure
-from stages.contracts.finding import Finding, Findings, Verdict
+from stages.contracts.finding import Finding, Findings, SeedValue, Verdict
 from stages.contracts.health import Health
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
@@ -59,6 +59,13 @@ class RunFiles:
     @property
     def included(self) -> bool:
         return self.health is not None and self.health.included
+
+    @property
+    def left_out(self) -> list[str]:
+        """Reasons, in plain words, that it does not count; none when it does."""
+        if self.health is None:
+            return ["no health was measured"]
+        return [exclusion.says for exclusion in self.health.exclusions] or list(self.health.reasons)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,19 @@ class ExperimentFiles:
     def included(self) -> int:
         """Runs that count."""
         return sum(run.included for run in self.runs)
+
+    def why_out(self, seed: SeedValue) -> str:
+        """Why a seed is left out of a number, or has no value, with the run's reasons in the page's words."""
+        run = self.by_name.get(seed.run)
+        if run is None or run.health is None or not run.health.reasons:
+            return seed.why
+        return seed.why.replace("; ".join(run.health.reasons), "; ".join(run.left_out))
+
+    @property
+    def commits(self) -> list[str]:
+        """Git commits of the attempts that made the runs' files."""
+        starts = (a.started for run in self.runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
+        return list(dict.fromkeys(start.commit for start in starts if start.commit))
 
     @property
     def data_until(self) -> str | None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stages.publish import imported, judged, numbers, rules
+from stages.publish import imported, numbers, rules
 from stages.publish.anomalies import SEVERITIES, Anomaly
 from stages.publish.claims import ORDER, WORDS, ClaimView
 from stages.publish.complete import HELP
-from stages.publish.exclusions import causes
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
+from stages.publish.methods import judged_page, judged_words
 from stages.publish.numbers import counted, listed, plural
 from stages.publish.text import escape, escape_with_code
 
@@ -74,7 +74,7 @@ def banners(experiment: ExperimentFiles, claims: Sequence[ClaimView] = ()) -> It
     gated = [run for run in experiment.runs if run.state in ("finished", "unknown") and not run.included]
     if gated:
         which = "Finished but left out" if all(run.state == "finished" for run in gated) else "Left out"  # an unknown end is no finish
-        yield Banner("excluded", f"{which}: {len(gated)} of {count}", causes(gated))
+        yield Banner("excluded", f"{which}: {len(gated)} of {count}", _exclusions(gated))
     late: dict[str, list[str]] = {}
     for claim in claims:
         if claim.dated.late:
@@ -83,9 +83,23 @@ def banners(experiment: ExperimentFiles, claims: Sequence[ClaimView] = ()) -> It
         text = "; ".join(f"{listed(names)}: {written}" for written, names in late.items())
         yield Banner("hole", f"Rules changed after the data: {plural(sum(map(len, late.values())), 'claim')}", f"{text}.")
     yield from _since_the_data(experiment)
-    if lines := judged.behind_page(experiment):
-        text = f"{judged.short(lines)}. The judgements are under Methods."
+    if lines := judged_page(experiment):
+        text = f"{judged_words(lines)}. The judgements are under Methods."
         yield Banner("excluded", "Results of older code", text)
+
+
+def _exclusions(runs: Iterable[RunFiles]) -> str:
+    """All reasons of all runs: each failed gate's rule once, with the runs that it leaves out; most runs first."""
+    rules: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
+    for run in runs:
+        failed = {exclusion.says: exclusion.rule for exclusion in (run.health.exclusions if run.health else ()) if exclusion.gate}
+        for reason in run.left_out:
+            reasons = rules if reason in failed else others
+            reasons.setdefault(failed.get(reason, reason), []).append(run.ref.name)
+    parts = [f"{rule} ({listed(names)})" for rule, names in sorted(rules.items(), key=lambda rule: -len(rule[1]))]
+    not_met = [f"Not met: {'; '.join(parts)}."] if parts else []
+    return " ".join([*not_met, *(f"{listed(names)}: {reason}." for reason, names in others.items())])
 
 
 def _since_the_data(experiment: ExperimentFiles) -> Iterator[Banner]:

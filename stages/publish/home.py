@@ -11,7 +11,7 @@ from markupsafe import Markup
 from stages.contracts.artifact import read
 from stages.publish.claims import MARKS, ORDER, WORDS, bar
 from stages.publish.page_summary import ClaimLine, PageSummary
-from stages.publish.render import render
+from stages.publish.text import render
 
 MARKER = "<!-- octavo: experiments -->"
 _FINDINGS, _FINDINGS_OF_ONE = 8, 4

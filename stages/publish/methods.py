@@ -1,13 +1,29 @@
-"""How it was done: data, models, versions, machines, code and commands, as they stand in cards and ledgers."""
+"""How it was done: settings, data, models, versions, machines, code and commands, as they stand in cards and ledgers; and how to cite it.
+
+Results may stand for newer code, where a person judged that a change of octavo's code changes none of them.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import load_json
+from stages.contracts.code import Judgement
+from stages.contracts.finding import Finding
+from stages.contracts.lineage import Origin
 from stages.contracts.model import DatasetRef
-from stages.publish import judged
-from stages.publish.experiment import ExperimentFiles
-from stages.publish.numbers import listed, percent
-from stages.publish.passports import commits
+from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.numbers import code_words, listed, percent, setting
+from stages.publish.text import reveal_hidden
+
+GROUPS = {"train": "Training", "model": "Model", "data": "Training data", "versions": "Versions that the result depends on"}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_TEX = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
 def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
@@ -63,17 +79,17 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     trained: dict[str, dict[str, None]] = {}
     for run in experiment.runs:
         if run.card:
-            trained.setdefault(judged.versions(run.card.code), {})[run.ref.condition] = None
+            trained.setdefault(code_words(run.card.code), {})[run.ref.condition] = None
     every = len(trained) == 1
     rows = [("train" if every else f"train, {listed(list(conditions))}", code) for code, conditions in trained.items()]
-    rows += [("import", code) for code in sorted({judged.versions(run.import_card.code) for run in experiment.runs if run.import_card})]
-    rows += [("conclude", judged.versions(experiment.conclude.code))] if experiment.conclude else []
-    return [*rows, ("page", judged.versions(experiment.card.code))]
+    rows += [("import", code) for code in sorted({code_words(run.import_card.code) for run in experiment.runs if run.import_card})]
+    rows += [("conclude", code_words(experiment.conclude.code))] if experiment.conclude else []
+    return [*rows, ("page", code_words(experiment.card.code))]
 
 
 def commands(experiment: ExperimentFiles) -> list[str]:
     """What makes the results again."""
-    made_at = commits(experiment.runs)
+    made_at = experiment.commits
     checkout = [f"git checkout {made_at[0].removesuffix('+')}"] if len(made_at) == 1 else []
     return [*checkout, "octavo compile", f"dvc repro {experiment.folder.pipeline.as_posix()}"]
 
@@ -95,3 +111,115 @@ def statistics(experiment: ExperimentFiles) -> list[str]:
     if gold:
         lines.append(f"{listed(gold)} learned gold answers: no completions and no reward in training, then the same shared evaluation.")
     return lines
+
+
+class Setting(NamedTuple):
+    key: str
+    value: str
+    origin: Origin | None
+    only: str
+    """Conditions that hold this value; empty when all do."""
+
+
+def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
+    """Title -> every value of the train cards but the reward (a section of its own) and the seed."""
+    groups = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
+    return {title: rows for title, rows in groups.items() if rows}
+
+
+def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:
+    first = {c.name: runs[0] for c in experiment.card.conditions if (runs := experiment.of_condition(c.name)) and runs[0].card}
+    holders: dict[str, dict[str, list[str]]] = {}
+    for condition, run in first.items():
+        for pointer, value in flat(run.card, group).items() if run.card else ():
+            holders.setdefault(pointer, {}).setdefault(setting(value), []).append(condition)
+    for pointer, conditions_by_value in holders.items():
+        for value, conditions in conditions_by_value.items():
+            origin = experiment.origin(first[conditions[0]].ref, pointer)
+            yield Setting(setting_key(pointer, group), value, origin, "" if len(conditions) == len(first) else ", ".join(conditions))
+
+
+def setting_key(pointer: str, group: str) -> str:
+    """`optimizer.name` of `/train/optimizer/name`."""
+    return pointer.removeprefix(f"/{group}/").replace("/", ".")
+
+
+def flat(card: AnyTrainCard, group: str) -> dict[str, Any]:
+    """JSON pointer -> value for every leaf of a part of the card; lists are leaves."""
+    return _flat(card.model_dump(mode="json")[group], f"/{group}")
+
+
+def _flat(value: Any, pointer: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {pointer: value}
+    return {deep: leaf for key, inner in value.items() for deep, leaf in _flat(inner, f"{pointer}/{key}").items()}
+
+
+def judged_page(experiment: ExperimentFiles) -> tuple[Judgement, ...]:
+    """Judgements made since the first run began, oldest first."""
+    starts = [attempt.started.at for run in experiment.runs for attempt in run.attempts]
+    return tuple(judgement for judgement in experiment.card.judged if starts and judgement.at > min(starts))
+
+
+def judged_run(experiment: ExperimentFiles, run: RunFiles) -> tuple[Judgement, ...]:
+    """Judgements about the code of a run, made since its last attempt began."""
+    card = run.card or run.import_card
+    if card is None or not run.attempts:
+        return ()
+    began = run.attempts[-1].started.at
+    return tuple(judgement for judgement in experiment.card.judged if judgement.at > began and set(judgement.digests) & set(card.code))
+
+
+def judged_finding(experiment: ExperimentFiles, finding: Finding) -> tuple[Judgement, ...]:
+    """Judgements that a number rests on: of its runs, and of the evaluation or preflight that it came through."""
+    runs = {run.ref.name for run in experiment.runs_of_subject(finding.subject)} | {seed.run for seed in finding.seeds}
+    judgements = {judgement.at: judgement for run in experiment.runs if run.ref.name in runs for judgement in judged_run(experiment, run)}
+    stage = "train.preflight" if finding.statistic == "preflight" else "train.evaluate" if finding.metric.startswith("evaluation.") else ""
+    judgements |= {judgement.at: judgement for judgement in judged_page(experiment) if stage in judgement.digests}
+    return tuple(judgements[at] for at in sorted(judgements))
+
+
+def judged_words(judgements: tuple[Judgement, ...]) -> str:
+    """`code change judged equal on 2026-11-28 by A`; empty without one."""
+    return "; ".join(dict.fromkeys(f"code change judged equal on {judgement.at[:10]} by {judgement.who}" for judgement in judgements))
+
+
+@dataclass(frozen=True)
+class Citation:
+    bibtex: str
+    cff: str
+
+
+def citation(experiment: ExperimentFiles) -> Citation:
+    """Both forms. Without data there is no date; attempts from several commits name each of them."""
+    card = experiment.card
+    date, made_by = (experiment.data_until or "")[:10], experiment.commits
+    note = f"octavo experiment {experiment.folder.name}" + (f", commit {', '.join(made_by)}" if made_by else "")
+    fields = {"title": f"{{{_tex(card.title)}}}", "author": f"{{{_tex(card.owner)}}}", "note": _tex(note)}
+    if date:
+        fields |= {"year": date[:4], "month": _MONTHS[int(date[5:7]) - 1]}
+    key = re.sub(r"[^A-Za-z0-9-]", "-", f"octavo-{experiment.folder.name}")
+    lines = (f"  {name} = {text if name == 'month' else f'{{{text}}}'}," for name, text in fields.items())
+    bibtex = "\n".join([f"@misc{{{key},", *lines, "}"]) + "\n"
+    entries: list[tuple[str, object]] = [
+        ("cff-version", "1.2.0"),
+        ("message", "If you use these results, please cite the experiment."),
+        ("type", "dataset"),
+        ("title", card.title),
+        ("abstract", card.question.strip()),
+        ("authors", [{"name": card.owner}]),
+    ]
+    entries += [("keywords", list(card.tags))] if card.tags else []
+    entries += [("date-released", date)] if date else []
+    entries += [("commit", made_by[0].removesuffix("+"))] if len(made_by) == 1 else []
+    return Citation(bibtex, "".join(f"{name}: {_yaml(value)}\n" for name, value in entries))
+
+
+def _tex(text: str) -> str:
+    plain = " ".join(reveal_hidden(text).split())
+    return re.sub(r"[\\{}~^]|[#$%&_]", lambda match: _TEX.get(match[0], f"\\{match[0]}"), plain)
+
+
+def _yaml(value: object) -> str:
+    """JSON is YAML, and quotes whatever a title may hold. What cannot be seen is named, so every reader takes it."""
+    return reveal_hidden(json.dumps(value, ensure_ascii=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -188,3 +188,8 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{fixed(seconds, 0)} s"
     return f"{fixed(seconds / 60, 0)} min" if seconds < 7200 else f"{fixed(seconds / 3600, 1)} h"
+
+
+def code_words(code: Mapping[str, object]) -> str:
+    """`train.grpo 1, train.rewards.format 2`: versions of code."""
+    return ", ".join(f"{unit} {version}" for unit, version in sorted(code.items()))

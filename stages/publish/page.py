@@ -9,45 +9,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from markupsafe import Markup
 
-from stages.contracts.artifact import ArtifactError, digest, dump
+from stages.contracts.artifact import ArtifactError, digest, dump, file_digest
+from stages.contracts.finding import Source
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import (
-    anomalies,
-    attempts,
-    completions,
-    conditions,
-    exclusions,
-    figures,
-    header,
-    imported,
-    judged,
-    methods,
-    questions,
-    rewards,
-    rules,
-)
-from stages.publish.citation import citation
+from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, questions, rules
 from stages.publish.claims import ClaimView, claim_views
-from stages.publish.experiment import RULES, ExperimentFiles, load
+from stages.publish.experiment import RULES, ExperimentFiles, RunFiles, load
 from stages.publish.facts import Facts
-from stages.publish.lineage import lineage
-from stages.publish.page_summary import page_summary
+from stages.publish.methods import citation, judged_page, judged_run, judged_words, setting_groups
+from stages.publish.page_summary import FOLDER, page_summary
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
 from stages.publish.prose import render_prose
-from stages.publish.render import render
 from stages.publish.run_page import run_pages
-from stages.publish.settings import setting_groups
-from stages.publish.static_pages import FOLDER
-from stages.publish.text import escape
+from stages.publish.text import escape, render
 
 MODULES = ("stages.publish.page",)
+
+
+_File = tuple[Path, str | None, str]
+"""Path, digest where one was recorded, and what made it."""
 
 
 def page(folder: Path) -> None:
@@ -59,7 +48,7 @@ def page(folder: Path) -> None:
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
-    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, exclusions, imported, methods, questions, rewards, rules)
+    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, completions, imported, methods, questions, rules)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     warnings = list(header.banners(experiment, claims))
     finished = attempts.rates(experiment, facts)
@@ -79,13 +68,13 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         claims=claims,
         seen=seen,
         rates=finished,
-        older_code={run.ref.name: judged.short(lines) for run in experiment.runs if (lines := judged.behind_run(experiment, run))},
+        older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
         drawn=figures.pictures(experiment),
         examples=completions.examples(experiment),
         settings=setting_groups(experiment),
         prose=_prose(experiment, facts),
         citation=citation(experiment),
-        judged=[(judged.units(line), line.who, line.at, line.why) for line in judged.behind_page(experiment)],
+        judged=judged_page(experiment),
     )
     warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)
     texts = {
@@ -128,6 +117,51 @@ def _evidence(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView
         "citation.bib": cited.bibtex,
         "CITATION.cff": cited.cff,
     }
+
+
+def lineage(experiment: ExperimentFiles, sources: Iterable[Source]) -> Lineage:
+    """The files of all runs, of the analysis, and those that the shown numbers and figures were computed from (`sources`). A file that is
+    not here and whose digest was never recorded is left out. Paths are relative to the project."""
+    recorded = {source.path: source for source in sources}
+    files: dict[str, MadeFile] = {}
+    for path, sha256, by in [*_files_of_analysis(experiment), *(entry for run in experiment.runs for entry in _files_of_run(run))]:
+        name = path.as_posix()
+        pin = recorded[name].sha256 if name in recorded else sha256
+        if digest := pin or (file_digest(path) if path.is_file() else None):
+            files.setdefault(name, MadeFile(path=name, sha256=digest, made_by=by))
+    for name, source in recorded.items():
+        by = f"attempt {source.attempt}" if source.attempt else "a stage"
+        files.setdefault(name, MadeFile(path=name, sha256=source.sha256, made_by=by))
+    commit = experiment.commits
+    return Lineage(
+        experiment=experiment.folder.name,
+        commit=commit[0] if len(commit) == 1 else None,
+        files=tuple(files[name] for name in sorted(files)),
+    )
+
+
+def _files_of_analysis(experiment: ExperimentFiles) -> Iterator[_File]:
+    folder = experiment.folder
+    for card in (folder.screen_card, folder.conclude_card, folder.draw_card):
+        yield card, None, COMPILED
+    yield folder.findings, None, "stage conclude"
+    yield folder.preflight, None, "stage preflight"
+    for drawing in experiment.drawings:
+        yield drawing.svg, None, "stage draw"
+        yield drawing.csv, None, "stage draw"
+
+
+def _files_of_run(run: RunFiles) -> Iterator[_File]:
+    folder = run.folder
+    yield folder.import_card if run.import_card else folder.card, None, COMPILED
+    if run.import_card and run.import_card.source.sha256:
+        yield Path(run.import_card.source.path), run.import_card.source.sha256, INPUT
+    if run.card and run.card.data.path and run.card.data.sha256:
+        yield Path(run.card.data.path), run.card.data.sha256, INPUT
+    by = f"attempt {run.outcome.attempt}" if run.outcome else "an attempt"
+    for path in (folder.history, folder.completions, folder.imported, folder.outcome):
+        yield path, None, by
+    yield folder.health, None, "stage screen"
 
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:

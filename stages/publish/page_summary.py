@@ -12,6 +12,9 @@ from stages.publish.claims import ClaimView, Place
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.header import answer
 
+FOLDER = "static"
+"""Of a page's folder: pages that MkDocs does not read."""
+
 
 class ClaimLine(Frozen):
     id: str

@@ -14,15 +14,17 @@ from typing import Any
 
 from stages.contracts.artifact import ArtifactError, digest
 from stages.contracts.attempt import Attempt
+from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Source
-from stages.publish import imported, judged, numbers
+from stages.publish import imported, numbers
 from stages.publish.attempts import changes
 from stages.publish.claims import ClaimView
-from stages.publish.exclusions import why
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles
 from stages.publish.facts import interval_text
 from stages.publish.figures import files
+from stages.publish.methods import judged_finding, judged_run, judged_words
+from stages.publish.numbers import code_words
 from stages.publish.rules import asked_by
 from stages.publish.text import figure_id, reveal_hidden, script_literal, verdict_id
 
@@ -95,11 +97,11 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
             ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part)),
             ("smallest detectable", smallest),
             ("with excluded runs", "" if finding.with_all is None else numbers.number(finding.with_all, finding.unit)),
-            ("older code", judged.short(judged.behind_finding(experiment, finding))),
+            ("older code", judged_words(judged_finding(experiment, finding))),
             *(("read from", text) for text in mappings),
         ),
         seeds=tuple(
-            Seed(s.run, numbers.number(s.value, finding.unit, decimals=digits), s.value, s.included, why(experiment, s))
+            Seed(s.run, numbers.number(s.value, finding.unit, decimals=digits), s.value, s.included, experiment.why_out(s))
             for s in finding.seeds
         ),
         behind=_behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
@@ -191,7 +193,7 @@ def _claim_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, .
 
 def _analysis(experiment: ExperimentFiles) -> Rows:
     """What computed all numbers of the experiment."""
-    code = f"code {judged.versions(experiment.conclude.code)}" if experiment.conclude else ""
+    code = f"code {code_words(experiment.conclude.code)}" if experiment.conclude else ""
     return (("recompute", recompute(experiment)), ("analysis card", f"analysis card {experiment.conclusions.card_id}"), ("code", code))
 
 
@@ -222,13 +224,18 @@ def run_rows(experiment: ExperimentFiles, run: RunFiles) -> Rows:
         *((f"attempt {attempt.started.attempt}", _attempt(run, attempt)) for attempt in run.attempts),
         ("attempts", "" if run.attempts else "none"),
         ("card", run.outcome.card_id if run.outcome else ""),
-        ("code", judged.versions(card.code) if card else ""),
+        ("code", code_words(card.code) if card else ""),
         ("read from", imported.source(run)),
         ("data", f"{run.card.data.name}, {run.card.data.pin}" if run.card else ""),
         ("model", f"{run.card.model.base}, revision {run.card.model.revision}" if run.card else ""),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
-        *(("older code", judged.line(judgement)) for judgement in judged.behind_run(experiment, run)),
+        *(("older code", _judged(judgement)) for judgement in judged_run(experiment, run)),
     )
+
+
+def _judged(judgement: Judgement) -> str:
+    code = ", ".join(sorted(judgement.digests))
+    return f"code of {code} judged equal in its results by {judgement.who}, {judgement.at}: {judgement.why}"
 
 
 def _attempt(run: RunFiles, attempt: Attempt) -> str:
@@ -240,12 +247,6 @@ def _attempt(run: RunFiles, attempt: Attempt) -> str:
     mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""
     parts = (f"{ended}{why}", stopped, origin, f"began {start.at}", f"commit {start.commit or 'none'}", mark)
     return ", ".join(part for part in parts if part)
-
-
-def commits(runs: Iterable[RunFiles]) -> list[str]:
-    """Git commits of the attempts that made the runs' files."""
-    starts = (a.started for run in runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
-    return list(dict.fromkeys(start.commit for start in starts if start.commit))
 
 
 def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], shared: Mapping[str, Record]) -> str:

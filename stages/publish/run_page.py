@@ -15,13 +15,12 @@ from stages.publish import anomalies, attempts, numbers
 from stages.publish.causes import clipped_at, explain
 from stages.publish.completions import browse, printed_reward
 from stages.publish.conditions import movement, steps_done
-from stages.publish.exclusions import left_out
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture, inlined, picture
+from stages.publish.methods import GROUPS, flat, setting_key
 from stages.publish.passports import passport, passports_json, records
-from stages.publish.render import render
-from stages.publish.settings import GROUPS, flat, key
+from stages.publish.text import render
 
 _RUN = re.compile(r'<g data-run="([^" :]*)')
 """Draw writes a line of text for each run's curve and marks."""
@@ -53,7 +52,6 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "before": names[index - 1] if index else None,
         "after": names[index + 1] if index + 1 < len(names) else None,
         "leaf": leaf,
-        "left_out": left_out(run),
         "done": steps_done(facts, run),
         "moved": {metric: movement(facts, name, metric, facts.moved_digits([name], metric)[name]) for metric in curves},
         "scores": [s for s in experiment.card.evaluation if facts.find(name, f"evaluation.{s}.pass_share", "final", "share")],
@@ -94,4 +92,4 @@ def _curves(experiment: ExperimentFiles, run: str) -> Iterator[Picture]:
 def _settings(experiment: ExperimentFiles, run: RunFiles, group: str) -> Iterator[tuple[str, str, str]]:
     """(name, value, place in the spec) of a part of the card."""
     for pointer, value in flat(run.card, group).items() if run.card else ():
-        yield key(pointer, group), numbers.setting(value), str(experiment.origin(run.ref, pointer) or "")
+        yield setting_key(pointer, group), numbers.setting(value), str(experiment.origin(run.ref, pointer) or "")

@@ -2,6 +2,10 @@
 
 Assembles `build/docs` from `site/docs` and every `runs/*/page`, writes `build/mkdocs.yml`, and lets MkDocs build it strictly.
 The old site stays until the new one is complete.
+
+Passports, pages of runs and comparisons are pages that MkDocs does not read: a thousand of them cost seconds, not a minute. A page's
+folder holds them in `static/<name>.html`, as the HTML between a site's header and its footer with one `<h1>`. MkDocs builds one empty page
+at their depth, the frame; each static page is set into a copy of it. They are out of navigation and search.
 """
 
 from __future__ import annotations
@@ -25,10 +29,8 @@ from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
 from stages.publish import compare
 from stages.publish.home import home, overview, summaries
-from stages.publish.page_summary import PageSummary
-from stages.publish.render import render
-from stages.publish.static_pages import FOLDER, put_frame, write_static_pages
-from stages.publish.text import escape
+from stages.publish.page_summary import FOLDER, PageSummary
+from stages.publish.text import escape, render
 
 SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
@@ -59,6 +61,12 @@ GUIDE = (
     "add-a-detector.md",
     "troubleshooting.md",
 )
+FRAME = "experiments/octavo_frame/frame"
+_TITLE, _BODY = "octavo-frame-title", "octavo-frame-body"
+_SOURCE = f'---\ntitle: {_TITLE}\nhide:\n  - navigation\n  - toc\nsearch:\n  exclude: true\n---\n<h1 id="{_BODY}"></h1>\n'
+_TAB = re.compile(r'<li class="md-tabs__item">(\s*<a href="\.\./index\.html")')
+"""The tab of the experiments, which the theme does not mark: static pages are in no navigation."""
+_HEADING = re.compile(r"<h1\b[^>]*>(.*?)</h1>", re.DOTALL)
 
 
 def site(runs: Path) -> None:
@@ -149,6 +157,43 @@ def _mkdocs(settings_file: Path) -> None:
             why="a page with a broken link or a warning is not published; the old site was left as it is",
             fix=f"{' '.join(command[1:3])} build --strict --config-file {settings_file}",
         )
+
+
+def put_frame(docs: Path) -> None:
+    """The page that MkDocs shall build for the static pages."""
+    path = (docs / FRAME).with_suffix(".md")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_SOURCE, encoding="utf-8")
+
+
+def write_static_pages(site: Path, bodies: Mapping[str, str]) -> None:
+    """Set each body (place under `experiments/` -> HTML) into the frame that MkDocs built in `site`, and remove the frame.
+
+    Raises StageError S383 when the theme lost the frame's places.
+    """
+    path = (site / FRAME).with_suffix(".html")
+    parts = re.split(
+        f'({_TITLE}|<h1 id="{_BODY}"></h1>)',
+        _TAB.sub(r'<li class="md-tabs__item md-tabs__item--active">\1', path.read_text(encoding="utf-8"), count=1),
+    )
+    if len([part for part in parts if _BODY in part]) != 1 or _TITLE not in parts:
+        raise StageError(
+            "S383",
+            f"{path}: the theme shows the frame of static pages without its title or its body",
+            why="passports and run pages are set into a page that MkDocs built; without its places they cannot be",
+            fix="use the theme of site/mkdocs.yml as it was, or report the version of mkdocs-material",
+        )
+    for place, body in bodies.items():
+        (site / "experiments" / place).write_text(_framed(parts, body), encoding="utf-8")
+    path.unlink()
+    path.parent.rmdir()
+
+
+def _framed(parts: list[str], body: str) -> str:
+    """The title is the text of the heading, whose letters are character references already."""
+    heading = _HEADING.search(body)
+    title = re.sub(r"<[^>]*>", "", heading[1]).strip() if heading else ""
+    return "".join(title if part == _TITLE else body if _BODY in part else part for part in parts)
 
 
 def _write_missing(path: Path) -> None:

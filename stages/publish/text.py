@@ -2,7 +2,7 @@
 
 Letters, digits and a few harmless marks stay; everything else becomes a numeric character reference. `-` and `_` stay between letters
 or digits only. A browser shows the same text; Markdown, attribute lists, emoji names, `{{ }}` and table pipes find nothing to read.
-Invisible marks are replaced by their names.
+Invisible marks are replaced by their names. Templates escape all that they write, unless it is markup made here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import jinja2
 from markupsafe import Markup
 
+from stages.contracts.expressions import text as expression_text
+from stages.contracts.history import metric_title
+from stages.publish import numbers
+
+TEMPLATES = Path(__file__).parent / "templates"
 _PLAIN = re.compile(r"(?![A-Za-z0-9 ,./\u00a1-\U0010ffff]|(?<=[A-Za-z0-9])[-_](?=[A-Za-z0-9]))[\s\S]")
 
 
@@ -68,3 +77,41 @@ def record_anchor(run: str) -> str:
 def script_literal(value: object) -> str:
     """A value as JavaScript: JSON in ASCII, in which `<` and `&` are written as escapes, so that no text ends a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Autoescape on, unknown names are errors, and all output goes through `escape`."""
+    jinja = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    jinja.filters.update(
+        with_code=escape_with_code,
+        slug=slug,
+        figure_id=figure_id,
+        verdict_id=verdict_id,
+        record_anchor=record_anchor,
+        versions=numbers.code_words,
+        words=metric_title,
+        plural=numbers.plural,
+        setting=numbers.setting,
+        expression=expression_text,
+        signed_setting=numbers.signed_setting,
+        percent=numbers.percent,
+        counted=numbers.counted,
+        duration=numbers.duration,
+        listed=lambda parts: numbers.listed(list(parts)),
+        spaced=lambda name: name.replace("_", " "),
+    )
+    return jinja
+
+
+def render(template: str, **values: Any) -> str:
+    """A template filled in."""
+    return environment().get_template(template).render(**values)

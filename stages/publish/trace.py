@@ -9,22 +9,12 @@ from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Source
 from stages.contracts.lineage import Lineage, Origin
 from stages.contracts.stage import card_id
-from stages.publish import judged
 from stages.publish.claims import claim_views
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import Facts, did_you_mean
-from stages.publish.numbers import setting
-from stages.publish.passports import (
-    OTHER_FILES,
-    Passport,
-    figure_passport,
-    passport,
-    recompute,
-    run_rows,
-    sources_by_run,
-    verdict_passport,
-)
-from stages.publish.settings import flat
+from stages.publish.methods import flat, judged_page
+from stages.publish.numbers import code_words, setting
+from stages.publish.passports import OTHER_FILES, Passport, figure_passport, passport, recompute, run_rows, sources_by_run, verdict_passport
 from stages.publish.text import reveal_hidden
 
 
@@ -110,7 +100,7 @@ def _page(experiment: ExperimentFiles) -> Iterator[str]:
         return
     verdicts = [(claim, f"{verdict.verdict}   {verdict.finding or 'no finding'}") for claim, verdict in experiment.verdicts.items()]
     yield from _table("claims", verdicts)
-    lines = [(judged.units(line), f"{line.who}, {line.at}: {line.why}") for line in judged.behind_page(experiment)]
+    lines = [(", ".join(sorted(line.digests)), f"{line.who}, {line.at}: {line.why}") for line in judged_page(experiment)]
     yield from _table("code judged equal", lines)
     files = read(Lineage, folder.page / "lineage.json").files
     changed = [
@@ -155,7 +145,7 @@ def _inputs(run: RunFiles) -> Iterator[tuple[str, str]]:
 
 def _analysis(experiment: ExperimentFiles) -> Iterator[str]:
     if experiment.conclude:
-        yield from _table("analysis", [("card", card_id(experiment.conclude)), ("code", judged.versions(experiment.conclude.code))])
+        yield from _table("analysis", [("card", card_id(experiment.conclude)), ("code", code_words(experiment.conclude.code))])
     yield from ("", "recompute", f"  {recompute(experiment)}")
 
 

@@ -22,10 +22,9 @@ from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
 from stages.publish.consistency import contradictions, imports_again, run_module
 from stages.publish.experiment import RECORDED, RULES, load
-from stages.publish.file_differences import Comparison
 from stages.publish.rule_history import whole_history
 from stages.publish.site import build, page_folders
-from stages.publish.verification import Difference, Verified
+from stages.publish.verification import Comparison, Difference, Verified
 
 STAGES = {
     "screen": "stages.analyse.screen",

@@ -43,10 +43,6 @@ def problems(crate: Path, profile: str, cache: Path) -> list[str]:
         session.mount("https://", _Stored())
         session.get(CONTEXT, headers={"Accept": "application/ld+json, application/json, */*;q=0.1"}, allow_redirects=True)
     settings = services.ValidationSettings(
-        rocrate_uri=str(crate),
-        profile_identifier=profile,
-        requirement_severity=models.Severity.REQUIRED,
-        cache_path=cache,
-        offline=True,
+        rocrate_uri=str(crate), profile_identifier=profile, requirement_severity=models.Severity.REQUIRED, cache_path=cache, offline=True
     )
     return [f"{issue.check.identifier}: {issue.message} {issue.violatingEntity}" for issue in services.validate(settings).get_issues()]

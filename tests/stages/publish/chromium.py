@@ -105,11 +105,7 @@ def browser() -> Iterator[Browser]:
 
     with open(os.devnull, "wb") as quiet:
         process = subprocess.Popen(
-            [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"],
-            preexec_fn=places,
-            close_fds=False,
-            stdout=quiet,
-            stderr=quiet,
+            [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"], preexec_fn=places, close_fds=False, stdout=quiet, stderr=quiet
         )
     for end in (to_it, from_it, *high):
         os.close(end)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import html
 import itertools
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from ruamel.yaml import YAML
 
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
 from stages.contracts.artifact import file_digest, write, write_text
 from stages.contracts.attempt import Ended, Outcome, Started
-from stages.contracts.claim import ClaimRule, Contrast
+from stages.contracts.claim import Claim
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.figure import Figure
-from stages.contracts.finding import Finding, Findings, SeedValue, Source, Verdict
+from stages.contracts.finding import Finding, Findings, SeedValue, Source
 from stages.contracts.health import Detection, GateResult, Health, Signal
 from stages.contracts.history import gate_columns
 from stages.contracts.layout import ExperimentFolder
@@ -26,7 +28,6 @@ from stages.contracts.lineage import Origin, Origins
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.page_card import ClaimText, PageCard
 from stages.contracts.preflight_card import (
-    Atom,
     Below,
     GateShares,
     Preflight,
@@ -47,12 +48,8 @@ HOSTILE = (
 )
 SEEDS, STEPS = (1, 2, 3), 60
 SPEC = "specs/quickstart.yaml"
-CONDITIONS = (
-    ConditionCard(name="shaped", role="treatment", reward="shaped", gates=("format", "tests")),
-    ConditionCard(name="inverted", role="control", reward="inverted shaped", gates=("format", "tests")),
-    ConditionCard(name="random", role="control", reward="random", gates=("random",)),
-    ConditionCard(name="zero", role="null_control", reward="zero", gates=("constant",)),
-)
+DATA = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+CONDITIONS = tuple(map(ConditionCard.model_validate, DATA["conditions"]))
 FAILED, GATED = "random-s2", "inverted-s3"
 LEVELS = {
     "shaped": (0.6231, 0.8702, 0.8712),
@@ -72,14 +69,14 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
     for number, ref in enumerate(refs):
         _run(folder, ref, number, hostile)
     _preflight(folder, hostile)
-    claims = _claims()
+    claims = tuple(Claim.model_validate(claim) for claim in DATA["claims"])
     conclude = ConcludeCard(
         experiment=name,
         conditions=CONDITIONS,
         runs=refs,
         evaluation=("format", "tests"),
         metrics=("reward",),
-        claims=claims,
+        claims=tuple(claim.rule for claim in claims),
         windows=Windows(),
         code={"some.stage": "c0ffee00c0ffee00"},
     )
@@ -88,40 +85,15 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
     _figure(folder, hostile)
     if prose is not None:
         write_text(project / "specs/quickstart.md", prose)
-    write(
-        folder.page_card,
-        PageCard(
-            experiment=name,
-            title="Does a verifiable reward teach a small model to write right expressions?",
-            question="A tiny model is right about half of the time. Does GRPO with a reward from unit tests make it right more often?",
-            owner="octavo",
-            tags=("quickstart", "grpo"),
-            spec=SPEC,
-            prose="specs/quickstart.md" if prose is not None else None,
-            profile=profile,
-            health_profile="grpo-default",
-            conditions=CONDITIONS,
-            runs=refs,
-            claims=tuple(ClaimText(id=claim.id, says=says) for claim, says in zip(claims, _SAYS, strict=True)),
-            evaluation=("format", "tests"),
-            curves=("reward",),
-            code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
-        ),
-    )
+    words = {"claims": tuple(ClaimText(id=claim.id, says=claim.says) for claim in claims), "conditions": CONDITIONS, "runs": refs}
+    words |= {"prose": "specs/quickstart.md" if prose is not None else None, "profile": profile, **DATA["page"]}
+    write(folder.page_card, PageCard(experiment=name, code=code_versions(CodeTree(ROOT), ["stages.publish.page"]), **words))
     place = itertools.count(10)
     write(
         folder.origins,
         Origins(
             spec=SPEC,
-            cards={
-                f"{name}/train.card.json": {
-                    "/train/learning_rate": Origin(file=SPEC, line=22, column=18, layer="experiment"),
-                    "/train/max_steps": Origin(file=SPEC, line=21, column=14, layer="experiment"),
-                    "/train/beta": Origin(file=None, line=None, column=None, layer="defaults"),
-                    "/reward/gates/0": Origin(file=SPEC, line=37, column=9, layer="condition"),
-                }
-                for name in dict.fromkeys(ref.condition for ref in refs)
-            },
+            cards={f"{condition.name}/train.card.json": DATA["origins"] for condition in CONDITIONS},
             claims={claim.id: Origin(file=SPEC, line=next(place), column=5, layer="experiment") for claim in claims},
             conditions={c.name: Origin(file=SPEC, line=next(place), column=3, layer="condition") for c in CONDITIONS},
         ),
@@ -142,32 +114,6 @@ def section(folder: ExperimentFolder, title: str) -> str:
 def copy_site(project: Path) -> None:
     """The repository's `site/` in a project."""
     shutil.copytree(ROOT / "site", project / "site")
-
-
-_SAYS = (
-    "Training on the unit-test reward raises the share of sampled expressions that pass all their tests.",
-    "A random reward leaves the share of right expressions where it was.",
-    "The inverted reward teaches the model to write longer expressions.",
-    "The shaped reward raises the share of well-formed expressions.",
-)
-
-
-def _claims() -> tuple[ClaimRule, ...]:
-    def claim(id_: str, metric: str, condition: str, against: str, direction: str, margin: float) -> ClaimRule:
-        return ClaimRule(
-            id=id_,
-            metric=metric,
-            statistic="final",
-            contrast=Contrast(condition=condition, against=against),
-            **{direction: margin},
-        )  # type: ignore[arg-type]
-
-    return (
-        claim("shaped-teaches", "evaluation.tests.pass_share", "shaped", "zero", "above", 0.05),
-        claim("random-harmless", "evaluation.tests.pass_share", "random", "zero", "above", -0.05),
-        claim("inverted-lengthens", "completion_tokens", "inverted", "zero", "above", 1.0),
-        claim("shaped-forms", "evaluation.format.pass_share", "shaped", "zero", "above", 0.01),
-    )
 
 
 def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], card: str) -> Findings:
@@ -266,43 +212,7 @@ def _findings(folder: ExperimentFolder, name: str, refs: tuple[RunRef, ...], car
         **more,
     )
     add("shaped-vs-zero", "evaluation.format.pass_share", "difference", 0.008, low=-0.012, high=0.028, seeds=seeds, **more)
-    verdicts = (
-        Verdict(
-            claim="shaped-teaches",
-            verdict="supported",
-            why="The whole interval lies above the margin.",
-            finding="shaped-vs-zero/evaluation.tests.pass_share/difference",
-            direction="above",
-            margin=0.05,
-        ),
-        Verdict(
-            claim="random-harmless",
-            verdict="refuted",
-            why="The whole interval lies below the margin.",
-            finding="random-vs-zero/evaluation.tests.pass_share/difference",
-            direction="above",
-            margin=-0.05,
-        ),
-        Verdict(
-            claim="inverted-lengthens",
-            verdict="void",
-            why="The claim needs 3 healthy seeds in each condition; inverted has 2.",
-            finding=None,
-            direction="above",
-            margin=1.0,
-        ),
-        Verdict(
-            claim="shaped-forms",
-            verdict="inconclusive",
-            why="The interval contains the margin.",
-            finding="shaped-vs-zero/evaluation.format.pass_share/difference",
-            direction="above",
-            margin=0.01,
-            detectable=0.031,
-            seeds_needed=14,
-        ),
-    )
-    return Findings(card_id=card, experiment=name, claims_tested=4, findings=tuple(findings), verdicts=verdicts)
+    return Findings(card_id=card, experiment=name, claims_tested=4, findings=tuple(findings), verdicts=DATA["verdicts"])
 
 
 def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> None:
@@ -358,61 +268,11 @@ def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> No
     )
     pq.write_table(pa.table({"step": [1], "metric": ["reward"], "value": [0.1 * number]}), run.history)
     _completions(folder, ref, condition, hostile)
+    seen = {"nonfinite": gated, "collapse": ref.condition == "zero", "reward_atoms": ref.condition == "shaped"}
     detections = [
-        Detection(
-            detector="nonfinite",
-            state="looked",
-            signals=(
-                Signal(
-                    detector="nonfinite",
-                    metric="grad_norm",
-                    severity="severe",
-                    says="Gradient norms are not finite from step 41 to the end.",
-                    onset=41,
-                    detected=43,
-                    evidence={"class": "persistent", "count": 20},
-                ),
-            )
-            if gated
-            else (),
-        ),
-        Detection(
-            detector="collapse",
-            state="looked",
-            signals=(
-                Signal(
-                    detector="collapse",
-                    metric="zero_signal_share",
-                    severity="info",
-                    says="No group has a signal from step 1, as expected of a null control.",
-                    onset=1,
-                    detected=15,
-                    last=60,
-                    evidence={"streak": 60, "share": 1.0},
-                ),
-            )
-            if ref.condition == "zero"
-            else (),
-        ),
-        Detection(
-            detector="reward_atoms",
-            state="looked",
-            signals=(
-                Signal(
-                    detector="reward_atoms",
-                    metric="reward",
-                    severity="warning",
-                    says=f"0.1 is the reward of 31% of completions {hostile}",
-                    onset=1,
-                    value=0.31,
-                    evidence={"k": 119, "n": 384, "text": hostile},
-                ),
-            )
-            if ref.condition == "shaped"
-            else (),
-        ),
-        Detection(detector="kl", state="not_applicable", reason="beta is 0, so no KL is computed"),
+        Detection(detector=name, state="looked", signals=(_signal(name, hostile),) if there else ()) for name, there in seen.items()
     ]
+    detections.append(Detection(detector="kl", state="not_applicable", reason="beta is 0, so no KL is computed"))
     reasons = ("failed at step 31 (verifier)",) if failed else ("nonfinite: gradient norms are not finite from step 41",) if gated else ()
     write(
         run.health,
@@ -443,6 +303,11 @@ def _run(folder: ExperimentFolder, ref: RunRef, number: int, hostile: str) -> No
             ),
         ),
     )
+
+
+def _signal(name: str, hostile: str) -> Signal:
+    """A signal of the data, with hostile text in place of its mark."""
+    return Signal.model_validate(json.loads(json.dumps(DATA["signals"][name]).replace("HOSTILE", json.dumps(hostile)[1:-1])))
 
 
 def _train_card(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard) -> TrainCard:
@@ -523,28 +388,17 @@ def _preflight(folder: ExperimentFolder, hostile: str) -> None:
             condition=c.name,
             verdict="warn" if c.name == "random" else "pass",
             reasons=("half of the groups carry no signal (16 of 32)",) if c.name == "random" else (),
-            completions=256,
-            groups=32,
             zero_signal_groups=16 if c.name == "random" else 3,
-            truncated=2,
-            unknown=0,
-            reward_mean=0.51,
-            seconds=3.2,
             funnel=tuple(
                 GateShares(gate=gate, reached=256 - 6 * i, passed=250 - 110 * i, failed=6 + 104 * i, unknown=0)
                 for i, gate in enumerate(c.gates)
-            ),
-            atoms=(
-                Atom(reward=1.0, completions=140),
-                Atom(reward=0.1, completions=80),
-                Atom(reward=0.25, completions=30),
-                Atom(reward=0.0, completions=6),
             ),
             probes=(
                 ProbeReward(name="empty", text="", reward=0.0, best=False),
                 ProbeReward(name="one word", text="x", reward=1.0 if c.name == "shaped" else 0.1, best=c.name == "shaped"),
             ),
             step=StepTime(completions=64, sampling=2.5, scoring=0.52, slowest_gate="tests") if c.name == "shaped" else None,
+            **DATA["preflight"],
         )
         for c in CONDITIONS
     )

@@ -77,7 +77,7 @@ def import_card() -> ImportCard:
 def test_the_command_is_light_and_refuses_wrong_usage(project: Path) -> None:
     code = (
         "import sys; sys.argv=['x','runs/none']; import stages.publish.complete as c; r=c._main();"
-        "print(r, [m for m in ('pandas','pyarrow','torch','jinja2','markdown') if m in sys.modules])"
+        "print(r, [m for m in ('pandas','pyarrow','torch','markdown') if m in sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "1 []" and "error S102" in process.stderr

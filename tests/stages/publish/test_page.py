@@ -261,7 +261,7 @@ def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(p
 
 
 def test_templates_escape_whatever_is_written_into_them() -> None:
-    from stages.publish.render import environment
+    from stages.publish.text import environment
 
     templates = environment()
     assert templates.from_string("{{ x }}").render(x="<b>{{") == "&#60;b&#62;&#123;&#123;"

@@ -20,16 +20,14 @@ from stages.contracts.page_card import PageCard
 from stages.contracts.reward import Gate, Penalty, Phase, Reward
 from stages.publish.anomalies import Anomaly
 from stages.publish.attempts import changes, hours, rates
-from stages.publish.citation import citation
 from stages.publish.claims import ClaimView, Place, bar, claim_views, explain_verdict
-from stages.publish.exclusions import causes, left_out
 from stages.publish.experiment import RunFiles, load
 from stages.publish.facts import Facts, undetected_change
-from stages.publish.header import answer, banners
+from stages.publish.header import _exclusions, answer, banners
+from stages.publish.methods import citation
 from stages.publish.page import page
 from stages.publish.passports import read_passports
-from stages.publish.render import environment
-from stages.publish.text import record_anchor, slug
+from stages.publish.text import environment, record_anchor, slug
 
 
 def number(**fields: object) -> Finding:
@@ -202,12 +200,12 @@ def test_a_rule_is_named_once_with_all_runs_that_do_not_meet_it(project: Path) -
     for name, failed in (("shaped-s1", (truncated,)), ("shaped-s2", (truncated, steps))):
         update = {"included": False, "exclusions": failed, "reasons": tuple(exclusion.reason for exclusion in failed)}
         excluded.append(replace(runs[name], health=runs[name].health.model_copy(update=update)))  # type: ignore[union-attr]
-    assert causes([*excluded, runs[GATED]]) == (
+    assert _exclusions([*excluded, runs[GATED]]) == (
         "Not met: truncated share below 0.5 in the final window (shaped-s1 and shaped-s2); steps complete (shaped-s2). "
         "inverted-s3: nonfinite: gradient norms are not finite from step 41."
     )
-    assert left_out(excluded[0]) == [says]
-    assert left_out(runs[FAILED]) == ["failed at step 31 (verifier)"] and left_out(runs["zero-s1"]) == []
+    assert excluded[0].left_out == [says]
+    assert runs[FAILED].left_out == ["failed at step 31 (verifier)"] and runs["zero-s1"].left_out == []
 
 
 def boxes(folder: ExperimentFolder) -> list[list[str]]:
