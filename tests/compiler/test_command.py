@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import pty
@@ -43,12 +42,6 @@ def test_check_and_compile_import_neither_torch_nor_pandas(work):
     )
     output = octavo(sys.executable, "-c", code, cwd=work, text=True).stdout
     assert output.splitlines()[-1] == "[]"
-
-
-def test_version_is_that_of_the_package(capsys):
-    assert main(["--version"]) == 0
-    (line,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = ")]
-    assert capsys.readouterr().out == f"octavo {line.split(chr(34))[1]}\n"
 
 
 def test_without_a_command_it_says_what_there_is_and_what_exit_codes_mean(capsys):
@@ -117,14 +110,6 @@ def test_colours_are_for_terminals_and_for_people_who_want_them(work, spec):
     assert len({text.replace(b"\r\n", b"\n") for text in plain}) == 1 and b"\x1b" not in plain[0] and b"E319" in plain[0]
 
 
-@pytest.mark.parametrize("arguments", [["compil"], ["compile", "--nonsense"], ["explain"]])
-def test_a_wrong_command_line_is_2(arguments, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert end.value.code == 2
-    assert "usage: octavo" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "caf\\xe9 \\u2192"), ("latin-1", "café \\u2192"), ("utf-8", "café →")])
 def test_an_encoding_without_a_character_ends_no_command(work, spec, encoding, shown):
     run = functools.partial(octavo, sys.executable, "-m", "compiler", cwd=work, PYTHONIOENCODING=encoding)
@@ -170,11 +155,6 @@ def test_compile_check_names_what_differs(work, capsys):
     assert (work / "runs/example/page.card.json").read_text() == "{}\n"
 
 
-def test_compiling_one_spec_leaves_the_top_level_alone(work, capsys):
-    assert main(["compile", "example@smoke"]) == 0
-    assert not (work / "dvc.yaml").exists() and (work / "runs/example@smoke/dvc.yaml").exists()
-
-
 def test_runs_that_left_the_spec_are_named_and_kept(work, spec, capsys):
     main(["compile"])
     (work / "specs/example.yaml").write_text(spec.replace("seeds: [1, 2, 3]", "seeds: [4, 2, 3]"))
@@ -184,16 +164,6 @@ def test_runs_that_left_the_spec_are_named_and_kept(work, spec, capsys):
     assert "runs/example/shaped-s1: no longer in the spec" in errors and "runs/example/zero-s1: no longer in the spec" in errors
     assert "shaped-s2: no longer" not in errors
     assert (work / "runs/example/shaped-s1/train.card.json").exists()
-
-
-def test_explain_a_value(work, capsys):
-    assert main(["explain", "shaped-s1", "train.learning_rate"]) == 0
-    assert capsys.readouterr().out == "train.learning_rate  0.001  specs/example.yaml:16:18  (experiment)\n"
-
-
-def test_explain_shows_the_hashes_that_a_card_pins(work, capsys):
-    assert main(["explain", "shaped-s1", "data.sha256"]) == 0
-    assert hashlib.sha256((work / "data/train.jsonl").read_bytes()).hexdigest() in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

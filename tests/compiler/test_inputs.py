@@ -82,13 +82,6 @@ def test_a_broken_model_spec_is_shown_at_its_place(work):
     ]
 
 
-def test_pins(work):
-    (work / "constraints.txt").write_text("# torch==0.1\ntorch==2.13.0  # why\n TRL == 1.16.0\nother>=2\n")
-    assert Inputs().pins == {"torch": ("2.13.0", 2), "trl": ("1.16.0", 3)}
-    with pytest.raises(Rejected):
-        Inputs().versions(["other"])
-
-
 def test_every_setting_that_names_a_column_is_looked_for():
     """Descriptions say `Column`; the module says COLUMNS, and so the compiler looks whether the data have it."""
     from compiler.language.rewards import settings_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +10,8 @@ from test_rules import codes
 from compiler.commands.explain import explain
 from compiler.language.expressions import Unreadable, always, stop_condition
 from compiler.problems import Rejected
-from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import dump
 from stages.contracts.expressions import text as text_of
-from stages.contracts.stops import Length, length
 
 EARLY = "early_stop: {when: zero_signal_share == 1.0, for: 3 steps}"
 STOP = """stop:
@@ -63,13 +59,6 @@ def test_expectations_are_on_the_analysis_card_only(compiled, ruled, spec):
         assert dump(card) == dump(compiled(expect_only).cards.train[name])
 
 
-def test_cards_without_rules_stay_as_they_were(compiled, spec):
-    cards = compiled(spec).cards
-    assert "early_stop" not in dump(cards.train["shaped"]) and '"stop"' not in dump(cards.train["shaped"])
-    conclude: ConcludeCard = cards.single["analysis/conclude.card.json"]
-    assert not {"stops", "expectations"} & set(json.loads(dump(conclude)))
-
-
 def test_origins_point_at_the_rules(compiled, ruled):
     experiment, lines = compiled(ruled), ruled.splitlines()
 
@@ -105,9 +94,6 @@ def test_a_condition_may_have_a_rule_of_its_own(compiled, ruled):
     own = ruled.replace("role: treatment}", "role: treatment, train: {early_stop: {when: entropy < 0.1}}}")
     rule = compiled(own).cards.train["shaped"].stop.rules[0]
     assert (rule.id, text_of(rule.when), rule.lasting) == ("early_stop", "entropy < 0.1", 3)  # maps merge: `for` stays
-
-
-def test_a_condition_may_do_without_the_rule(compiled, ruled):
     without = ruled.replace("role: treatment}", "role: treatment, train: {early_stop: null}}")
     assert [rule.id for rule in compiled(without).cards.train["shaped"].stop.rules] == ["red_flag-1", "red_flag-2"]
 
@@ -204,17 +190,6 @@ def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
         assert {text[mention.start : mention.start + len(mention.leaf.metric)] for mention in parsed.mentions} == {
             mention.leaf.metric for mention in parsed.mentions
         }
-
-
-def test_lengths():
-    assert [length(text) for text in ("50%", "7 %", "12.5%", "1 step", "100 steps")] == [
-        Length(0.5, "%"),
-        Length(0.07, "%"),
-        Length(0.125, "%"),
-        Length(1, "steps"),
-        Length(100, "steps"),
-    ]
-    assert [length(text) for text in ("15", "1.5 steps", "-5%", "5 epochs", "", "1e2%")] == [None] * 6
 
 
 def test_a_child_declares_a_changed_rule(compiled, ruled, work):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.build.files import compare, write
+from compiler.build.files import write
 from compiler.problems import Rejected
 
 
@@ -27,10 +27,6 @@ def test_files_of_stages_are_written_once():
     assert write({}, {"retry": "first\n"}).created == ("retry",)
     Path("retry").write_text("of a stage\n")
     assert write({}, {"retry": "first\n"}).differing == () and Path("retry").read_text() == "of a stage\n"
-
-
-def test_compare_writes_nothing():
-    assert compare({"a/one": "1\n"}, {"b": "2\n"}).created == ("a/one", "b") and not list(Path().iterdir())
 
 
 @pytest.mark.parametrize("path", ["folder", "file/below", "/proc/octavo/file"])
