@@ -52,17 +52,13 @@ def _metric(claim: Claim, place: Place, sides: list[Setup], scores: list[str]) -
     known = [*(f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES), *logged_by_all(sides)]
     if claim.metric in known:
         return
-    meaning, is_evaluation = metric(claim.metric), claim.metric.startswith("evaluation.")
+    is_evaluation = claim.metric.startswith("evaluation.")
     if isinstance(sides[0].train, ImportedTraining):
         why = ("there is no model to evaluate, and " if is_evaluation else "") + f"what is read of the runs' logs is {listed(known)}"
     elif is_evaluation:
         why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
-    elif claim.metric == "kl":
-        why = "kl is logged only when `beta` is above 0"
-    elif meaning and meaning.algorithms and sides[0].train.algorithm not in meaning.algorithms:
-        why = f"{listed(meaning.algorithms)} log it, and this spec trains with {sides[0].train.algorithm}"
-    elif len(sides) > 1 and claim.metric in {name for side in sides for name in logged_by_all([side])}:
-        why = "only one of the two conditions logs it, so there is nothing to compare"
+    elif metric(claim.metric) is not None:
+        why = f"not every run of {' and '.join(f'`{side.name}`' for side in sides)} logs it"
     else:
         why = "a claim on a metric that nothing produces can never be decided"
     example = next((name for name in known if name.endswith("pass_share")), known[0])

@@ -122,19 +122,11 @@ def _weights(reward: Reward, gates: tuple[GateUse, ...], node: Node) -> Iterator
 
 def _sum(weights: dict[str, float], place: Place | None, which: str) -> Iterator[Diagnostic]:
     total = math.fsum(weights.values())
-    if math.isclose(total, 1.0, abs_tol=TOLERANCE, rel_tol=0):
-        return
-    rest = {name: 1.0 - math.fsum(other for key, other in weights.items() if key != name) for name in weights}
-    # the last gate that can take up the difference: authors write the main one last
-    able = [name for name, value in rest.items() if 0 <= value <= 1]
-    if able:
-        fix = f"set `{able[-1]}` to {round(rest[able[-1]], 12):g}"
-    elif total:
-        fix = "scale them: " + ", ".join(f"{name}: {weight / total:.4g}" for name, weight in weights.items())
-    else:
-        fix = "give at least one gate a weight"
-    terms = " + ".join(f"{weight:g}" for weight in weights.values())
-    yield problem("E346", place, weights=which, total=f"{total:.6g}", sum=terms, fix=fix)
+    if not math.isclose(total, 1.0, abs_tol=TOLERANCE, rel_tol=0):
+        scaled = ", ".join(f"{name}: {weight / total:.4g}" for name, weight in weights.items()) if total else ""
+        fix = f"scale them: {scaled}" if scaled else "give at least one gate a weight"
+        terms = " + ".join(f"{weight:g}" for weight in weights.values())
+        yield problem("E346", place, weights=which, total=f"{total:.6g}", sum=terms, fix=fix)
 
 
 def _needed(gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:

@@ -87,15 +87,10 @@ def _is_continuous(leaf: Comparison) -> bool:
 
 def _not_logged(setup: Setup, name: str, logged: list[str], place: Place, elsewhere: str) -> Diagnostic:
     """E361 for a metric of a rule or an expectation that a condition's runs do not measure."""
-    facts = {"condition": setup.name, "word": name[:80]}
-    if name == "kl":
-        return problem("E361.kl", place, None, **facts)
-    if name.startswith("evaluation."):
-        return problem("E361.evaluation", place, None, **facts)
-    if metric(name) is not None and name.startswith("gate.") and name.count(".") == 2:
-        return problem("E361.gate", place, None, reward=setup.reward.name, gate=name.split(".")[1], elsewhere=elsewhere, **facts)
+    if name == "kl" or name.startswith("evaluation."):
+        return problem("E361.kl" if name == "kl" else "E361.evaluation", place, None, condition=setup.name, word=name[:80])
     if metric(name) is not None:
-        return problem("E361", place, None, known=logged, first=logged[0], **facts)
+        return problem("E361.known", place, None, condition=setup.name, word=name, logged=logged, elsewhere=elsewhere)
     return unknown("E361", name, logged, place, condition=setup.name)
 
 

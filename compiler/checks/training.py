@@ -67,15 +67,10 @@ def _groups(train: GroupedSettings, node: Node, experiment: Experiment) -> Itera
 
 
 def whole_groups(per_step: int, accumulation: int, group: int) -> str:
-    """Changes of one key each that make the batch divisible."""
+    """The next larger accumulation that makes the batch divisible."""
     unit = group // gcd(per_step, group)
-    below, above = accumulation // unit * unit, (accumulation // unit + 1) * unit
-    steps = [f"`{value}` (batch {per_step * value})" for value in (below, above) if value > 0]
-    batch = per_step * accumulation
-    near = (size for distance in range(1, 10_000) for size in (group - distance, group + distance))
-    size = next((size for size in near if 2 <= size <= batch and batch % size == 0), None)
-    steps[0] = "`gradient_accumulation_steps: " + steps[0][1:]
-    return " or ".join(steps) + (f", or `num_generations: {size}`" if size else "")
+    steps = (accumulation // unit + 1) * unit
+    return f"`gradient_accumulation_steps: {steps}` (batch {per_step * steps})"
 
 
 def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:

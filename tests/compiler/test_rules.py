@@ -216,10 +216,7 @@ def test_case_40_any_name_is_plain_to_shells_paths_addresses_and_findings_or_ref
 def test_every_fix_for_groups_works(per_device, accumulation, group):
     if per_device * accumulation % group == 0:
         return
-    fixes = whole_groups(per_device, accumulation, group)
-    steps = re.findall(r"`(?:gradient_accumulation_steps: )?(\d+)` \(batch (\d+)\)", fixes)
-    assert steps
-    for step, batch in steps:
-        assert int(step) * per_device == int(batch) and int(batch) % group == 0
-    for size in re.findall(r"num_generations: (\d+)", fixes):
-        assert per_device * accumulation % int(size) == 0 and int(size) >= 2
+    (steps, batch) = re.fullmatch(
+        r"`gradient_accumulation_steps: (\d+)` \(batch (\d+)\)", whole_groups(per_device, accumulation, group)
+    ).groups()
+    assert int(steps) * per_device == int(batch) and int(batch) % group == 0
