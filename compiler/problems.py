@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -131,6 +131,15 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like this one; None if none is. Among more than 1,000 it would take too long."""
     words = list(known)
     return next(iter(difflib.get_close_matches(word[:100], words, n=1, cutoff=0.75)), None) if len(words) <= 1_000 else None
+
+
+def repeated(names: Iterable[tuple[Any, Place]]) -> Iterator[tuple[Any, Place, Place]]:
+    """(name, its place, the place where it stood first) of each name that was there before."""
+    first: dict[Any, Place] = {}
+    for name, place in names:
+        if name in first:
+            yield name, place, first[name]
+        first.setdefault(name, place)
 
 
 def listed(words: Iterable[str], most: int = 30) -> str:

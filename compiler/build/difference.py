@@ -18,7 +18,6 @@ from compiler.language.outside import OutsideSpec
 from compiler.language.rewards import Reward, gate_use
 from compiler.problems import problem, shown
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.training import TrainSettings
 
 SECTIONS = ("model", "data", "preflight", "health", "evaluation")
 ABSENT = "(nothing)"
@@ -52,12 +51,14 @@ def _settings(experiment: Experiment, filled_in: bool) -> dict[str, Any]:
     """Everything that can change a result. Gates are maps by name, beside their order. `filled_in`: `train` with its defaults."""
     spec, root = experiment.spec, experiment.root
     is_outside = isinstance(spec, OutsideSpec)  # sections that octavo has no use for are not of such a spec
-    settings: dict[str, Any] = {key: _dumped(getattr(spec, key)) for key in SECTIONS if not is_outside or root.get(key)}
+    sections = {key: getattr(spec, key) for key in SECTIONS if not is_outside or root.get(key)}
+    sections |= {"runs": getattr(spec, "runs", None), "stop": spec.stop}  # runs: of those that octavo does not train
+    settings: dict[str, Any] = {key: section and section.model_dump(**_DUMP) for key, section in sections.items()}
     node = root.get("train")
     train = train_settings(node)[0] if filled_in and node else None
-    settings["train"] = _dumped_train(train) if train else plain_train(node) if node else None
-    settings["runs"] = _dumped(getattr(spec, "runs", None))  # of runs that octavo does not train
-    settings["stop"] = _dumped(spec.stop)
+    settings["train"] = train.model_dump(**_DUMP) if train else plain_train(node) if node else None
+    if train and train.early_stop:  # no part of the settings on cards
+        settings["train"]["early_stop"] = train.early_stop.model_dump(**_DUMP)
     settings["seeds"] = list(spec.seeds)
     settings["rewards"] = {name: _reward(experiment, name, reward) for name, reward in spec.rewards.items()}
     settings["conditions"] = {name: condition.model_dump(mode="json") for name, condition in spec.conditions.items()}
@@ -65,18 +66,11 @@ def _settings(experiment: Experiment, filled_in: bool) -> dict[str, Any]:
     return settings
 
 
-def _dumped(part: Any) -> Any:
-    return None if part is None else part.model_dump(mode="json", exclude_none=True, by_alias=True)
-
-
-def _dumped_train(section: TrainSettings) -> dict[str, Any]:
-    """The settings, and its stop rule when it has one."""
-    settings = section.model_dump(mode="json")
-    return {**settings, "early_stop": _dumped(section.early_stop)} if section.early_stop else settings
+_DUMP: dict[str, Any] = {"mode": "json", "exclude_none": True, "by_alias": True}
 
 
 def _reward(experiment: Experiment, name: str, reward: Reward) -> dict[str, Any]:
-    settings = reward.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"gates", "examples"})
+    settings = reward.model_dump(**_DUMP, exclude={"gates", "examples"})
     order: list[str] = []
     for index in range(len(reward.gates)):
         entry = experiment.node("rewards", name, "gates", index)

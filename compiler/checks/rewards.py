@@ -8,13 +8,12 @@ from itertools import pairwise
 
 from compiler.build.inputs import Inputs
 from compiler.checks.data import readable
-from compiler.checks.family import repeated
 from compiler.document.node import Node
 from compiler.document.validate import place_of
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.rewards import GateUse, Reward
-from compiler.problems import problem, unknown
+from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Mark, Status, leaves
 from stages.contracts.plugin import reads

@@ -1,27 +1,63 @@
-"""What is wrong with a spec beyond its shape: one file a section, each with a function `(experiment, expansion, inputs) -> problems`."""
+"""What is wrong with a spec beyond its shape: one file a subject, each with functions `(experiment, expansion, inputs) -> problems`.
+Here: names that must differ, and parents, whose declared changes are the whole difference."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
+from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
-from compiler.checks import claims, data, evaluation, family, outside, rewards, sft, stops, training
+from compiler.checks import data, evaluation, outside, rewards, stops, training
+from compiler.document.node import Node
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.outside import OutsideSpec
+from compiler.problems import problem, repeated
 from stages.contracts.diagnostic import Diagnostic
 
-CHECKS = (
-    training.check,
-    sft.check,
-    rewards.check,
-    data.check,
-    evaluation.check,
-    claims.check,
-    stops.check,
-    family.check,
-)
-OUTSIDE = (outside.check, evaluation.health, evaluation.answers, claims.check, stops.check, family.names)
+
+def family(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    yield from names(experiment, expansion, inputs)
+    if experiment.parent is None:
+        return
+    if not any(problem.code.startswith("E2") for problem in expansion.problems):  # values that mean nothing cannot be compared
+        # a profile differs from its experiment as it does in the parent
+        yield from parent_differences(experiment.proper or experiment, experiment.parent)
+    if not experiment.spec.hypothesis.strip():
+        yield problem("W308", experiment.node("parent").key, parent=experiment.parent.stem)
+
+
+def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E319 the same name twice, E327 a condition that is named like a run."""
+    spec = experiment.spec
+    seeds = [experiment.node("seeds", index) for index in range(len(spec.seeds))]
+    claims = [experiment.node("claims", index, "id") for index in range(len(spec.claims))]
+    plans = [experiment.node(key, index, "id") for key in ("actions", "contingency") for index in range(len(getattr(spec, key)))]
+    for kind, nodes, why in (
+        ("the action or plan", plans, "the page names them by their ids"),
+        ("the seed", seeds, "two runs would be one"),
+        ("the claim", claims, "verdicts are kept by the claim's id"),
+        ("the score", list(_scores(experiment)), "evaluations are kept by the score's name"),
+    ):
+        for name, place, first in repeated((node.value, node.place) for node in nodes):
+            yield problem("E319", place, first, kind=kind, name=name, why=why)
+    runs = {run.name: run.setup.name for run in expansion.runs}
+    for name in spec.conditions:
+        if name in runs:
+            yield problem(
+                "E327", experiment.node("conditions", name).key, condition=name, other=runs[name], name=name.replace("-s", "-seed")
+            )
+
+
+def _scores(experiment: Experiment) -> Iterator[Node]:
+    for index in range(len(experiment.spec.evaluation.scores) if experiment.spec.evaluation else 0):
+        node = experiment.node("evaluation", "scores", index)
+        yield from [node] if isinstance(node.value, str) else (Node(key, inner.key or inner.place) for key, inner in node.items())
+
+
+CHECKS = (training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims, stops.check, family)
+OUTSIDE = (outside.check, evaluation.health, evaluation.answers, evaluation.claims, stops.check, names)
 """Checks that mean something without a model, data and rewards."""
 MOST = 200
 """Problems of one section that are collected; twenty are shown."""

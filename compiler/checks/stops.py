@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all
 from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
-from compiler.checks.family import repeated
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import StopCondition, Unreadable, always, characters, stop_condition
-from compiler.problems import problem, unknown
+from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Comparison
 from stages.contracts.history import metric

@@ -183,7 +183,7 @@ def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
     try:
         parsed = stop_condition(text, 60)
     except Unreadable as error:
-        assert error.problem.code == "E360" and 0 <= error.start <= len(text) and error.length >= 1
+        assert error.problem.code == "E360" and 0 <= error.start <= len(text) and error.length >= 0
     else:
         again = stop_condition(text_of(parsed.when), 60).when
         assert text_of(again) == text_of(parsed.when)
