@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stages.analyse import health_gates, summaries
+from stages.analyse import health_gates
 from stages.analyse.detectors import duplicates
 from stages.analyse.frames import Run, read_if_there, read_run, window_of
 from stages.analyse.signals import not_applicable, not_observable
@@ -96,8 +96,8 @@ def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
     run = runs.read(ref, place, imported is not None)
     detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
     if imported is not None and imported.summary:
-        detections = [not_observable(detector.kind, summaries.NO_SERIES) for detector in detectors]
-        detections.append(summaries.look(imported, card.detectors, run.null_control))
+        detections = [not_observable(detector.kind, health_gates.NO_SERIES) for detector in detectors]
+        detections.append(health_gates.look_at_summary(imported, card.detectors, run.null_control))
     else:
         detections = [_detect(detector.kind, detector.settings, run, supervised=condition.supervised) for detector in detectors]
     judged = [

@@ -174,20 +174,6 @@ def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) 
     assert findings["shaped-s2/completion_tokens/final"].method == own
 
 
-def test_a_mean_of_one_logged_step_says_so_and_so_does_its_change(experiment: Experiment) -> None:
-    """Windows of 40 steps are 1-4 and 37-40."""
-    chosen_runs = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
-    for run in chosen_runs:
-        run.cells = {"completion_tokens": {2: 8.0 + run.seed, 10: 5.0, 38: 3.0, 40: 5.0}}
-    findings, _ = experiment(chosen_runs, claims=())
-    part = "one logged step of steps 1-4"
-    assert [seed.why for seed in findings["shaped/completion_tokens/initial"].seeds] == [part] * 3
-    assert [seed.why for seed in findings["shaped/completion_tokens/final"].seeds] == [""] * 3
-    changes = findings["shaped/completion_tokens/change"].seeds
-    assert [(seed.value, seed.why) for seed in changes] == [(-5.0, part), (-6.0, part), (-7.0, part)]
-    assert findings["shaped-s1/completion_tokens/change"].method.endswith(part)
-
-
 def test_shares_do_not_leave_their_range(finished: ExperimentFolder) -> None:
     findings, _ = conclusions(finished)
     random = findings[f"random/{SHARE}/final"]  # 0.40 and 0.45: sd 0.035355, t(0.975, 1) = 12.706, half width 0.3177
@@ -332,19 +318,6 @@ def test_a_claim_may_count_excluded_runs_too(folder: ExperimentFolder) -> None:
     lenient = _verdict(folder, condition="inverted", direction="below", margin=0.2, included_only=False)
     # 0, 0.05, 0: mean 0.016667, half width 4.302653 x 0.016667 = 0.0717
     assert (lenient.verdict, lenient.finding) == ("supported", f"inverted/{SHARE}/final-with-excluded")
-
-
-def test_a_contrast_of_equal_rewards_may_use_reward(folder: ExperimentFolder) -> None:
-    from stages.contracts.analysis_card import ConcludeCard
-    from stages.contracts.artifact import write
-
-    write_cards(folder, runs(), claims=(_claim(metric="reward", condition=None, contrast=Contrast(condition="shaped", against="random")),))
-    card = read(ConcludeCard, folder.conclude_card)
-    same = tuple(condition.model_copy(update={"reward": "one"}) for condition in card.conditions)
-    write(folder.conclude_card, card.model_copy(update={"conditions": same}))
-    findings, verdicts = concluded(folder)
-    assert findings["shaped-vs-random/reward/final"].value == pytest.approx(findings["shaped/reward/final"].value - 0.5)  # type: ignore[operator]
-    assert verdicts["c"].verdict == "void"  # random has two healthy seeds of three
 
 
 def test_non_finite_steps_enter_no_finding(folder: ExperimentFolder) -> None:

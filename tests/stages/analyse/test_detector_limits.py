@@ -153,11 +153,6 @@ def test_a_dead_gradient_is_known_where_its_share_is_first_above_the_threshold()
     assert signal.says.startswith("the gradient is exactly 0 in 50 of the 60 steps whose rewards differ within groups")
 
 
-def test_a_gradient_of_zero_throughout_is_known_once_as_many_rows_show_it_as_are_asked_for() -> None:
-    (signal,) = ask(gradient, seen(grad_norm=0.0)).signals
-    assert (signal.onset, signal.detected) == (1, 3)
-
-
 def test_weights_that_have_a_gradient_between_two_dead_steps_are_connected() -> None:
     """Rewards differ in few steps; in three of them the gradient is 0, and between these it is not."""
     norms = {step: 0.0 if step in (10, 30, 50) else 1.0 for step in STEPS}
@@ -165,11 +160,6 @@ def test_weights_that_have_a_gradient_between_two_dead_steps_are_connected() -> 
     assert ask(gradient, seen(grad_norm=norms, group_range=spread)).signals == ()
     (lost,) = ask(gradient, seen(grad_norm={step: float(not 10 <= step <= 50) for step in STEPS}, group_range=spread)).signals
     assert (lost.onset, lost.last) == (10, 50)
-
-
-def test_steps_without_a_scored_completion_are_steps_without_signal_to_every_detector() -> None:
-    run = seen(reward={step: None if 21 <= step <= 60 else 0.5 for step in STEPS}, zero_signal_share=0.0)
-    assert [signal.onset for signal in ask(collapse, run).signals] == [21]
 
 
 def test_an_early_row_far_off_is_not_the_onset_of_what_the_end_shows() -> None:

@@ -73,13 +73,6 @@ def test_nonfinite_persists_from_three_rows_at_the_end(bad: tuple[int, ...], kin
     assert detection.since == (8 if kind == "persistent" else None)
 
 
-def test_a_skipped_step_counts_as_non_finite_though_its_loss_reads_zero() -> None:
-    detection = seen(loss={1: 0.1, 2: 0.0, 3: 0.2}, skipped={1: 0.0, 2: 1.0, 3: 0.0}, reward={1: 0.5, 2: 0.9, 3: 0.6})
-    (signal,) = ask(nonfinite, detection).signals
-    assert (signal.metric, signal.onset, signal.last, signal.evidence["class"]) == ("gradient", 2, 2, "transient")
-    assert detection.values("reward").to_dict() == {1: 0.5, 3: 0.6}
-
-
 # truncation --------------------------------------------------------------------------------------------------------------------
 
 
@@ -110,15 +103,6 @@ def test_a_huge_gradient_is_one_spike_with_its_step() -> None:
     assert "before clipping" in signal.says
 
 
-@pytest.mark.parametrize(("flagged", "state"), [(10, "looked"), (11, "not_applicable")])
-def test_spikes_in_more_than_a_tenth_of_the_rows_are_no_spikes(flagged: int, state: str) -> None:
-    values: dict[int, float | str | None] = {step: float(step % 5) for step in range(1, 101)}
-    values |= {24 + 7 * index: 1000.0 for index in range(flagged)}
-    detection = ask(spikes, seen(loss=values), metrics=("loss",))
-    assert detection.state == state
-    assert len(detection.signals) == (state == "looked")
-
-
 def test_a_constant_series_has_no_spikes_to_speak_of() -> None:
     detection = ask(spikes, seen(grad_norm=dict.fromkeys(range(1, 61), 0.0)))
     assert detection.state == "not_applicable"
@@ -139,12 +123,6 @@ def _held(counts: dict[float, int], steps: int = 10) -> CompletionsSummary:
 def test_atoms_hold_more_than_the_declared_share(at: int, signals: int) -> None:
     detection = ask(atoms, seen(completions=_held({0.0: 35, 0.21: at, 0.35: 20, 1.0: 45 - at})))
     assert [signal.value for signal in detection.signals] == [0.21] * signals
-
-
-def test_zero_and_the_maximum_are_no_atoms() -> None:
-    assert ask(atoms, seen(completions=_held({0.0: 50, 1.0: 50}))).signals == ()
-    length_reward = ask(atoms, seen(completions=_held({0.0: 20, 1.0: 40, 2.0: 40})))
-    assert [signal.value for signal in length_reward.signals] == [1.0]  # the maximum is 2.0 here
 
 
 def test_an_exploit_that_everything_uses_is_an_atom_and_no_maximum() -> None:

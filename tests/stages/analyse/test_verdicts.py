@@ -199,9 +199,3 @@ def test_no_verdict_rests_on_a_loss_that_is_no_progress() -> None:
     )
     gold = tuple(condition.model_copy(update={"supervised": condition.name == "shaped"}) for condition in CONDITIONS)
     assert refusal(claim("loss"), gold) == refusal(claim("loss"), CONDITIONS, {"shaped"}) == refusal(claim("loss.value"), CONDITIONS) == ""
-
-
-def test_a_claim_on_such_a_loss_is_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    verdict = _concluded(tmp_path, {"shaped": [1.0, 2.0, 3.0]}, [_claim("c", "below", 9.0, metric="loss")]).verdicts[0]
-    assert (verdict.verdict, verdict.finding) == ("void", None) and "no progress" in verdict.why
