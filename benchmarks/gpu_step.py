@@ -120,7 +120,7 @@ def static_cache(rollouts: Any) -> None:
     """Let transformers' compiled static cache sample from the merged copy, in place of our decoder."""
     import torch
 
-    from stages.train.rollout_model import rollout_model
+    from stages.train.decoding import rollout_model
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def sampled(policy: Any, ids: Any, attention: Any, config: Any) -> Any:
@@ -141,8 +141,8 @@ def recorded_parts(tokenizer: Any, steps: int, folder: Path, own: Clock) -> tupl
     from stages.train.callbacks import HistoryRecorder
     from stages.train.guards import NonfiniteGuard
     from stages.train.recorder import Journal
+    from stages.train.run import Stopping
     from stages.train.scoring import TrainingReward
-    from stages.train.stopping import Stopping
 
     gates = [
         {"name": "format", "kind": "format", "settings": {"pattern": "(?s).*"}, "on_fail": 0.0},

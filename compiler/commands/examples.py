@@ -47,7 +47,7 @@ def check(compiled: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diag
 
 def _degenerate(card: Reward, rows: Mapping[str, Mapping[str, Any]], node: Node) -> Iterator[Diagnostic]:
     """Texts that take no skill and that no right answer beats, unless an example says what they earn (W302 is about that)."""
-    from stages.train.probes import REFUSED, highest, is_declared, probes
+    from stages.train.reasons import REFUSED, highest, is_declared, probes
 
     own = ((json.dumps(example.row.get("id", example.row), ensure_ascii=False), example.row) for example in card.examples)
     wanted: dict[str, Mapping[str, Any]] = {name.strip('"'): row for name, row in own}

@@ -24,7 +24,7 @@ from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
 
 if TYPE_CHECKING:
-    from stages.train.rescoring import CompletionChange, Counts, Rescoring, ScoredCard, StepChange
+    from stages.train.rescore import CompletionChange, Counts, Rescoring, ScoredCard, StepChange
 
 CARDS = ("train.card.json", "import.card.json")
 """A run's folder holds one of them."""
@@ -80,7 +80,7 @@ def _folder(name: str) -> RunFolder:
 
 def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
     """What the spec says now of the run's condition."""
-    from stages.train.rescoring import ScoredCard
+    from stages.train.rescore import ScoredCard
 
     experiment = folder.root.parent.name
     compiled, run = find(compile_all([named(experiment)], inputs), f"{experiment}/{folder.name}")
@@ -94,7 +94,7 @@ def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
 
 
 def _card(folder: RunFolder) -> ScoredCard:
-    from stages.train.rescoring import ScoredCard
+    from stages.train.rescore import ScoredCard
 
     by_spec = f"octavo rescore {folder.root.parent.name}/{folder.name} --spec"
     if not folder.card.is_file() and folder.root.joinpath("import.card.json").is_file():

@@ -1,4 +1,4 @@
-"""The attempts ledger of a run: who may train it now, what was tried, how it ended.
+"""The attempts ledger of a run: who may train it now, what was tried, how it ended, and of which class a failure is.
 
 The ledger is append-only and lives in git; two lines an attempt. A start without an end means that the process was killed.
 """
@@ -6,9 +6,11 @@ The ledger is append-only and lives in git; two lines an attempt. A start withou
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,8 +19,14 @@ from pathlib import Path
 from stages.contracts.artifact import Frozen
 from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Outcome, Started, read_attempts
 from stages.contracts.diagnostic import StageError
-from stages.contracts.layout import CHECKPOINTS, LOCKS, RunFolder
+from stages.contracts.layout import CHECKPOINTS, LOCKS, RUNS, RunFolder
+from stages.train import interrupts
 from stages.train.environment import commit, host_class, versions
+
+_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+"""torch's allocators for the CPU and cuBLAS raise a plain RuntimeError."""
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+_FULL_BYTES = 1 << 20
 
 
 class Stopped(Exception):
@@ -115,3 +123,50 @@ def _append(path: Path, entry: Frozen) -> None:
         stream.write(entry.model_dump_json() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def classify(error: BaseException) -> tuple[FailureClass, str]:
+    """Failure class and one sentence for an exception that ended training: from evidence, in the order of how sure it is."""
+    stopped = interrupts.received()
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", str(error) or stopped or "stopped by a signal"
+    if isinstance(error, Stopped) and not (stopped and error.failure == "verifier"):
+        return error.failure, str(error)
+    if stopped is not None:  # a consequence of it: a broken pipe, verifiers that got the same signal
+        return "interrupted", stopped
+    cause: BaseException | None = error
+    while cause is not None:
+        if _is_memory(cause):
+            return "out_of_memory", f"{type(cause).__name__}: {cause}"
+        if isinstance(cause, OSError) and cause.errno in _DISK:
+            return "disk", f"{cause.strerror}: {cause.filename2 or cause.filename or '(no file named)'}"
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    full = next((folder for folder in (CHECKPOINTS, RUNS) if _is_full(folder)), None)
+    if full is not None:  # safetensors and torch raise their own kinds when the disk is full
+        return "disk", f"the disk that holds {full} is full ({type(error).__name__})"
+    if isinstance(error, StageError):
+        return "data", error.what
+    return "bug", f"{type(error).__name__}: {error}"
+
+
+def exit_code(failure: FailureClass | None) -> int:
+    """Of a stage whose attempt is recorded. dvc goes on to the runs beside it unless we were stopped, or the disk is full. A rank or a
+    program that was killed alone is `interrupted` too."""
+    if failure == "interrupted":
+        return 130 if interrupts.received() else 0
+    return 1 if failure == "disk" else 0
+
+
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    code = getattr(error, "error_code", None)  # torch.AcceleratorError says which error of CUDA it is; 2 is cudaErrorMemoryAllocation
+    if isinstance(code, int):
+        return code == 2
+    is_allocator = isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or bool(is_allocator)
+
+
+def _is_full(folder: Path) -> bool:
+    disk = os.statvfs(folder if folder.exists() else Path())
+    return disk.f_bavail * disk.f_frsize < _FULL_BYTES or (disk.f_files > 0 and disk.f_favail == 0)

@@ -24,8 +24,7 @@ from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
-from stages.train.attempts import Stopped, begin, end, lock
-from stages.train.failures import classify
+from stages.train.attempts import Stopped, begin, classify, end, lock
 from stages.train.imports.files import outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
 

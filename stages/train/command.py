@@ -26,9 +26,8 @@ from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
-from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, exit_code, lock, under
 from stages.train.environment import prepare
-from stages.train.failures import classify, exit_code
 from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import Mapped, map_log

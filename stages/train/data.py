@@ -1,14 +1,20 @@
-"""Prompt sets: JSONL files, one object a row with a unique text `id`; or rows of a hub dataset in the same form."""
+"""Prompt sets: JSONL files, one object a row with a unique text `id`; or rows of a hub dataset in the same form.
+
+Repositories of the Hugging Face hub are read by the commit that a card pins: from the local cache, or fetched when the machine is online.
+HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN apply. What has been fetched once is never asked for again: a commit does not change.
+"""
 
 from __future__ import annotations
 
 import json
+import textwrap
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
-from stages.contracts.model import DatasetRef
+from stages.contracts.model import DatasetRef, ModelRef
 
 Row = dict[str, Any]
 
@@ -17,9 +23,7 @@ def read_rows(data: DatasetRef) -> list[Row]:
     """Rows of a data card, checked against its hash. Raises StageError S201 when the file is missing or differs from what was compiled,
     S202 when a row is broken, S275 and S276 for hub datasets."""
     if data.hub is not None:
-        from stages.train.hub import dataset_rows
-
-        return dataset_rows(data)
+        return _hub_rows(data)
     path = Path(data.name)
     if not path.exists():
         raise StageError("S201", f"{path} is missing", why="the card trains or evaluates on this file", fix=f"git checkout {path}")
@@ -53,3 +57,75 @@ def _row(line: str, prompt: str, place: str) -> Row:
 
 def _broken(place: str, what: str, why: str) -> StageError:
     return StageError("S202", f"{place}: {what}", why=why, fix=f"edit {place}")
+
+
+def require_model(card: ModelRef) -> None:
+    """Raise StageError S275 when the machine is offline and the cache does not hold the pinned commit of a model."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import is_offline_mode
+
+    if is_offline_mode() and not isinstance(try_to_load_from_cache(card.path, "config.json", revision=card.revision), str):
+        raise missing("model", card.path, card.revision)
+
+
+def missing(kind: str, name: str, revision: str, error: Exception | None = None) -> StageError:
+    """S275: the `model` or `dataset` could not be fetched, or cannot be read."""
+    flag = " --repo-type dataset" if kind == "dataset" else ""
+    reason = _words(error) if error else "offline"
+    return StageError(
+        "S275",
+        f"the {kind} {name} at {revision[:12]} is not in the hub cache of this machine, and cannot be had: {reason}",
+        why="the card pins this commit, and no other one may stand in for it",
+        fix=f"HF_HUB_OFFLINE=0 hf download {name}{flag} --revision {revision}",
+    )
+
+
+def _hub_rows(data: DatasetRef) -> list[dict[str, Any]]:
+    """Rows of a split, in the dataset's order, as JSON values, each with its text `id` and the prompt's text. No code of the dataset's
+    is run: `datasets` reads files only.
+
+    Raises StageError S275 when the dataset cannot be had, S276 when it has no such split, configuration or column, or a row that
+    cannot be used."""
+    import datasets
+    from huggingface_hub import snapshot_download
+
+    revision = data.revision or ""
+    try:
+        folder = Path(snapshot_download(data.name, repo_type="dataset", revision=revision))
+    except Exception as error:  # the transport's own kinds differ between versions of the client
+        raise missing("dataset", data.name, revision, error) from None
+    datasets.disable_progress_bars()
+    try:
+        stream = datasets.load_dataset(str(folder), name=data.config, split=data.split, streaming="[" not in (data.split or ""))
+        raw = [dict(row) for row in islice(stream, data.rows)]
+    except Exception as error:  # each reader of a format raises its own kind for what it cannot read
+        inside = f" of `{data.config}`" if data.config else ""
+        raise _unfit(data, f"has no split `{data.split}`{inside} that can be read: {_words(error)}") from None
+    rows: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(raw, start=1):
+        place = f"in row {number} of `{data.split}`"
+        if not isinstance(row.get(data.prompt), str):
+            texts = ", ".join(f"`{key}`" for key, value in row.items() if isinstance(value, str)) or "none"
+            raise _unfit(data, f"has no text `{data.prompt}` {place}; columns with text: {texts}")
+        if data.id is not None and row.get(data.id) is None:
+            raise _unfit(data, f"has no `{data.id}` {place}; columns: {', '.join(row)}")
+        name = str(row[data.id]) if data.id is not None else f"{data.split}-{number}"
+        if name in rows:
+            raise _unfit(data, f"repeats the id {name[:80]!r} {place}")
+        rows[name] = {**json.loads(json.dumps(row, default=str)), "id": name}  # as a row of a file: gates and sandboxes take JSON only
+    if len(rows) < (data.rows or 1):
+        raise _unfit(data, f"has {len(rows)} rows in `{data.split}`, fewer than {data.rows or 1}")
+    return list(rows.values())
+
+
+def _unfit(data: DatasetRef, what: str) -> StageError:
+    return StageError(
+        "S276",
+        f"the dataset {data.name} {what}",
+        why="rows of a hub dataset are read when a stage runs, and each needs its prompt and a unique id",
+        fix=f"look at its columns and splits on the hub, and set `split`, `config`, `prompt`, `id` and `rows` of `{data.name}` in the spec",
+    )
+
+
+def _words(error: Exception) -> str:
+    return textwrap.shorten(str(error), 200, placeholder="...") or type(error).__name__

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import Adapter, ModelRef
-from stages.train.hub import missing, require_model
+from stages.train.data import missing, require_model
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import OwnGenerationSettings
-from stages.train.engines import engine
 from stages.train.model import prompt_texts
 from stages.train.run import Work, attempt
-from stages.train.trl import CHECKPOINT, prepared, saved_checkpoint
+from stages.train.trl import CHECKPOINT, engine, prepared, saved_checkpoint
 
 MODULE = "stages.train.ppo"
 FILES = (*CHECKPOINT, "value_head.pt")

@@ -29,7 +29,6 @@ from stages.train import interrupts, reasons
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, prompt_texts, sample
-from stages.train.probes import probes
 from stages.train.recorder import write_completions
 from stages.train.rewards.compose import Scored, compose, sandbox
 from stages.train.scoring import completion_rows, gate_modules, zero_signal_groups
@@ -97,7 +96,7 @@ def _judge(
         for place, (row, sampled) in enumerate(completions)
     ]
     refusals = reasons.examples(reward)  # and they start the verifiers, which is not what a step of training pays for
-    probed = probes(reward, list({row["id"]: row for row, _ in completions}.values()))
+    probed = reasons.probes(reward, list({row["id"]: row for row, _ in completions}.values()))
     begun = time.perf_counter()
     scored = compose(reward).score(answers)
     seconds = time.perf_counter() - begun

@@ -1,48 +1,40 @@
-"""One run on several devices of this host: torch's elastic agent (torchrun) starts one worker a device (stages/train/worker.py).
+"""One run on several devices of this host: torch.multiprocessing starts one process a device.
 
-The stage keeps the lock, the ledger and the files of the run; the workers train, and the worker of rank 0 scores and records. Nothing here
-imports torch while there is one process.
+The stage keeps the lock, the ledger and the files of the run; the ranks train, and rank 0 scores and records. Nothing here imports torch
+while there is one process.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from stages.contracts.diagnostic import StageError
-from stages.train.attempts import Stopped
+from stages.train.attempts import Stopped, classify
+from stages.train.environment import prepare
+from stages.train.interrupts import end_with_parent
 
 T = TypeVar("T")
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT")
 """Signals that a process brings upon itself."""
 _place = (0, 1)
 """(rank, number of ranks) of this process."""
 
 
 def rank() -> int:
-    """Number of this worker; 0 also in a run of one process."""
+    """Number of this process; 0 also in a run of one process."""
     return _place[0]
 
 
 def world() -> int:
     """Number of processes that train together; 1 in the stage itself."""
     return _place[1]
-
-
-def join(device: str) -> None:
-    """In a worker: join the process group and take the device of this rank."""
-    from accelerate import PartialState
-
-    global _place
-    state = PartialState(cpu=device == "cpu")
-    _place = state.process_index, state.num_processes
 
 
 def gathered(items: Sequence[T]) -> list[T]:
@@ -76,12 +68,12 @@ def from_first(make: Callable[[], T]) -> T:
     return value
 
 
-def launch(work: Any) -> None:
-    """Train `work` (stages/train/run.py) on all devices of its card; its journal and checkpoints then hold what was done. Raises Stopped
-    with the class and the sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
+def launch(work: Any, fit: Callable[[Any], object]) -> None:
+    """Train `work` (stages/train/run.py) with `fit` on all devices of its card; its journal and checkpoints then hold what was done. Raises
+    Stopped with the class and the sentence of the rank that failed, StageError S246 when there are fewer GPUs than ranks."""
     import torch
 
-    card, folder = work.card, work.output.parent / "ranks"
+    card = work.card
     if card.device == "cuda" and torch.cuda.device_count() < card.gpus:
         raise StageError(
             "S246",
@@ -89,48 +81,85 @@ def launch(work: Any) -> None:
             why="on fewer GPUs the batch would be another one, and so the result",
             fix="free the GPUs (CUDA_VISIBLE_DEVICES), or set `resources.gpus` and compile",
         )
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    worker = [sys.executable, "-m", "stages.train.worker", work.run.root.as_posix(), folder.as_posix(), str(os.getpid())]
-    run_workers(card.gpus, worker, folder)
-    work.notes.update(json.loads((folder / "notes.json").read_text(encoding="utf-8")))
+    work.notes.update(run_ranks(card.gpus, _train, work, fit))
     for step, cells in work.journal.steps(until=card.train.max_steps):
         if step > work.steps_before:
             work.stopping.see(step, cells)
 
 
-def run_workers(count: int, command: Sequence[str], folder: Path) -> None:
-    """Run a command once a rank and wait. When one fails, the others are ended and Stopped says why: what a rank wrote into
-    `failure-<rank>.json` in the folder, or the signal that ended one."""
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+def _train(work: Any, fit: Callable[[Any], object]) -> dict[str, str]:
+    from accelerate import PartialState
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=count,
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
-        run_id=folder.parent.name,
-        max_restarts=0,
-        signals_to_handle="SIGQUIT",  # the others are ours (stages/train/interrupts.py)
-    )
+    global _place
+    prepare(work.card.device, work.card.gpus, worker=True)
+    state = PartialState(cpu=work.card.device == "cpu")
+    _place = state.process_index, state.num_processes
+    fit(work)
+    notes: dict[str, str] = work.notes
+    return notes
+
+
+def run_ranks(count: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function once a rank, each in a process of its own, and return what it gives on rank 0. When one fails, the others are ended
+    and Stopped says why."""
+    from torch.distributed.elastic.utils.distributed import get_free_port
+    from torch.multiprocessing import ProcessExitedException, get_context, spawn
+
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process that imports torch has read it
+    reports = get_context("spawn").SimpleQueue()
+    ranks = spawn(_as_rank, (count, get_free_port(), os.getpid(), reports, function, arguments), nprocs=count, join=False)
     try:
-        elastic_launch(config, command[0])(*command[1:])
-    except ChildFailedError as error:
-        raise Stopped(*_failure(folder, {number: failure.exitcode for number, failure in error.failures.items()})) from None
+        while not ranks.join(grace_period=1.0):  # time for the others to say why they end
+            pass
+    except ProcessExitedException as ended:
+        failures: dict[int, tuple[Any, str]] = {}
+        while not reports.empty():
+            number, _, failure = reports.get()
+            failures |= {number: failure} if failure else {}
+        raise Stopped(*_cause(ended, failures)) from None
+    finally:
+        for process in ranks.processes:
+            process.kill()
+            process.join()
+    while True:
+        number, value, _ = reports.get()
+        if number == 0:
+            result: T = value
+            return result
 
 
-def _failure(folder: Path, exit_codes: Mapping[int, int]) -> tuple[Any, str]:
+def _cause(ended: Any, failures: dict[int, tuple[Any, str]]) -> tuple[Any, str]:
     """(class, sentence). A rank whose neighbour has gone raises about the broken connection, which reads as a bug: any other cause
     comes first."""
-    written = []
-    for path in sorted(folder.glob("failure-*.json")):
-        number, failure = int(path.stem.removeprefix("failure-")), json.loads(path.read_text(encoding="utf-8"))
-        written.append((failure["failure"], f"rank {number}: {failure['error']}" if number else failure["error"]))
-    killed = {number: signal.Signals(-code) for number, code in exit_codes.items() if code < 0}
-    signals = [("bug" if name in CRASHES else "interrupted", f"rank {number} was killed by {name.name}") for number, name in killed.items()]
-    causes = [cause for cause in written if cause[0] != "bug"] + signals + written
-    return causes[0] if causes else ("bug", f"a rank ended with exit code {next(iter(exit_codes.values()), 1)}")
+    reported = [(failure, f"rank {number}: {error}" if number else error) for number, (failure, error) in sorted(failures.items())]
+    name = ended.signal_name
+    killed = [("bug" if name in CRASHES else "interrupted", f"rank {ended.error_index} was killed by {name}")] if name else []
+    causes = [cause for cause in reported if cause[0] != "bug"] + killed + reported
+    return causes[0] if causes else ("bug", f"rank {ended.error_index} ended with exit code {ended.exit_code}")
+
+
+def _as_rank(number: int, count: int, port: int, stage: int, reports: Any, function: Callable[..., object], arguments: Any) -> None:
+    """Report (number, what the function returns, failure), and end without exit functions: those of a process group that has lost a rank
+    may hang."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the stage ends the ranks
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != stage:
+        os._exit(1)  # the stage was killed before the line above
+    os.environ.update(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if number:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.environ["WANDB_MODE"] = "disabled"
+    try:
+        reports.put((number, function(*arguments), None))
+        code = 0
+    except Exception as error:
+        code, failure = 1, classify(error)
+        reports.put((number, None, failure))
+        if failure[0] == "bug":
+            traceback.print_exc()
+            time.sleep(1.0)  # a rank that was killed breaks connections shortly before it is seen as ended, and it is the cause
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,6 +1,7 @@
-"""What an attempt goes on from: the newest complete checkpoint of the same card, seed, device and libraries.
+"""What an attempt does differently after the one before it, from the ledger and the policy alone, and from which checkpoint it goes on.
 
-An incomplete checkpoint would silently restart the optimizer, and a run that goes on under another seed, card or library is a mixture.
+An incomplete checkpoint would silently restart the optimizer, and a run that goes on under other libraries is a mixture. The folder of
+checkpoints is named after the card, which holds seed and device.
 """
 
 from __future__ import annotations
@@ -9,69 +10,75 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from stages.contracts.artifact import Artifact, ArtifactError, read, write, write_text
-from stages.contracts.attempt import Attempt, Changed, FailureClass
+from stages.contracts.artifact import write_text
+from stages.contracts.attempt import Attempt, Changed
 from stages.contracts.diagnostic import StageError
+from stages.contracts.retries import Retries
 from stages.contracts.run_card import TrainCard
 from stages.contracts.training import TrainSettings
-from stages.train import retries
+from stages.train.attempts import Stopped
+from stages.train.environment import versions
 
 S = TypeVar("S", bound=TrainSettings)
 MATTER = ("torch", "transformers", "trl", "peft", "accelerate", "bitsandbytes")
 """Libraries that make numbers."""
-MANIFEST = "manifest.json"
+RETRIED = ("out_of_memory", "nonfinite", "verifier")
+"""Failures after which the same call tries again, when the policy has a rule for them."""
 WEIGHTS = {"lora": ("adapter_model.safetensors", "adapter_config.json"), "full": ("model.safetensors", "config.json")}
 
 
-class Manifest(Artifact):
-    """`manifest.json` beside the checkpoints: what made them."""
-
-    SCHEMA: ClassVar[str] = "octavo.checkpoints/1"
-
-    run: str
-    """`<experiment>/<run>`."""
-    card_id: str
-    seed: int
-    device: str
-    versions: dict[str, str]
-    """Of the libraries in MATTER."""
-
-
-def keep(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest before the first checkpoint."""
-    if not (folder / MANIFEST).exists():
-        write(folder / MANIFEST, manifest)
+def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Changed | None:
+    """What the attempt after these does differently; None for nothing. `attempts` are those under the run's card, `size` is the card's
+    micro-batch in completions, None where the algorithm has none. A halved micro-batch stays halved."""
+    if not attempts or attempts[-1].state == "finished":
+        return None
+    failure, kept = _failure(attempts[-1]), _microbatch(attempts[-1])
+    rule = getattr(policy, failure, None)
+    update = rule.model_dump() if rule else {}
+    if "microbatch" in update:  # the rule says `halve`
+        update = {"microbatch": _half(kept or size) or kept}
+    if not any(update.values()) and not kept:
+        return None
+    return Changed(after=attempts[-1].started.attempt, failure=failure, microbatch=kept).model_copy(update=update)
 
 
-def require(folder: Path, now: Manifest) -> None:
-    """Raises StageError S250 when the checkpoints in the folder were made by anything else."""
-    anew = f"rm -r {folder} && dvc repro"
-    try:
-        before = read(Manifest, folder / MANIFEST)
-    except ArtifactError:
-        raise _refused(folder, "nothing says what made them", anew) from None
-    then, today = (
-        {"run": each.run, "card": each.card_id, "seed": each.seed, "device": each.device, **each.versions} for each in (before, now)
-    )
-    differing = [name for name in [*then, *sorted(today.keys() - then.keys())] if then.get(name) != today.get(name)]
-    if not differing:
-        return
-    fix = f"{anew}   (from the start)"
-    if all(name in before.versions for name in differing):
-        fix = f"pip install {' '.join(f'{name}=={then[name]}' for name in differing)}   (goes on), or {fix}"
-    what = "; ".join(f"{name}: {then.get(name, 'none')} then, {today.get(name, 'none')} now" for name in differing)
-    raise _refused(folder, what, fix)
+def refusal(attempts: Sequence[Attempt], policy: Retries, size: int | None, tried: int) -> str | None:
+    """Why the run is not tried again by itself after its latest attempt; None when it is, and an empty text when the policy says nothing
+    about it. `tried`: attempts in this call."""
+    last = attempts[-1]
+    failure = _failure(last)
+    if failure not in RETRIED or not getattr(policy, failure):
+        return ""
+    if tried >= policy.attempts:
+        return f"{tried} attempts in a row failed, and `retries.attempts` is {policy.attempts}"
+    batch = _microbatch(last) or size
+    if failure == "out_of_memory" and _half(batch) is None:
+        return f"a micro-batch of {batch} cannot be halved"
+    if len(attempts) > 1 and _signature(attempts[-2]) == _signature(last):
+        return f"two attempts failed alike ({failure} after step {last.ended.last_step if last.ended else 0}), changed in the same way"
+    return None
 
 
-def _refused(folder: Path, what: str, fix: str) -> StageError:
-    return StageError(
-        "S250",
-        f"the checkpoints in {folder} are not those of this run here and now: {what}",
-        why="a run that goes on under another seed, card or library is a mixture of two",
-        fix=fix,
-    )
+def _failure(attempt: Attempt) -> str:
+    """The class of the ledger; a start without an end, or one ended by a signal, is a preemption."""
+    failure = attempt.ended.failure if attempt.ended else "interrupted"
+    return "preempted" if failure == "interrupted" else failure or ""
+
+
+def _microbatch(attempt: Attempt) -> int | None:
+    return attempt.started.changed.microbatch if attempt.started.changed else None
+
+
+def _half(size: int | None) -> int | None:
+    return size // 2 if size is not None and size > 1 and size % 2 == 0 else None
+
+
+def _signature(attempt: Attempt) -> tuple[object, ...]:
+    """Two attempts failed alike when these are equal."""
+    changed = attempt.started.changed
+    return _failure(attempt), attempt.ended and attempt.ended.last_step, changed and changed.model_dump(exclude={"after", "failure"})
 
 
 def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[str, ...]:
@@ -83,12 +90,36 @@ def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[
 
 
 def begins_at(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
-    """The checkpoint to go on from and its step. After a failure with non-finite numbers only a checkpoint with finite ones, whatever the
-    policy of retries says."""
-    last = before[-1].ended if before else None
-    if last is None or last.failure != "nonfinite":
-        return newest(folder, needed)
-    return newest_finite(folder, needed, retries.stuck(before) if changed and changed.resume == "last_finite_checkpoint" else None)
+    """The checkpoint to go on from and its step. After a failure with non-finite numbers only one with a finite adapter and optimizer; and
+    under a policy of retries not the one from which that attempt finished no step, since finite numbers may still be no good. Later
+    checkpoints are removed. Raises StageError S250 when it was made by other libraries."""
+    last = before[-1] if before else None
+    has_failed = last is not None and last.ended is not None and last.ended.failure == "nonfinite"
+    stuck = None
+    if last and last.ended and changed and changed.resume == "last_finite_checkpoint":
+        start = last.started.resumed_from
+        stuck = start if start is not None and last.ended.last_step <= start else None
+    while (checkpoint := newest(folder, needed)) is not None:
+        if not has_failed or ((stuck is None or checkpoint[1] < stuck) and _is_finite(checkpoint[0])):
+            _require_same_libraries(folder.parent, last.started.versions if last else {})
+            return checkpoint
+        shutil.rmtree(checkpoint[0])
+    return None
+
+
+def _require_same_libraries(folder: Path, then: dict[str, str]) -> None:
+    now = versions()
+    differing = [name for name in MATTER if then.get(name) != now.get(name)]
+    if not differing:
+        return
+    install = " ".join(f"{name}=={then[name]}" for name in differing if name in then)
+    raise StageError(
+        "S250",
+        f"the checkpoints in {folder} are not those of this run here and now: "
+        + "; ".join(f"{name}: {then.get(name, 'none')} then, {now.get(name, 'none')} now" for name in differing),
+        why="a run that goes on under other libraries is a mixture of two",
+        fix=(f"pip install {install}   (goes on), or " if install else "") + f"rm -r {folder} && dvc repro   (from the start)",
+    )
 
 
 def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
@@ -103,51 +134,41 @@ def newest(folder: Path, needed: Sequence[str]) -> tuple[Path, int] | None:
     return max(complete)[::-1] if complete else None
 
 
-def newest_finite(folder: Path, needed: Sequence[str], below: int | None = None) -> tuple[Path, int] | None:
-    """As `newest`, with adapter and optimizer finite, of a step below `below`; later checkpoints are removed."""
-    while (checkpoint := newest(folder, needed)) is not None:
-        if (below is None or checkpoint[1] < below) and _finite(checkpoint[0]):
-            return checkpoint
-        shutil.rmtree(checkpoint[0])
-    return None
-
-
 def _step(path: Path, needed: Sequence[str]) -> int | None:
     if any(not (path / name).is_file() or (path / name).stat().st_size == 0 for name in needed):
         return None
     try:
         return int(json.loads((path / "trainer_state.json").read_text())["global_step"])
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 
-def _finite(checkpoint: Path) -> bool:
+def _is_finite(checkpoint: Path) -> bool:
     """Whether every number of the checkpoint's adapter and optimizer is finite."""
     import torch
     from safetensors.torch import load_file
 
-    states: list[Any] = [load_file(path) for kind in WEIGHTS if (path := checkpoint / WEIGHTS[kind][0]).exists()]
+    states: list[Any] = [load_file(path) for path in checkpoint.glob("*model.safetensors")]
     if (checkpoint / "optimizer.pt").exists():
         states.append(torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True))
     leaves = torch.utils._pytree.tree_leaves(states)
     return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
 
 
-def fault(checkpoint: Path, has_gradients: bool) -> tuple[FailureClass, str] | None:
-    """Why the adapter of a checkpoint is no result: a weight that is not finite, or none that changed although the run `has_gradients`
+def check_weights(checkpoint: Path, has_gradients: bool) -> None:
+    """Raises Stopped when what was trained is no result: a weight that is not finite, or none that changed although the run `has_gradients`
     that are not zero. LoRA begins with the second of its two factors at zero, where the adapter does nothing."""
     import torch
     from safetensors.torch import load_file
 
-    kind = next(kind for kind, files in WEIGHTS.items() if (checkpoint / files[0]).exists())
-    learnt = load_file(checkpoint / WEIGHTS[kind][0])
+    (path,) = (checkpoint / files[0] for files in WEIGHTS.values() if (checkpoint / files[0]).exists())
+    learnt = load_file(path)
     broken = next((name for name, weight in learnt.items() if not torch.isfinite(weight).all()), None)
     if broken is not None:
-        return "nonfinite", f"the {'adapter' if kind == 'lora' else 'model'} holds non-finite weights, first in {broken}"
+        raise Stopped("nonfinite", f"the {'adapter' if 'adapter' in path.name else 'model'} holds non-finite weights, first in {broken}")
     second = [weight for name, weight in learnt.items() if "lora_B" in name]
     if has_gradients and second and not any(bool(weight.any()) for weight in second):
-        return "bug", "gradients were not zero and the adapter is as it was at its start: it is not connected"
-    return None
+        raise Stopped("bug", "gradients were not zero and the adapter is as it was at its start: it is not connected")
 
 
 def with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]:

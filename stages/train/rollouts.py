@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from stages.contracts.training import GenerationSettings, OwnGenerationSettings
-from stages.train.decoding import Choice, Decoder, Shape
+from stages.train.decoding import Choice, Decoder, RolloutModel, Shape, Unsupported, rollout_model
 from stages.train.guards import InvalidLogits
-from stages.train.rollout_model import RolloutModel, Unsupported, rollout_model
 
 TOLERANCE = 0.3
 """Largest mean |log p(rollout) - log p(training)| a token, in nats, with which the engine is trusted. bfloat16 alone gives 0.02-0.06 on

@@ -15,31 +15,52 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from stages.contracts.artifact import read, write
-from stages.contracts.attempt import FailureClass, Outcome, Started
+from stages.contracts.attempt import FailureClass, Outcome, Started, StoppedBy
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.retries import NONE, Retries
 from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import TRIED, card_id, open_card, replace
+from stages.contracts.stops import StopRules
 from stages.contracts.training import TrainSettings
-from stages.train import interrupts, resume, retries
-from stages.train.attempts import Stopped, begin, checkpoints, end, lock, under
+from stages.rules import Watch
+from stages.train import interrupts, resume
+from stages.train.attempts import Stopped, begin, checkpoints, classify, end, exit_code, lock, under
 from stages.train.data import Row, read_rows
-from stages.train.environment import prepare, versions
-from stages.train.failures import classify, exit_code
-from stages.train.recorder import Journal, write_completions, write_history
+from stages.train.environment import prepare
+from stages.train.recorder import Cell, Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
 from stages.train.scoring import gate_modules
-from stages.train.stopping import Stopping
 
 S = TypeVar("S", bound=TrainSettings)
+
+
+class Stopping:
+    """The stop rules of a run. A trainer shows each logged step and ends when a rule says so. The state of the rules comes from the
+    journal, so an attempt that resumes goes on where the last one was.
+
+    `done`: steps that lie behind the attempt. `stopped` is set when a rule ends the run, also when it had done so before.
+    """
+
+    def __init__(self, stop: StopRules | None, journal: Journal, done: int) -> None:
+        self.stopped: StoppedBy | None = None
+        self._watch = Watch(stop) if stop is not None else None
+        for step, cells in journal.steps(until=done) if stop is not None else []:
+            self.see(step, cells)
+
+    def see(self, step: int, cells: Mapping[str, Cell]) -> bool:
+        """One logged step. True: save a checkpoint of it and train no further."""
+        firing = self._watch.see(step, cells) if self._watch is not None else None
+        if firing is not None:
+            self.stopped = StoppedBy(rule=firing.rule, step=step, says=f"{firing.quantity} is {firing.value:.4g}")
+        return firing is not None
 
 
 @dataclass(frozen=True)
@@ -83,10 +104,9 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     with interrupts.deferred(), lock(run):
         with interrupts.interruptible():
             rows = read_rows(card.data)
-        if card.reward is not None:
+        permission = Permission(condition=card.condition, train=True)
+        if card.reward is not None:  # preflight looks at rewards: without one there is nothing to refuse
             permission = read(Permission, experiment.permission(card.condition))
-        else:  # preflight looks at rewards: without one there is nothing to refuse
-            permission = Permission(condition=card.condition, train=True)
         policy = read(Retries, experiment.retries) if experiment.retries.exists() else NONE
         work = _begin(run, card, rows, resume.required_files(checkpoint_files, card), policy)
         begun = time.monotonic()
@@ -98,28 +118,22 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
 def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[str], policy: Retries) -> Work[S]:
     """Decide from what and with which change the attempt goes on, and write its start into the ledger."""
     identity = card_id(card)
-    scratch = checkpoints(identity)
-    before = under(run, identity)
+    scratch, before = checkpoints(identity), under(run, identity)
     size = _microbatch(card)
-    changed = retries.change(before, policy, size)
+    changed = resume.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
     checkpoint = resume.begins_at(scratch / "trainer", files, before, changed)
-    libraries = {name: version for name, version in versions().items() if name in resume.MATTER}
-    manifest = resume.Manifest(
-        run=f"{card.experiment}/{run.name}", card_id=identity, seed=card.seed, device=card.device, versions=libraries
-    )
-    if checkpoint:
-        resume.require(scratch, manifest)
-        if size:
-            resume.with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
+    if checkpoint and size:
+        resume.with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)
-    resume.keep(scratch, manifest)
     interrupts.check()
     done = checkpoint[1] if checkpoint else None
     started = begin(run, identity, devices=_devices(card), sandbox=sandbox(_gates(card)), resumed_from=done, changed=changed)
     if changed:
-        print(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {retries.words(changed)}", flush=True)
+        changes = changed.model_dump(include={"microbatch", "resume", "restart_verifier"}, exclude_defaults=True)
+        words = ", ".join(f"{name} {value}" for name, value in changes.items()).replace("_", " ")
+        print(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {words}", flush=True)
     stopping = Stopping(card.stop, journal, done or 0)
     return Work(run, resume.with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
 
@@ -145,17 +159,9 @@ def _train(work: Work[S], fit: Fit[S], permission: Permission) -> tuple[Path | N
     steps = stopped.step if stopped else min(max(work.journal.last_step(started.attempt), work.steps_before), target)
     if failure is None and stopped is None and steps < target:
         adapter, failure, error = None, "bug", f"the trainer ended after {steps} of {target} steps"
-    outcome = Outcome(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        finished=failure is None,
-        steps_done=steps,
-        target_steps=target,
-        failure=failure,
-        error=error,
-        stopped=stopped,
-    )
-    return adapter, outcome
+    identity = {"card_id": started.card_id, "attempt": started.attempt}
+    progress = {"finished": failure is None, "steps_done": steps, "target_steps": target}
+    return adapter, Outcome(**identity, **progress, failure=failure, error=error, stopped=stopped)
 
 
 def _trained(work: Work[S], fit: Fit[S]) -> Path:
@@ -168,8 +174,7 @@ def _trained(work: Work[S], fit: Fit[S]) -> Path:
         teacher = f"reward {card.reward.name}" if card.reward is not None else f"gold answers under `{card.data.answer}`"
         print(f"{work.name}: {card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}", flush=True)
         folder = fit(work)
-    if fault := resume.fault(folder, work.journal.has_gradients()):
-        raise Stopped(*fault)
+    resume.check_weights(folder, work.journal.has_gradients())
     return folder
 
 
@@ -202,8 +207,8 @@ def _exit_code(work: Work[Any], outcome: Outcome, policy: Retries, module: str) 
         return 0
     number = work.started.number
     print(f"\n{run.root}: attempt {number} failed ({failure}) after step {outcome.steps_done}: {outcome.error}", file=sys.stderr)
-    tried = retries.attempts_so_far()
-    why_not = retries.refusal(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
+    tried = int(os.environ.get(TRIED) or 0) + 1
+    why_not = resume.refusal(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
     if why_not is None and interrupts.received() is None:
         replace([sys.executable, "-m", module, run.root.as_posix()], {**os.environ, TRIED: str(tried)})
     if why_not:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,12 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Discriminator
 
+from stages.contracts.diagnostic import StageError
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
-from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings
+from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings, VllmSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
-from stages.train.engines import engine, trl_settings
 from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
 from stages.train.resume import newest, required_files
 from stages.train.run import Work, attempt
@@ -45,7 +46,7 @@ def fit(work: Work[Any]) -> Path:
     """Train to the end, on all devices of the card, and return the checkpoint that holds the adapter."""
     card = work.card
     if card.gpus > 1 and ranks.world() == 1:
-        ranks.launch(work)
+        ranks.launch(work, fit)
         return saved_checkpoint(work, CHECKPOINT)
     import datasets
     import trl
@@ -183,6 +184,32 @@ def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
         "dataloader_pin_memory": card.device != "cpu",
         **({"ddp_find_unused_parameters": False} if card.gpus > 1 else {}),
     }
+
+
+def engine(card: TrainCard[Any]) -> str:
+    """`auto` resolved: `compiled` on a GPU, `transformers` on a CPU. Quantisation to 8 bits stays with `transformers`."""
+    chosen = card.train.generation.engine if card.train.generation else "auto"
+    if chosen != "auto":
+        return chosen
+    return "compiled" if card.device == "cuda" and card.model.quantization != "int8" else "transformers"
+
+
+def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:
+    """Keyword arguments of TRL's configuration. Raises StageError S245 when the engine's package is not installed."""
+    chosen = engine(card)
+    if chosen == "continuous_batching":
+        return {"use_transformers_continuous_batching": True}
+    if chosen != "vllm":
+        return {}
+    if importlib.util.find_spec("vllm") is None:
+        raise StageError(
+            "S245",
+            "vllm is not installed, and this run generates with it",
+            why="another engine would be another experiment in time and rounding, so none is taken instead",
+            fix="pip install vllm, or set `train: {generation: {engine: auto}}` and compile",
+        )
+    vllm = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
+    return {"use_vllm": True, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
-_PRINTED = ("stages.train.rescoring", "stages.publish.verification")
+_PRINTED = ("stages.train.rescore", "stages.publish.verification")
 """Modules of stages whose models commands print with `--json`."""
 
 _HEAD = """\

@@ -4,15 +4,20 @@ It has no Init and no Mathlib, so it checks `prelude` texts over the small core 
 """
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from stages.contracts.algorithms import ALGORITHMS
+from stages.train import interrupts
 
 LIBRARY_SHA256 = "efef27df56f2197139afe12f1a2b63913a05f1aba81ce88824c44100431ed8c4"
 MAIN = "extern int lean_main(int, char **);\nint main(int count, char **arguments) { return lean_main(count, arguments); }\n"
@@ -22,6 +27,29 @@ CORE = (Path(__file__).parent / "lean_core.lean").read_text(encoding="utf-8")
 def absent(reason: str) -> None:
     """Skip, or in CI fail: there everything is installed."""
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No signal has come yet, and the handlers of before come back."""
+    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
+    before = {number: signal.getsignal(number) for number in interrupts.HANDLED}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, signals: None) -> Callable[[str, Path], int]:
+    """The stage of an algorithm on the run of random_model.run_folder, in this process; its exit code."""
+
+    def call(algorithm: str, folder: Path) -> int:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("WANDB_MODE", "disabled")
+        code: int = importlib.import_module(ALGORITHMS[algorithm].stage).train(Path("runs/small/short-s1"))
+        return code
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,8 @@ import torch
 
 from stages.contracts.model import DatasetRef
 from stages.train import interrupts
-from stages.train.attempts import Stopped
+from stages.train.attempts import Stopped, classify
 from stages.train.data import read_rows
-from stages.train.failures import classify
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +82,7 @@ def test_torch_out_of_memory_on_a_gpu():
 def test_a_full_disk_is_seen_on_the_disk_when_no_error_says_so():
     """A file system of 600 kB in a mount namespace of its own, filled by torch, which raises a RuntimeError of its own."""
     script = (
-        "import os, torch\nfrom stages.train.failures import classify\nos.makedirs('.cache/checkpoints'); os.makedirs('runs')\n"
+        "import os, torch\nfrom stages.train.attempts import classify\nos.makedirs('.cache/checkpoints'); os.makedirs('runs')\n"
         "try:\n    torch.save(torch.zeros(1 << 20), '.cache/checkpoints/x')\n"
         "except Exception as error:\n    print(type(error).__name__, *classify(error), sep='|')\n"
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.contracts.reward import Example, Gate, Reward, Scale
-from stages.train.probes import highest, is_declared, probes, texts
+from stages.train.reasons import highest, is_declared, probes, texts
 
 ROWS = [{"id": "a", "answer": "x"}, {"id": "b", "answer": "y"}]
 BRIEF = Gate(name="brief", kind="length", settings={"max_words": 5})

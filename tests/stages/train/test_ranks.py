@@ -2,8 +2,10 @@
 one process would have learnt."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -96,45 +98,39 @@ def test_two_processes_learn_what_one_does(tmp_path):
     assert len(double.attempts.read_text().splitlines()) == 2, "one attempt, not one a process"
 
 
-def test_a_worker_that_lost_its_stage_while_it_started_ends(tmp_path):
-    """The stage was killed before the worker could ask to be killed with it: nothing is trained and nothing is waited for."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "1"}
-    command = [sys.executable, "-m", "stages.train.worker", str(tmp_path), str(tmp_path), "1"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+def test_a_rank_that_lost_its_stage_while_it_started_ends(tmp_path):
+    """The stage was killed before the rank could ask to be killed with it: nothing is trained and nothing is waited for."""
+    script = "from stages.train.ranks import _as_rank; _as_rank(1, 2, 0, 1, None, print, ['trained'])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
 
 
-RANKS = """
-import json, os, pathlib, signal, sys, time
-number, folder = int(os.environ["RANK"]), pathlib.Path(sys.argv[1])
-if number == 1 and sys.argv[2].startswith("SIG"):
-    os.kill(os.getpid(), signal.Signals[sys.argv[2]])
-if number == 0 and sys.argv[2].startswith("SIG"):
-    time.sleep(0.05)
-    (folder / "failure-0.json").write_text(json.dumps({"failure": "bug", "error": "connection closed by peer"}))
-    time.sleep(1)
-    sys.exit(1)
-if number == int(sys.argv[2]):
-    (folder / f"failure-{number}.json").write_text(json.dumps({"failure": "verifier", "error": "no answer"}))
-    sys.exit(1)
-time.sleep(600)
-"""
+def as_rank(how):
+    """One rank ends so; the other sees a broken connection, or would wait for ten minutes."""
+    number = int(os.environ["RANK"])
+    if how.startswith("SIG"):
+        if number == 1:
+            os.kill(os.getpid(), signal.Signals[how])
+        time.sleep(0.05)
+        raise RuntimeError("connection closed by peer")
+    if number == int(how):
+        raise Stopped("verifier", "no answer")
+    time.sleep(600)
 
 
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
         ("SIGKILL", ("interrupted", "rank 1 was killed by SIGKILL")),
-        ("SIGTERM", ("interrupted", "rank 1 was killed by SIGTERM")),
         ("SIGSEGV", ("bug", "rank 1 was killed by SIGSEGV")),
         ("0", ("verifier", "no answer")),
         ("1", ("verifier", "rank 1: no answer")),
     ],
 )
-def test_a_rank_that_fails_is_the_reason_and_the_others_are_ended(tmp_path, how, expected):
-    """The other rank sees a broken connection, or would wait for ten minutes; what the first one failed with says why."""
+def test_a_rank_that_fails_is_the_reason_and_the_others_are_ended(how, expected):
     with pytest.raises(Stopped) as caught:
-        ranks.run_workers(2, [sys.executable, "-c", RANKS, str(tmp_path), how], tmp_path)
+        ranks.run_ranks(2, as_rank, how)
     assert (caught.value.failure, str(caught.value)) == expected and os.environ.get("WORLD_SIZE") is None
 
 

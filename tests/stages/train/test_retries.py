@@ -8,8 +8,8 @@ from safetensors.torch import save_file
 
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import NONE, Retries
-from stages.train.resume import newest, newest_finite, with_batch_size
-from stages.train.retries import change, refusal, stuck, words
+from stages.train.environment import versions
+from stages.train.resume import begins_at, change, refusal, with_batch_size
 
 ALL = Retries.model_validate(
     {
@@ -26,7 +26,7 @@ FILES = ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors")
 def attempt(number, failure, step=10, changed=None, killed=False):
     started = Started(
         attempt=f"a{number}", number=number, at=f"2026-01-01T00:00:{number:02}Z", card_id="c", commit=None, host="h",
-        devices=("cpu",), versions={}, sandbox="none", resumed_from=None, changed=changed,
+        devices=("cpu",), versions=versions(), sandbox="none", resumed_from=None, changed=changed,
     )  # fmt: skip
     outcome = "failed" if failure else "finished"
     ended = Ended(attempt=started.attempt, at=started.at, outcome=outcome, failure=failure, last_step=step, seconds=1.0)
@@ -63,7 +63,6 @@ def test_the_microbatch_is_halved_again_and_stays_halved():
     assert refusal([attempt(4, "out_of_memory", changed=smallest)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
     assert refusal([attempt(1, "out_of_memory")], ALL, 15, 1) == "a micro-batch of 15 cannot be halved"
     assert change([], ALL, 16) is None and change([attempt(1, None)], ALL, 16) is None
-    assert words(third) == "micro-batch 4, last finite checkpoint"
 
 
 def test_begins_by_itself_until_the_policy_ends_it():
@@ -97,28 +96,30 @@ def checkpoint(folder, step, weight=1.0, moment=1.0):
     return path
 
 
+FAILED = attempt(2, "nonfinite", step=20)
+
+
 @pytest.mark.parametrize("broken", [{"weight": float("nan")}, {"moment": float("inf")}])
-def test_goes_back_to_the_newest_finite_checkpoint(tmp_path, broken):
+def test_goes_back_to_the_newest_finite_checkpoint_after_numbers_that_were_not(tmp_path, broken):
     checkpoint(tmp_path, 4)
     good, bad = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, **broken)
-    assert newest(tmp_path, FILES) == (bad, 12)
-    assert newest_finite(tmp_path, FILES) == (good, 8) and not bad.exists()
+    assert begins_at(tmp_path, FILES, [attempt(1, "bug")], None) == (bad, 12)
+    assert begins_at(tmp_path, FILES, [FAILED], None) == (good, 8) and not bad.exists()
 
 
 def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(tmp_path):
     """Weights of 1e30 are finite, and their logits are not."""
-    resumed = attempt(2, "nonfinite", step=8).started.model_copy(update={"resumed_from": 8})
-    at_once = attempt(2, "nonfinite", step=8).model_copy(update={"started": resumed})
-    later = attempt(2, "nonfinite", step=9).model_copy(update={"started": resumed})
-    assert (stuck([at_once]), stuck([later]), stuck([attempt(1, "nonfinite")]), stuck([])) == (8, None, None, None)
+    started = FAILED.started.model_copy(update={"resumed_from": 8})
     good, huge = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, weight=1e30)
-    assert newest_finite(tmp_path, FILES, None) == (huge, 8)
-    assert newest_finite(tmp_path, FILES, 8) == (good, 4) and not huge.exists()
+    for last_step, expected in ((9, (huge, 8)), (8, (good, 4))):
+        before = [attempt(2, "nonfinite", step=last_step).model_copy(update={"started": started})]
+        assert begins_at(tmp_path, FILES, before, None) == (huge, 8), "the policy says nothing of it"
+        assert begins_at(tmp_path, FILES, before, change(before, ALL, 16)) == expected
 
 
 def test_without_a_finite_checkpoint_it_begins_anew(tmp_path):
     checkpoint(tmp_path, 4, weight=float("nan"))
-    assert newest_finite(tmp_path, FILES) is None
+    assert begins_at(tmp_path, FILES, [FAILED], None) is None
 
 
 def test_the_size_in_a_checkpoint_is_rewritten(tmp_path):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import finish, random_model, run_folder
+from random_model import random_model, run_folder
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Outcome
@@ -13,13 +13,12 @@ from stages.train.trl import continue_order
 
 
 @pytest.mark.e2e
-def test_a_run(tmp_path):
+def test_a_run(tmp_path, train, capsys):
     plain = {"algorithm": "rloo", "max_steps": 3, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 2}
     settings = RlooSettings.model_validate(plain | {"per_device_train_batch_size": 8, "num_generations": 4})
     run = run_folder(tmp_path, random_model(tmp_path / "base"), settings)
-    output = finish("rloo", tmp_path)
-    assert read(Outcome, run.outcome).finished, output
-    assert "RLOO, 3 steps, reward short" in output
+    assert train("rloo", tmp_path) == 0 and read(Outcome, run.outcome).finished
+    assert "RLOO, 3 steps, reward short" in capsys.readouterr().out
 
     cells = {(row["step"], row["metric"]): row["value"] for row in pq.read_table(run.history).to_pylist()}
     for step in (1, 2, 3):

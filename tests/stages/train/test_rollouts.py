@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from random_model import finish, random_model, run_folder
+from random_model import random_model, run_folder
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from stages.contracts.diagnostic import StageError
@@ -16,10 +16,9 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.training import GenerationSettings, GrpoSettings
 from stages.train import rollouts
-from stages.train.decoding import Choice, Decoder, Shape
-from stages.train.engines import engine, trl_settings
-from stages.train.rollout_model import Unsupported, rollout_model
+from stages.train.decoding import Choice, Decoder, Shape, Unsupported, rollout_model
 from stages.train.rollouts import Rollouts
+from stages.train.trl import engine, trl_settings
 
 LLAMA = (LlamaConfig, LlamaForCausalLM, {"num_key_value_heads": 4})
 QWEN = (Qwen2Config, Qwen2ForCausalLM, {"num_key_value_heads": 2, "tie_word_embeddings": True})
@@ -212,7 +211,7 @@ def test_vllm_is_named_when_it_is_missing():
 
 
 @pytest.mark.e2e
-def test_a_run_samples_what_it_samples_with_transformers(tmp_path):
+def test_a_run_samples_what_it_samples_with_transformers(tmp_path, train):
     """On a CPU both draw the same random numbers in the same order."""
     base, results = random_model(tmp_path / "base"), {}
     for engine_name in ("transformers", "compiled"):
@@ -221,7 +220,7 @@ def test_a_run_samples_what_it_samples_with_transformers(tmp_path):
         plain = {"max_steps": 3, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 2, "num_generations": 4, "beta": 0.04}
         how = {"generation": {"engine": engine_name, "torch_compile": False}, "per_device_train_batch_size": 8}
         run = run_folder(folder, base, GrpoSettings.model_validate(plain | how))
-        finish("grpo", folder)
+        assert train("grpo", folder) == 0
         rows = pq.read_table(run.history).to_pylist()
         ended = json.loads(run.attempts.read_text().splitlines()[-1])
         texts = [row["text"] for row in pq.read_table(run.completions).to_pylist()]

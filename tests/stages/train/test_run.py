@@ -20,9 +20,8 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.reward import Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import card_id
-from stages.train import interrupts
+from stages.train import interrupts, resume
 from stages.train.attempts import Stopped, checkpoints
-from stages.train.resume import Manifest, keep, require
 from stages.train.rewards.compose import Composed, ReadyGate
 from stages.train.run import attempt
 from stages.train.scoring import TrainingReward
@@ -234,14 +233,15 @@ def test_case_9_a_crash_has_its_class_its_step_and_the_steps_done_before_it(run,
 def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run, monkeypatch):
     with pytest.raises(Killed):
         train(run, until=2, end=kill)
-    from stages.train import run as module
-
-    now = {**module.versions(), "torch": "99.0"}
-    monkeypatch.setattr(module, "versions", lambda: now)
+    now = {**resume.versions(), "torch": "99.0"}
+    monkeypatch.setattr(resume, "versions", lambda: now)
     with pytest.raises(StageError, match=r"torch: .* then, 99\.0 now") as refused:
         train(run)
     assert refused.value.code == "S250" and len(read_attempts(run.attempts)) == 1
     assert "pip install torch==" in refused.value.fix and "rm -r .cache/checkpoints/" in refused.value.fix
+    (ledger := run.attempts).rename(ledger.with_name("lost.jsonl"))
+    with pytest.raises(StageError, match=r"torch: none then, 99\.0 now"):
+        train(run)
     shutil.rmtree(scratch(run))
     assert train(run) == 0 and last(run).started.resumed_from is None
 
@@ -251,32 +251,3 @@ def test_without_optimizer_state_nothing_goes_on(run):
         train(run, until=2, end=kill)
     (scratch(run) / "trainer/checkpoint-2/optimizer.pt").unlink()
     assert train(run) == 0 and last(run).started.resumed_from == 1
-
-
-NOW = Manifest(run="small/short-s1", card_id="c1", seed=1, device="cpu", versions={"torch": "2.13.0", "trl": "1.16.0"})
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"seed": 2}, "seed: 1 then, 2 now"),
-        ({"card_id": "c2"}, "card: c1 then, c2 now"),
-        ({"run": "small/short-s2"}, "run: small/short-s1 then, small/short-s2 now"),
-        ({"device": "cuda"}, "device: cpu then, cuda now"),
-        ({"versions": {"torch": "2.13.0", "trl": "1.17.0"}}, "trl: 1.16.0 then, 1.17.0 now"),
-        ({"versions": {"torch": "2.13.0"}}, "trl: 1.16.0 then, none now"),
-    ],
-)
-def test_a_manifest_refuses_what_would_make_a_mixture(tmp_path, change, says):
-    keep(tmp_path, NOW)
-    require(tmp_path, NOW)
-    with pytest.raises(StageError, match="not those of this run") as refused:
-        require(tmp_path, NOW.model_copy(update=change))
-    assert refused.value.what.endswith(says)
-    keep(tmp_path, NOW.model_copy(update=change))
-    require(tmp_path, NOW)  # the first manifest stays
-
-
-def test_checkpoints_without_a_manifest_are_refused(tmp_path):
-    with pytest.raises(StageError, match="nothing says what made them"):
-        require(tmp_path, NOW)

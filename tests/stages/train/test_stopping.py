@@ -10,7 +10,7 @@ from stages.contracts.attempt import StoppedBy
 from stages.contracts.expressions import Comparison
 from stages.contracts.stops import StopRule, StopRules
 from stages.train.recorder import Cell, Journal
-from stages.train.stopping import Stopping
+from stages.train.run import Stopping
 
 SILENT = Comparison(metric="zero_signal_share", sign="==", value=1.0)
 STOP = StopRules(rules=(StopRule(id="early_stop", when=SILENT, lasting=3, window=1),))

@@ -1,16 +1,11 @@
 """Supervised fine-tuning through TRL: real training of a tiny random model, a LoRA adapter and all weights, with resume after a kill."""
 
-from __future__ import annotations
-
 import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from random_model import LORA, finish, random_model, run_folder, start
+from random_model import LORA, random_model, run_folder
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from stages.contracts.artifact import file_digest, read, write
@@ -18,12 +13,13 @@ from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.evaluation import EvaluateCard
-from stages.contracts.layout import RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.reward import Gate
 from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
 from stages.train.attempts import Stopped
+from stages.train.evaluate import evaluate
+from stages.train.recorder import Journal
 from stages.train.supervised import gold_pairs
 
 PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
@@ -31,12 +27,12 @@ ROWS = [{"id": f"row-{number}", "prompt": f"{number} is\n", "gold": "odd" if num
 FULL = Adapter(kind="full")
 
 
-def gold_folder(folder: Path, base: Path, adapter: Adapter = LORA, rows: list[dict[str, str]] = ROWS) -> RunFolder:
+def gold_folder(folder, base, adapter=LORA, rows=ROWS):
     folder.mkdir(exist_ok=True)
     return run_folder(folder, base, SftSettings.model_validate(PLAIN), adapter=adapter, rows=rows)
 
 
-def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
+def cells(run):
     """Of each step what the last attempt that made it logged, times aside."""
     rows = pq.read_table(run.history).to_pylist()
     logged = {(row["step"], row["metric"]): row["value"] for row in rows if not row["metric"].endswith("seconds")}
@@ -44,20 +40,24 @@ def cells(run: RunFolder) -> dict[tuple[int, str], float | None]:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory):
     return random_model(tmp_path_factory.mktemp("base"))
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing of ours runs after it."""
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("adapter", [LORA, FULL], ids=["lora", "full"])
-def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Adapter) -> None:
-    """An undisturbed run, and one that is killed after step 6 and goes on from its checkpoint, in another
-    round of its ten rows: the same numbers and weights."""
+def test_learns_and_resumes_where_it_was(tmp_path, base, adapter, train, monkeypatch, capsys):
+    """An undisturbed run, and one that is killed in step 7 and goes on from its checkpoint, in another round of its ten rows: the same
+    numbers and weights."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run, again = gold_folder(whole, base, adapter), gold_folder(cut, base, adapter)
-    output = finish("sft", whole)
+    assert train("sft", whole) == 0 and read(Outcome, run.outcome).finished
+    output = capsys.readouterr().out
     assert "SFT, 24 steps, gold answers under `gold`" in output and "gold tokens" in output
-    assert read(Outcome, run.outcome).finished
     logged = cells(run)
     steps = range(1, 25)
     assert logged[24, "loss"] < logged[1, "loss"] and all(logged[step, "grad_norm"] > 0 and logged[step, "skipped"] == 0 for step in steps)
@@ -69,26 +69,31 @@ def test_learns_and_resumes_where_it_was(tmp_path: Path, base: Path, adapter: Ad
     assert counted == sorted(counted) and 4 * 8 <= counted[0] <= 4 * 10, "4 pairs of 5 bytes, 3 or 4 more, and the end"
     assert pq.read_table(run.completions).num_rows == 0
 
-    stage = start("sft", cut)
-    assert stage.stdout is not None
-    for line in stage.stdout:
-        if "step 6/24" in line:
-            os.kill(stage.pid, signal.SIGKILL)
-            break
-    stage.communicate()
-    assert "resumed from step" in finish("sft", cut)
+    record = Journal.step
+
+    def killed_in_step_7(journal, *, step, **line):
+        if step == 7:
+            raise Killed
+        record(journal, step=step, **line)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Journal, "step", killed_in_step_7)
+        train("sft", cut)
+    assert train("sft", cut) == 0
     first, second = read_attempts(again.attempts)
-    assert first.state == "killed" and second.state == "finished" and (second.started.resumed_from or 0) >= 4
-    assert cells(again) == pytest.approx(logged)
-    for name in os.listdir(run.adapter):
-        if name.endswith(".safetensors"):
-            assert (run.adapter / name).read_bytes() == (again.adapter / name).read_bytes()
-    expected = {"adapter_config.json", "adapter_model.safetensors"} if adapter == LORA else {"config.json", "model.safetensors"}
+    assert (first.state, second.state, second.started.resumed_from) == ("killed", "finished", 6)
+    assert cells(again) == logged
+    weights = "adapter_model.safetensors" if adapter == LORA else "model.safetensors"
+    assert (run.adapter / weights).read_bytes() == (again.adapter / weights).read_bytes()
+    if adapter == FULL:
+        before, after = load_file(base / weights), load_file(run.adapter / weights)
+        assert before.keys() == after.keys() and not any(before[name].equal(after[name]) for name in after), "every weight moved"
+    expected = {weights, "adapter_config.json" if adapter == LORA else "config.json"}
     assert expected <= set(os.listdir(run.adapter)) <= expected | {"generation_config.json"}
-    _evaluated(whole, base, run, adapter)
+    _evaluated(whole, base, run, monkeypatch)
 
 
-def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> None:
+def _evaluated(folder, base, run, monkeypatch):
     """The shared evaluation loads what was trained: other samples than the untrained model's, of the same seed."""
     gate = Gate(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
     card = EvaluateCard(
@@ -106,10 +111,8 @@ def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> No
         code=code_versions(CodeTree(ROOT), ["stages.train.evaluate", "stages.train.rewards.exact_match"]),
     )
     write(folder / "runs/small/analysis/evaluate.card.json", card)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "stages.train.evaluate", "runs/small"]
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, done.stdout
+    monkeypatch.chdir(folder)
+    evaluate(folder / "runs/small")
     tables = [pq.read_table(path / "evaluation.parquet").to_pylist() for path in (run.root, run.root.parent / "untrained")]
     assert [len(table) for table in tables] == [80, 80]
     written = ["".join(row["text"] for row in table) for table in tables]
@@ -117,49 +120,34 @@ def _evaluated(folder: Path, base: Path, run: RunFolder, adapter: Adapter) -> No
     assert share[0] > 0.3 > 0.1 > share[1], "a model that learns two words writes their letters"
 
 
-@pytest.mark.e2e
-def test_a_row_without_a_gold_answer_is_recorded(tmp_path: Path, base: Path) -> None:
-    run = gold_folder(tmp_path, base, rows=[*ROWS[:3], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
-    finish("sft", tmp_path)
-    outcome = read(Outcome, run.outcome)
-    assert not outcome.finished and outcome.failure == "data"
-    assert outcome.error == "1 of 4 rows have no text under `gold`, the gold answer; first `row-x`"
-    assert list(run.adapter.iterdir()) == []
+def pairs(base, rows, max_length=24, tokenizer=None, **model):
+    card = ModelRef(base="tiny", path=str(base), revision="0", adapter=LORA, **model)
+    return gold_pairs(card, DatasetRef(path="x", answer="gold"), tokenizer or AutoTokenizer.from_pretrained(base), rows, max_length)
 
 
-def pairs(base: Path, rows: list[dict[str, str]], max_length: int = 24) -> list[dict[str, list[int]]]:
-    model = ModelRef(base="tiny", path=str(base), revision="0", adapter=LORA)
-    return gold_pairs(model, DatasetRef(path="x", answer="gold"), AutoTokenizer.from_pretrained(base), rows, max_length)
-
-
-def test_the_loss_is_on_the_answer_and_its_end(base: Path) -> None:
-    """Tokens are bytes: 5 of the prompt, 4 of the answer, then the end of text, number 1."""
-    (pair,) = pairs(base, ROWS[:1])
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    assert tokenizer.decode(pair["input_ids"][:-1]) == "0 is\neven" and pair["input_ids"][-1] == tokenizer.eos_token_id == 1
+def test_the_loss_is_on_the_answer_and_its_end(base):
+    """Tokens are bytes: 5 of the prompt, 4 of the answer, then the end of text, number 1. A pair is never cut."""
+    (pair,) = pairs(base, ROWS[:1], max_length=10)
+    assert AutoTokenizer.from_pretrained(base).decode(pair["input_ids"][:-1]) == "0 is\neven" and pair["input_ids"][-1] == 1
     assert pair["completion_mask"] == [0] * 5 + [1] * 5
-
-
-def test_a_pair_is_never_cut(base: Path) -> None:
-    assert len(pairs(base, ROWS[:1], max_length=10)[0]["input_ids"]) == 10
-    with pytest.raises(
-        Stopped, match=r"1 of 2 pairs of prompt and answer are longer than `max_length: 9`; `row-0` has 10 tokens"
-    ) as caught:
+    with pytest.raises(Stopped, match=r"1 of 2 pairs .* are longer than `max_length: 9`; `row-0` has 10 tokens") as caught:
         pairs(base, ROWS[:2], max_length=9)
     assert caught.value.failure == "data"
+    with pytest.raises(Stopped, match="1 of 2 rows have no text under `gold`, the gold answer; first `row-x`"):
+        pairs(base, [ROWS[0], {"id": "row-x", "prompt": "x is\n", "gold": " "}])
 
 
-def test_an_answer_is_read_as_the_model_would_write_it() -> None:
+def test_an_answer_is_read_as_the_model_would_write_it():
     """A tokenizer that merges across the border of prompt and answer (`b` and `c` are one token): the prompt keeps its own tokens, as in
     sampling, and the answer is read by itself. Where nothing is merged, the whole decides; a closing token is not doubled."""
 
     class Merging:
         eos_token_id, bos_token, chat_template = 9, None, None
 
-        def __init__(self, closes: bool) -> None:
+        def __init__(self, closes):
             self.closes = closes
 
-        def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        def __call__(self, text, add_special_tokens=True):
             ids, rest = [], text
             while rest:
                 size = 2 if rest.startswith("bc") else 1
@@ -175,9 +163,8 @@ def test_an_answer_is_read_as_the_model_would_write_it() -> None:
         assert second == {"input_ids": [1, 2, 1, 9], "completion_mask": [0, 0, 1, 1]}, closes
 
 
-def test_a_chat_template_frames_the_prompt_alone(base: Path) -> None:
+def test_a_chat_template_frames_the_prompt_alone(base):
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}: {% endif %}"
-    model = ModelRef(base="tiny", path=str(base), revision="0", adapter=LORA, apply_chat_template=True)
-    (pair,) = gold_pairs(model, DatasetRef(path="x", answer="gold"), tokenizer, ROWS[:1], 24)
+    (pair,) = pairs(base, ROWS[:1], tokenizer=tokenizer, apply_chat_template=True)
     assert tokenizer.decode(pair["input_ids"][:-1]) == "<0 is\n>: even" and sum(pair["completion_mask"]) == 5
