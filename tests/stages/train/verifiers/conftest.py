@@ -8,27 +8,14 @@ from stages.train.verifiers import ocaml_answers, python_answers, sandbox
 from stages.train.verifiers.verifier import Verifier
 
 
-def python_verifier(tier, workers=None):
-    """A verifier of Python with nothing in its memory."""
-    return Verifier(python_answers.program, python_answers.order, python_answers.read, tier, workers)
-
-
-def ocaml_verifier(tier, program=ocaml_answers.runs):
-    return Verifier(program, ocaml_answers.order, ocaml_answers.read, tier, 1)
-
-
-def pytest_generate_tests(metafunc):
-    if "tier" in metafunc.fixturenames:
-        metafunc.parametrize("tier", dict.fromkeys([sandbox.tier(), "seccomp"]), scope="module")
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fresh():
-    """Makes verifiers with nothing in their memory, which end with the test."""
+    """Makes verifiers with nothing in their memory, of Python or of another program; they end with the module."""
     verifiers = []
 
-    def make(tier, workers=None):
-        verifiers.append(python_verifier(tier, workers))
+    def make(tier, workers=None, program=python_answers.program):
+        language = python_answers if program is python_answers.program else ocaml_answers
+        verifiers.append(Verifier(program, language.order, language.read, tier, workers))
         return verifiers[-1]
 
     yield make
@@ -36,20 +23,21 @@ def fresh():
         verifier.close()
 
 
+def pytest_generate_tests(metafunc):
+    if "tier" in metafunc.fixturenames:
+        metafunc.parametrize("tier", dict.fromkeys([sandbox.tier(), "seccomp"]), scope="module")
+
+
 @pytest.fixture(scope="module")
-def pool(tier):
+def pool(tier, fresh):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCTAVO_SECRET", "octavo-mark")  # attacks.MARK: what a candidate must not find
-        verifier = python_verifier(tier)
-        yield verifier
-        verifier.close()
+        yield fresh(tier)
 
 
 @pytest.fixture(scope="module")
-def ocaml(tier):
-    verifier = ocaml_verifier(tier)
-    yield verifier
-    verifier.close()
+def ocaml(tier, fresh):
+    return fresh(tier, 1, ocaml_answers.runs)
 
 
 @pytest.fixture
