@@ -73,11 +73,6 @@ def test_first_errors_have_a_class(answer, kind):
     assert failed(check(answer)) == kind
 
 
-def test_tactics_that_are_missing_here_do_not_parse():
-    assert failed(check("exact ⟨h.2, h.1⟩", answer="tactics")) == "syntax"
-    assert failed(check("{}", answer="tactics")) == "tactic"
-
-
 def number(n):
     return "N.zero" if n == 0 else f"(N.succ {number(n - 1)})"
 
@@ -214,31 +209,19 @@ def test_seed_1_pays_for_proofs_that_look_right_and_do_not_hold():
     [
         ("linarith failed to find a contradiction\ncase a\n⊢ False", "tactic"),
         ("tactic 'rewrite' failed, did not find instance of the pattern in the target expression", "tactic"),
-        ("Tactic `rewrite` failed: Did not find an occurrence of the pattern", "tactic"),
-        ("simp made no progress", "tactic"),
-        ("`simp` made no progress", "tactic"),
-        ("unsolved goals\n⊢ a = b", "tactic"),
-        ("omega could not prove the goal", "tactic"),
-        ("No goals to be solved", "tactic"),
-        ("The rfl tactic failed. Possible reasons:", "tactic"),
-        ("ring failed, ring_nf subsidiary goal", "tactic"),
-        ("type mismatch\n  h\nhas type", "type"),
-        ("Application type mismatch: The argument", "type"),
-        ("unknown identifier 'foo'", "type"),
-        ("Unknown constant `Nat.foo`", "type"),
-        ("failed to synthesize\n  Decidable p", "type"),
-        ("function expected\n  f x", "type"),
-        ("invalid field 'foo', the environment does not contain", "type"),
-        ("don't know how to synthesize placeholder", "type"),
-        ("unexpected token 'at'; expected ')'", "syntax"),
-        ("unexpected end of input; expected '}'", "syntax"),
-        ("unknown tactic", "syntax"),
-        ("expected command", "syntax"),
+        ("Tactic `rewrite` failed: Did not find an occurrence of the pattern", "tactic"), ("simp made no progress", "tactic"),
+        ("`simp` made no progress", "tactic"), ("unsolved goals\n⊢ a = b", "tactic"), ("omega could not prove the goal", "tactic"),
+        ("No goals to be solved", "tactic"), ("The rfl tactic failed. Possible reasons:", "tactic"),
+        ("ring failed, ring_nf subsidiary goal", "tactic"), ("type mismatch\n  h\nhas type", "type"),
+        ("Application type mismatch: The argument", "type"), ("unknown identifier 'foo'", "type"), ("Unknown constant `Nat.foo`", "type"),
+        ("failed to synthesize\n  Decidable p", "type"), ("function expected\n  f x", "type"),
+        ("invalid field 'foo', the environment does not contain", "type"), ("don't know how to synthesize placeholder", "type"),
+        ("unexpected token 'at'; expected ')'", "syntax"), ("unexpected end of input; expected '}'", "syntax"),
+        ("unknown tactic", "syntax"), ("expected command", "syntax"),
         ("(deterministic) timeout at `whnf`, maximum number of heartbeats (200000) has been reached", "timeout"),
-        ("maximum recursion depth has been reached", "timeout"),
-        ("something new", "other"),
+        ("maximum recursion depth has been reached", "timeout"), ("something new", "other"),
     ],
-)
+)  # fmt: skip
 def test_messages_of_lean_and_mathlib(message, kind):
     from stages.train.verifiers.lean_read import Message, read
     from stages.train.verifiers.lean_text import body
@@ -254,19 +237,15 @@ def test_messages_of_lean_and_mathlib(message, kind):
 @pytest.mark.parametrize(
     "answer",
     [
-        "axiom octavo_answer_nonce : False",
-        "axiom cheat : False\ntheorem octavo_answer_nonce : False := cheat",
-        "theorem octavo_answer_nonce : False := octavo_goal_nonce",
-        "theorem octavo_answer_nonce : False := sorry",
-        "theorem octavo_answer_nonce : False := sorryAx False Bool.false",
-        "theorem octavo_answer_nonce : True := True.intro",
-        "unsafe def octavo_answer_nonce : False := octavo_answer_nonce",
-        "theorem octavo_answer_nonce : False := octavo_answer_nonce",
+        "axiom octavo_answer_nonce : False", "axiom cheat : False\ntheorem octavo_answer_nonce : False := cheat",
+        "theorem octavo_answer_nonce : False := octavo_goal_nonce", "theorem octavo_answer_nonce : False := sorry",
+        "theorem octavo_answer_nonce : False := sorryAx False Bool.false", "theorem octavo_answer_nonce : True := True.intro",
+        "unsafe def octavo_answer_nonce : False := octavo_answer_nonce", "theorem octavo_answer_nonce : False := octavo_answer_nonce",
         "set_option debug.skipKernelTC true in theorem octavo_answer_nonce : False := True.intro",
         "theorem octavo_checked_nonce : True := True.intro\n#print axioms octavo_checked_nonce",
         "theorem octavo_answer_nonce : False := (by {})\n#print axioms True.intro",
     ],
-)
+)  # fmt: skip
 def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer, monkeypatch):
     """The answer stands where the theorem and its proof would, so it may hold anything."""
     monkeypatch.setattr(checking.lean_text, "nonce", lambda job: "nonce")

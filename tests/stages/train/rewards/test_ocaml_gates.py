@@ -42,20 +42,15 @@ def run(text, tests=TESTS, **changes):
 @pytest.mark.parametrize(
     ("text", "score", "errors"),
     [
-        ("let f x = x + 1", 1.0, 0),
-        ("let f x = x + 1 (* END *)", 1.0, 0),
-        ('let f x = x + "1"', 0.75, 1),
-        ('let f x = x + "1"\nlet g y = f y + 1', 0.75, 1),
-        ('let f x = x + "1"\nlet v = f\nlet h = 1 ^ v', 0.5, 2),
+        ("let f x = x + 1", 1.0, 0), ("let f x = x + 1 (* END *)", 1.0, 0), ('let f x = x + "1"', 0.75, 1),
+        ('let f x = x + "1"\nlet g y = f y + 1', 0.75, 1), ('let f x = x + "1"\nlet v = f\nlet h = 1 ^ v', 0.5, 2),
         ("let a = 1 + true\nlet b = not 1\nlet c = 1 :: 2\nlet g = a + b + c", 0.25, 3),
         ("let a = 1 + true\nlet b = not 1\nlet c = 1 :: 2\nlet d = d", 0.0, 4),
-        ("type t = A | B\nlet f = function A -> 1 | C -> 2\nlet g = f A", 0.75, 1),
-        ("let (a, b) = 1\nlet c = a + b", 0.75, 1),
-        ("let f x = List.length x + Unix.getpid ()", 0.75, 1),
-        ("let f x = Obj.magic x", 0.75, 1),
+        ("type t = A | B\nlet f = function A -> 1 | C -> 2\nlet g = f A", 0.75, 1), ("let (a, b) = 1\nlet c = a + b", 0.75, 1),
+        ("let f x = List.length x + Unix.getpid ()", 0.75, 1), ("let f x = Obj.magic x", 0.75, 1),
         ("let f x = Stdlib.Obj.magic x + Marshal.x", 0.75, 1),
     ],
-)
+)  # fmt: skip
 def test_errors_are_counted_item_by_item(text, score, errors):
     judgement = types(text)
     assert (judgement.status, judgement.score) == ("fail" if errors else "pass", score)
@@ -106,11 +101,6 @@ def test_declared_scores():
     ):
         with pytest.raises(ValidationError):
             ocaml_types.Settings(**broken)
-
-
-def test_settings_survive_a_card():
-    kept = ocaml_types.Settings(by_errors={0: 1.0, 1: 0.5})
-    assert ocaml_types.Settings.model_validate(kept.model_dump(mode="json")) == kept
 
 
 def test_an_answer_is_not_run_for_its_types():
@@ -192,25 +182,14 @@ def test_answers_that_hang_fail(loop):
     assert judgement.reason.startswith("timeout")
 
 
-def test_answers_may_be_long_or_deep():
-    deep = "let f x = " + "(" * 20000 + "x + 1" + ")" * 20000
-    assert run(deep).status in ("pass", "fail")
-    assert run("let f x = " + " + ".join(["x"] * 3000)).score == 0.0
-    assert run("(* " + "x" * 2_000_000 + " *) let f x = x + 1").status == "pass"
-
-
 @pytest.mark.parametrize(
     ("tests", "reason"),
     [
-        ("let () = assert (f 1 = ", "do not parse"),
-        ("let () = assert (1 = 1)", "no name that an answer could define"),
-        ("let () = assert (abs 1 = 1)", "no name that an answer could define"),
-        ("let () = ignore (f 1)", "no assertion"),
-        ("", "no text in column 'tests'"),
-        (None, "no text in column 'tests'"),
-        (["assert"], "no text in column 'tests'"),
+        ("let () = assert (f 1 = ", "do not parse"), ("let () = assert (1 = 1)", "no name that an answer could define"),
+        ("let () = assert (abs 1 = 1)", "no name that an answer could define"), ("let () = ignore (f 1)", "no assertion"),
+        ("", "no text in column 'tests'"), (None, "no text in column 'tests'"), (["assert"], "no text in column 'tests'"),
     ],
-)
+)  # fmt: skip
 def test_broken_tests_are_nobody_s_fault(tests, reason):
     judgement = run("let f x = x + 1", tests)
     assert judgement.status == "unknown" and reason in judgement.reason

@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from stages.train.verifiers import ocaml_answers, ocaml_build
 from stages.train.verifiers.box import Box, Ended
 from stages.train.verifiers.ocaml_answers import Job, read
 from stages.train.verifiers.verdict import Checked, VerifierFault, VerifierUnavailable
-from tests.stages.train.verifiers.conftest import ocaml_verifier
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
     pytest.skip("OCaml is not installed (apt-get install ocaml-nox)", allow_module_level=True)
@@ -23,41 +21,36 @@ JOB = Job("", "let f x = x + 1", "let () = assert (f 1 = 2); assert (f 2 = 3); a
 
 
 @pytest.fixture(scope="module")
-def checks(tier):
-    verifier = ocaml_verifier(tier, ocaml_answers.checks)
-    yield verifier
-    verifier.close()
+def checks(tier, fresh):
+    return fresh(tier, 1, ocaml_answers.checks)
 
 
 def test_outcomes_in_order(ocaml):
-    texts = [
-        "let f x = x + 1",
-        "let f x = x",
-        "let f x =",
-        "",
-        "let f x = exit 1",
-        "let () = raise Exit",
-        'external f : int -> int = "f"',
-        "let g = 1",
-    ]
-    verdicts = ocaml.run([replace(JOB, answer=text) for text in texts])
-    assert [verdict.outcome for verdict in verdicts] == ["tested", "tested", "syntax", "empty", "stopped", "stopped", "stopped", "tested"]
-    assert (
-        verdicts[0].values == (True, True, False)
-        and verdicts[1].values == (False, False, False)
-        and verdicts[7].values == (False, False, False)
-    )
-    assert verdicts[4].reason == "ended without a result"
-    assert verdicts[6].reason == "uses `external`, which answers may not"
+    expected = {
+        "let f x = x + 1": ("tested", "", (True, True, False)),
+        "let f x = x": ("tested", "", (False, False, False)),
+        "let g = 1": ("tested", "line 1, column 18: Unbound value f", (False, False, False)),
+        'let f x = x ^ "a"': (
+            "tested",
+            "line 1, column 20: This expression has type int but an expression was expected of type string",
+            (False,) * 3,
+        ),
+        "": ("empty", "holds no code", ()),
+        "let f x = exit 1": ("stopped", "ended without a result", ()),
+        "let () = raise Exit": ("stopped", "raises an exception while it loads", ()),
+        'external f : int -> int = "f"': ("stopped", "uses `external`, which answers may not", ()),
+    }
+    results = ocaml.run([replace(JOB, answer=text) for text in expected])
+    assert {text: (result.outcome, result.reason, result.values) for text, result in zip(expected, results, strict=True)} == expected
 
 
-def test_descriptors_may_have_any_numbers(tier):
+def test_descriptors_may_have_any_numbers(tier, fresh):
     """The host's files decide which: none of those of an answer may be closed in making room for another."""
     for least in (16, 490, 499, 500):
         held = [os.dup(0)]
         while held[-1] < least:
             held.append(os.dup(0))
-        verifier = ocaml_verifier(tier)
+        verifier = fresh(tier, 1, ocaml_answers.runs)
         assert [verdict.values for verdict in verifier.run([replace(JOB, answer=f"let f x = x + 1 (* {n} *)") for n in range(4)])] == [
             (True, True, False)
         ] * 4
@@ -66,34 +59,11 @@ def test_descriptors_may_have_any_numbers(tier):
             os.close(descriptor)
 
 
-def test_cases_are_in_the_order_of_the_source(ocaml):
-    tests = "let () = assert (f 1 = 2); assert (f 2 = 0)\nlet () = assert (f 3 = 0); assert (f 4 = 5)"
-    assert ocaml.run([replace(JOB, tests=tests)])[0].values == (True, False, False, True)
-
-
 def test_a_program_of_a_fresh_start_each(ocaml):
     """What one answer changes in the library's state, the next one does not see."""
     first = replace(JOB, answer="let f x = Random.init 5; Hashtbl.randomize (); x + 1")
     second = replace(JOB, answer="let f x = if Hashtbl.is_randomized () then 0 else x + 1")
     assert [verdict.values for verdict in ocaml.run([first, second])] == [(True, True, False)] * 2
-
-
-def test_time_outs_are_not_kept(ocaml, monkeypatch):
-    asked, real = [], Box.ask
-    monkeypatch.setattr(Box, "ask", lambda self, orders: asked.extend(orders) or real(self, orders))
-    loop = replace(JOB, answer="let rec f x = f x", cpu=0.05)
-    for _ in range(2):
-        assert ocaml.run([loop])[0].reason == "timeout: used more than 0.05 s of CPU time"
-    assert len(asked) == 2
-
-
-def test_a_killed_box_is_started_again_and_no_verdict_changes(ocaml):
-    for number in (2, 3, 5):
-        ocaml.run([replace(JOB, answer=f"let f x = x + 1 + {number} - {number}")])
-        os.kill(ocaml.boxes[0].pid, signal.SIGKILL)
-        verdicts = ocaml.run([replace(JOB, answer=f"let f x = x + {number} + 1 - {number}"), replace(JOB, answer=f"let f x = {number}")])
-        assert verdicts[0].values == (True, True, False)
-        assert verdicts[1].values == (number == 2, number == 3, number == 5)
 
 
 def test_no_zombies_and_no_descriptors_are_left(ocaml):
@@ -113,8 +83,7 @@ def test_no_zombies_and_no_descriptors_are_left(ocaml):
     ("status", "cpu", "why", "written", "outcome", "reason"),
     [
         (0, 0.0, "", b"items 1\ncases ++-\nfirst \nend \n", "tested", ""),
-        (0, 0.0, "", b"items 1\ncases +++", "stopped", "ended without a result"),
-        (0, 0.0, "", b"", "stopped", "ended without a result"),
+        (0, 0.0, "", b"items 1\ncases +++", "stopped", "ended without a result"), (0, 0.0, "", b"", "stopped", "ended without a result"),
         (0, 0.0, "", b"end \n", "unknown", "the verifier's answer cannot be read"),
         (0, 0.0, "", b"errors many\nend \n", "unknown", "the verifier's answer cannot be read"),
         (9, 0.0, "", b"", "unknown", "the answer's process was killed from outside"),
@@ -129,7 +98,7 @@ def test_no_zombies_and_no_descriptors_are_left(ocaml):
         (0, 0.0, "judge-14", b"", "stopped", "waits and does not answer"),
         (0, 0.9, "judge-14", b"", "unknown", "the verifier was starved"),
     ],
-)
+)  # fmt: skip
 def test_what_the_end_of_the_processes_means(status, cpu, why, written, outcome, reason):
     verdict = read(JOB, Ended(status, cpu, why, written))
     assert verdict.outcome == outcome and verdict.reason.startswith(reason)
@@ -144,11 +113,11 @@ def test_other_sources_than_the_code_version_stands_for_are_refused(monkeypatch)
             build()
 
 
-def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier):
+def test_no_compiler_is_unavailable_and_never_a_verdict(monkeypatch, tier, fresh):
     ocaml_build.compiler.cache_clear()
     monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None)
     try:
-        verifier = ocaml_verifier(tier)
+        verifier = fresh(tier, 1, ocaml_answers.runs)
         assert verifier.run([JOB]) == [Checked("unknown", "ocamlc is not installed", keep=False)]
     finally:
         ocaml_build.compiler.cache_clear()
@@ -166,11 +135,11 @@ def test_sources_that_do_not_compile_are_unavailable(monkeypatch, tmp_path):
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_program_that_is_another_one_does_not_start(monkeypatch, tier):
+def test_a_program_that_is_another_one_does_not_start(monkeypatch, tier, fresh):
     monkeypatch.setattr(ocaml_build, "program", lambda: Path(shutil.which("true")).resolve())
     with pytest.raises(VerifierFault, match="did not start"):
         Box(ocaml_answers.runs(tier), tier)
-    assert ocaml_verifier(tier).run([JOB])[0].outcome == "unknown"
+    assert fresh(tier, 1, ocaml_answers.runs).run([JOB])[0].outcome == "unknown"
 
 
 def test_an_answer_that_is_too_long_is_not_read(ocaml):
@@ -227,22 +196,22 @@ def test_machine_code_and_byte_code_say_the_same(checks, ocaml, before):
     "deep",
     ["let f x = " + "(" * 50_000 + "x" + ")" * 50_000, "let f x = " + "1 + " * 30_000 + "x", "let f = " + "fun x -> " * 30_000 + "x"],
 )
-def test_depth_ends_the_same_way_in_every_process(tier, deep):
+def test_depth_ends_the_same_way_in_every_process(tier, deep, fresh):
     """Machine code nests on the process's stack; where that gives out must not move with the address layout."""
     seen = set()
     for _ in range(2):
-        verifier = ocaml_verifier(tier, ocaml_answers.checks)
+        verifier = fresh(tier, 1, ocaml_answers.checks)
         seen.add(verifier.run([Job("", deep, "", 5.0, MEMORY)])[0])
         verifier.close()
     (verdict,) = seen
     assert verdict.outcome != "unknown"
 
 
-def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier):
+def test_without_the_native_compiler_byte_code_checks(monkeypatch, tier, fresh):
     there = shutil.which
     monkeypatch.setattr(ocaml_build.shutil, "which", lambda name: None if name == "ocamlopt" else there(name))
     assert ocaml_build.checker() == ocaml_build.program()
-    verifier = ocaml_verifier(tier, ocaml_answers.checks)
+    verifier = fresh(tier, 1, ocaml_answers.checks)
     assert verifier.run([Job("", "let f x = x", "", 2.0, MEMORY)])[0] == Checked("compiles")
     verifier.close()
 
