@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,12 @@ from compiler.commands.explain import find, full_name
 from compiler.commands.export import check_free
 from compiler.compile import compile_all
 from compiler.problems import Rejected
-from stages.contracts.algorithms import SFT
 from stages.contracts.artifact import ArtifactError, dump, load_json
 from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
 
 if TYPE_CHECKING:
-    from stages.train.rescore import CompletionChange, Counts, Rescoring, ScoredCard, StepChange
+    from stages.train.rescore import CompletionChange, Rescoring, ScoredCard
 
 CARDS = ("train.card.json", "import.card.json")
 """A run's folder holds one of them."""
@@ -60,7 +59,7 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
         if not folder.completions.is_file():
             scoring.read_completions(folder.completions)  # raises, before anything is said of cards
         card = _declared(folder, inputs) if spec else _card(folder)
-        report, rows = scoring.rescore(folder, card, "spec" if spec else "card", Progress(folder.name))
+        report, rows = scoring.rescore(folder, card, "spec" if spec else "card", _progress(folder.name))
         if to is not None:
             gates = [gate.name for gate in card.reward.gates]
             write_completions(to, rows, gates, card_id=report.card_id, attempt="rescored")
@@ -86,23 +85,21 @@ def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
     compiled, run = find(compile_all([named(experiment)], inputs), f"{experiment}/{folder.name}")
     condition = run.setup.name
     card = compiled.cards.train.get(condition)
-    if card is None:
-        raise _no_reward(f"the spec trains nothing in the condition `{condition}`", f"name a reward in conditions.{condition}")
-    if card.reward is None:
-        raise _learned(condition)
+    if card is None or card.reward is None:
+        raise _no_reward(f"the spec trains the condition `{condition}` with none", f"name a reward in conditions.{condition}")
     return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": run.seed})
 
 
 def _card(folder: RunFolder) -> ScoredCard:
+    """What the run was trained on, or S299 where its card holds no reward: of an imported run, or of gold answers that were learned."""
     from stages.train.rescore import ScoredCard
 
     by_spec = f"octavo rescore {folder.root.parent.name}/{folder.name} --spec"
     if not folder.card.is_file() and folder.root.joinpath("import.card.json").is_file():
         raise _no_reward("the run was imported, and its card holds none", by_spec)
     content = load_json(folder.card)
-    train = content.get("train") if isinstance(content, dict) and "reward" not in content else None
-    if isinstance(train, dict) and train.get("algorithm") == SFT:
-        raise _learned(str(content["condition"]))
+    if isinstance(content, dict) and "train" in content and "reward" not in content:
+        raise _no_reward("the card of the run holds none", by_spec)
     try:
         return ScoredCard.model_validate(content)
     except ValidationError as error:
@@ -115,27 +112,21 @@ def _no_reward(what: str, fix: str) -> StageError:
     return StageError("S299", f"no reward to score with: {what}", why="completions are scored by the gates of a reward", fix=fix)
 
 
-def _learned(condition: str) -> StageError:
-    return _no_reward(f"`{condition[:64]}` learned gold answers", "look at its shared evaluation; training sampled no completions")
-
-
 def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:
     return Rejected([Diagnostic(code, what, why=why, fix=fix)])
 
 
-class Progress:
+def _progress(name: str) -> Callable[[int, int], None]:
     """Lines on standard error, at most one every two seconds; none for a scoring that takes less."""
+    last = time.monotonic()
 
-    def __init__(self, name: str) -> None:
-        self.name, self.begun = name, time.monotonic()
-        self.last = self.begun
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY_SECONDS:
+            last = time.monotonic()
+            print(f"{name}: {done} of {total} completions scored", file=sys.stderr, flush=True)
 
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self.last >= EVERY_SECONDS or (done == total and self.last > self.begun):
-            self.last = now
-            left = (now - self.begun) / done * (total - done)
-            print(f"{self.name}: {done} of {total} completions scored, {left:.0f} s left", file=sys.stderr, flush=True)
+    return progress
 
 
 def text(report: Rescoring) -> str:
@@ -154,17 +145,26 @@ def _lines(report: Rescoring) -> Iterator[str]:
     width = max((len(gate.gate) for gate in report.gates), default=4)
     yield f"{'gate':<{width}}  {'passed, failed, unknown, not reached':<42} differ  gained  lost"
     for gate in report.gates:
-        counts = f"{_counted(gate.before) if gate.before else 'not there'} -> {_counted(gate.after)}"
-        yield f"{gate.gate:<{width}}  {counts:<42} {gate.changed:>6}  {gate.gained:>6}  {gate.lost:>4}"
+        before, after = (" ".join(map(str, dict(counts).values())) if counts else "not there" for counts in (gate.before, gate.after))
+        yield f"{gate.gate:<{width}}  {f'{before} -> {after}':<42} {gate.changed:>6}  {gate.gained:>6}  {gate.lost:>4}"
     yield f"\n{'steps':<12} {'reward':<20} groups without signal"
     parts = min(WINDOWS, len(report.curve))
     for part in range(parts):
-        yield _window(report.curve[part * len(report.curve) // parts : (part + 1) * len(report.curve) // parts])
+        steps = report.curve[part * len(report.curve) // parts : (part + 1) * len(report.curve) // parts]
+        rewards = f"{_mean(step.reward_before for step in steps)} -> {_mean(step.reward_after for step in steps)}"
+        groups = sum(step.groups for step in steps)
+        silent = f"{sum(step.zero_signal_before for step in steps)} -> {sum(step.zero_signal_after for step in steps)} of {groups}"
+        yield f"{f'{steps[0].step}..{steps[-1].step}':<12} {rewards:<20} {silent if groups else 'no groups'}"
     if report.changes:
         most = sorted(report.changes, key=_moved, reverse=True)[:SHOWN]
         yield f"\ncompletions that score differently: {len(report.changes)}; {len(most)} shown, --json has all"
         for change in most:
-            yield from _completion(change)
+            where = f"step {change.step}, {_quoted(change.prompt_id)[1:-1]}, completion {change.place}"
+            yield f"  {_number(change.reward_before)} -> {_number(change.reward_after)}  {where}: {_quoted(change.text)}"
+            for verdict in change.gates:
+                scores = ("" if score is None else f" {score:g}" for score in (verdict.score_before, verdict.score_after))
+                old, new = (f"{status}{score}" for status, score in zip((verdict.before, verdict.after), scores, strict=True))
+                yield f"    {verdict.gate}: {old} -> {new}" + (f" ({_quoted(verdict.reason)[1:-1]})" if verdict.reason else "")
     elif report.completions:
         yield "\nNothing changes."
 
@@ -173,18 +173,7 @@ def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4f}"
 
 
-def _counted(counts: Counts) -> str:
-    return f"{counts.passed} {counts.failed} {counts.unknown} {counts.not_reached}"
-
-
-def _window(steps: Sequence[StepChange]) -> str:
-    rewards = f"{_mean([step.reward_before for step in steps])} -> {_mean([step.reward_after for step in steps])}"
-    groups = sum(step.groups for step in steps)
-    silent = f"{sum(step.zero_signal_before for step in steps)} -> {sum(step.zero_signal_after for step in steps)} of {groups}"
-    return f"{f'{steps[0].step}..{steps[-1].step}':<12} {rewards:<20} {silent if groups else 'no groups'}"
-
-
-def _mean(values: Sequence[float | None]) -> str:
+def _mean(values: Iterable[float | None]) -> str:
     numbers = [value for value in values if value is not None]
     return _number(sum(numbers) / len(numbers) if numbers else None)
 
@@ -193,15 +182,6 @@ def _moved(change: CompletionChange) -> float:
     if change.reward_before is None or change.reward_after is None:
         return 2.0 if change.reward_before != change.reward_after else 0.0
     return abs(change.reward_after - change.reward_before)
-
-
-def _completion(change: CompletionChange) -> Iterator[str]:
-    where = f"step {change.step}, {_quoted(change.prompt_id)[1:-1]}, completion {change.place}"
-    yield f"  {_number(change.reward_before)} -> {_number(change.reward_after)}  {where}: {_quoted(change.text)}"
-    for gate in change.gates:
-        before = f"{gate.before}" if gate.score_before is None else f"{gate.before} {gate.score_before:g}"
-        after = gate.after if gate.score_after is None else f"{gate.after} {gate.score_after:g}"
-        yield f"    {gate.gate}: {before} -> {after}" + (f" ({_quoted(gate.reason)[1:-1]})" if gate.reason else "")
 
 
 def _quoted(text: str) -> str:
