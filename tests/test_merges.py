@@ -131,27 +131,6 @@ def test_two_branches_that_trained_different_runs_merge_and_only_what_reads_both
     assert "up to date" in run("dvc", "status")
 
 
-def test_one_run_trained_on_both_sides_stays_a_conflict_of_its_card(repository):
-    branch("mine", "runs/one/a.card")
-    branch("theirs", "runs/one/a.card")
-    git("checkout", "-q", "mine")
-    assert "CONFLICT (content): Merge conflict in runs/one/a.card" in git("merge", "--no-edit", "theirs", code=1)
-    git("checkout", "-q", "--theirs", "runs/one/a.card")  # a person decides; what was trained with that card is in DVC's run cache
-    assert repro() == []
-    assert Path("site.out").read_text().count("changed on theirs") == 1
-    assert "up to date" in run("dvc", "status")
-
-
-def test_without_the_driver_git_merges_lines(repository):
-    """A clone without `git config`: no error, and never a wrong entry; at worst a conflict to resolve."""
-    git("config", "--unset", "merge.octavo-lock.driver")
-    branch("mine", "runs/one/a.card")
-    branch("theirs", "runs/two/a.card")
-    git("checkout", "-q", "mine")
-    output = git("merge", "--no-edit", "theirs", code=1)
-    assert "CONFLICT (content): Merge conflict in dvc.lock" in output and "runs/one/dvc.lock" not in output
-
-
 def test_generated_files_are_never_resolved_by_hand(tmp_path, monkeypatch, environment):
     """Both sides changed one setting: the spec is resolved, `octavo compile` does the rest."""
     shutil.copytree(ROOT / "tests/compiler/project", tmp_path, dirs_exist_ok=True)

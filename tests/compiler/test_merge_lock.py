@@ -125,9 +125,3 @@ def test_the_command_leaves_what_is_no_lock_to_git(tmp_path, capsys):
     assert main(["merge-lock", *map(str, paths)]) == 1
     assert "<<<<<<< ours" in paths[1].read_text()
     assert "its lines are merged" in capsys.readouterr().err
-
-
-def test_called_by_hand_with_files_that_are_not_there_it_says_who_calls_it(tmp_path, capsys):
-    assert main(["merge-lock", *(str(tmp_path / name) for name in ("base", "ours", "theirs"))]) == 1
-    err = capsys.readouterr().err
-    assert "base: No such file or directory" in err and "octavo doctor says how" in err

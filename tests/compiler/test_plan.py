@@ -14,7 +14,6 @@ from plan_project import commit, compiles, edit, git, judge_code, ledger, planne
 from compiler.__main__ import main
 from compiler.commands.plan_report import Cost, ExperimentPlan, Plan, Reason, StagePlan
 from compiler.commands.plan_text import LIMIT, MARKER, markdown, text
-from compiler.lock.card_diff import changes
 from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read, write_text
 
@@ -41,11 +40,6 @@ def test_the_key_its_values_and_its_place(work):
     assert reasons(plan, "train-shaped-s1") == []
     compiles()  # the new card lies on disk now, the old one in git
     assert reasons(planned(), "train-zero-s1") == expected
-
-
-def test_without_the_older_card_the_plan_says_so(work):
-    edit(SPEC, *LR)
-    compiles()
     shutil.rmtree(".git")
     ((kind, says),) = reasons(planned(), "train-zero-s1")
     assert kind == "card" and "neither on disk nor in git" in says
@@ -61,29 +55,15 @@ def test_the_code_that_changed(work):
     assert reasons(plan, "train-zero-s1") == []
 
 
-def test_code_that_is_not_judged_has_no_plan(work):
-    edit("stages/train/rewards/format.py", "def judge(", "LATER = 1\n\n\ndef judge(")
-    with pytest.raises(Rejected) as refused:
-        planned()
-    assert [problem.code for problem in refused.value.diagnostics] == ["E472"]
-    assert main(["code", "same", "--why", "nothing reads it"]) == 0
-    assert reasons(planned(), "train-shaped-s1") == []
-
-
-def test_data_is_named_once(work):
-    edit("data/heldout.jsonl", "row-22", "row-b")
-    assert reasons(planned(), "evaluate") == [("data", "data/heldout.jsonl changed")]
-
-
-def test_a_folder_names_the_files(work):
+def test_files_are_named_data_folders_and_a_retry(work):
     (Path("site/docs") / "more.md").write_text("# More\n")
-    assert reasons(planned(base="main"), "site") == [("file", "site changed: docs/more.md")]
-    assert reasons(planned(), "site") == [("file", "site changed")], "DVC keeps no list of a folder that no stage writes"
-
-
-def test_a_retry_names_the_attempt(work):
+    edit("data/heldout.jsonl", "row-22", "row-b")
     edit("runs/example/shaped-s1/retry.json", "null", '"shaped-s1-a1"')
-    assert reasons(planned(), "train-shaped-s1") == [("retry", "a retry is due after attempt shaped-s1-a1")]
+    assert reasons(planned(base="main"), "site") == [("file", "site changed: docs/more.md")]
+    plan = planned()
+    assert reasons(plan, "site") == [("file", "site changed")], "DVC keeps no list of a folder that no stage writes"
+    assert reasons(plan, "evaluate") == [("data", "data/heldout.jsonl changed")]
+    assert reasons(plan, "train-shaped-s1") == [("retry", "a retry is due after attempt shaped-s1-a1")]
 
 
 def test_what_was_made_before_is_put_back_and_costs_nothing(work):
@@ -171,7 +151,7 @@ def test_a_title_puts_no_claim_at_risk_and_changes_the_page(work):
     assert reasons(planned(), "page")[0][1].endswith("specs/example.yaml:1:8")
 
 
-def test_cost_comes_from_this_experiments_finished_attempts(work):
+def test_cost_comes_from_this_experiments_finished_attempts_else_from_the_spec(work):
     ledger(Path("runs/example/shaped-s1/attempts.jsonl"), seconds=9999.0, outcome="failed")
     ledger(Path("runs/example/shaped-s1/attempts.jsonl"), seconds=9999.0, devices=("NVIDIA H100",))
     edit(SPEC, *LR)
@@ -180,12 +160,8 @@ def test_cost_comes_from_this_experiments_finished_attempts(work):
     assert planned().experiments[0].cost == Cost(
         unit="CPU-hours", runs=3, basis="attempts", attempts=6, median=round(hours, 6), low=round(hours, 6), high=round(2 * hours, 6)
     )
-
-
-def test_cost_without_history_is_what_the_spec_declares_or_unknown(work):
     for path in Path("runs").glob("*/*/attempts.jsonl"):
         path.unlink()
-    edit(SPEC, *LR)
     assert planned().experiments[0].cost == Cost(unit="CPU-hours", runs=3, basis="no history")
     edit(SPEC, "preflight:", "resources: {gpus: 1, hours: 5.5}\n\npreflight:")
     assert planned().experiments[0].cost == Cost(unit="GPU-hours", runs=6, basis="resources", median=33.0)
@@ -254,50 +230,33 @@ def test_an_unknown_revision(work, name):
     assert not Path("x").exists()
 
 
-DISTRUST = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-
-
-@pytest.mark.parametrize(
-    ("environment", "what", "fix"),
-    [
-        (
-            DISTRUST,
-            "git does not answer in this folder: the repository belongs to another user",
-            'git config --global --add safe.directory "$PWD"',
-        ),
-        ({"PATH": "/nowhere"}, "git is not installed", "apt-get install git"),
-    ],
-)
-def test_where_git_does_not_answer_the_plan_says_why(work, monkeypatch, environment, what, fix):
-    for key, value in environment.items():
-        monkeypatch.setenv(key, value)
-    with pytest.raises(Rejected) as rejected:
+def test_where_git_does_not_answer_the_plan_says_why(work, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(Rejected, match="the repository belongs to another user"):
         planned(base="HEAD")
-    (problem,) = rejected.value.diagnostics
-    assert problem.code == "E391" and problem.what.startswith(what) and problem.fix.endswith(fix)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Rejected, match="git is not installed"):
+        planned(base="HEAD")
 
 
-def test_exit_codes(work, capsys):
+def test_exit_codes_and_json(work, capsys):
     assert main(["plan", "--exit-code"]) == 0
     assert "Nothing certainly runs" in capsys.readouterr().out
     edit(SPEC, "teach right", "teach only right")
     assert main(["plan", "--exit-code"]) == 0
     edit(SPEC, *LR)
-    assert (main(["plan"]), main(["plan", "--exit-code"])) == (0, 4)
-    edit(SPEC, "max_steps: 12", "max_stepz: 12")
     capsys.readouterr()
-    assert main(["plan"]) == 1
-    printed = capsys.readouterr()
-    assert "did you mean `max_steps`" in printed.err and printed.out == ""
-
-
-def test_json_is_the_contract(work, capsys):
-    edit(SPEC, *LR)
-    assert main(["plan", "--json"]) == 0
-    output = capsys.readouterr().out
+    assert (main(["plan", "--json"]), main(["plan", "--exit-code"])) == (0, 4)
+    output = capsys.readouterr().out.partition("4 stages run")[0]
     assert output == canonical_json(json.loads(output))
     write_text(Path("plan.json"), output)
     assert read(Plan, Path("plan.json")) == planned()
+    edit(SPEC, "max_steps: 12", "max_stepz: 12")
+    assert main(["plan"]) == 1
+    printed = capsys.readouterr()
+    assert "did you mean `max_steps`" in printed.err and printed.out == ""
 
 
 def test_text_puts_equal_reasons_together(work):
@@ -368,10 +327,3 @@ def test_markdown_is_cut_and_says_so():
     shown = comment.count("    train-r-s")
     hidden = re.search(r"(\d+) more lines do not fit", comment)
     assert hidden and shown * 6 + int(hidden[1]) >= 2000 * 6
-
-
-def test_entries_with_names_are_compared_by_name():
-    old = {"runs": [{"name": "a", "seed": 1}, {"name": "b", "seed": 2}]}
-    new = {"runs": [{"name": "c", "seed": 3}, {"name": "a", "seed": 1}, {"name": "b", "seed": 9}]}
-    differences = [(difference.says, difference.pointer) for difference in changes(old, new)]
-    assert differences == [('runs.c {"name": "c", "seed": 3} (new)', "/runs/0"), ("runs.b.seed 2 -> 9", "/runs/2/seed")]

@@ -91,13 +91,6 @@ def test_groups_without_signal_are_counted(run, capsys):
     assert (second["groups"], second["zero_signal_before"], second["zero_signal_after"]) == (1, 1, 1)
 
 
-def test_a_gate_that_the_completions_do_not_know_is_no_change_by_itself(run, capsys):
-    run(columns=())
-    rescored = report(capsys)
-    assert [gate["before"] for gate in rescored["gates"]] == [None, None]
-    assert rescored["changed"] == 1 and len(rescored["changes"]) == 1
-
-
 def test_a_curriculum_scores_each_step_with_the_weights_of_its_time(run, capsys):
     weighted = [{**FORMAT, "on_fail": None, "weight": 0.5}, {**EXACT, "on_pass": None, "on_fail": None, "weight": 0.5}]
     phases = [{"from": 0.0, "weights": {"format": 1.0, "exact": 0.0}}, {"from": 0.5, "weights": {"format": 0.0, "exact": 1.0}}]

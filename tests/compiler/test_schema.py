@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(schema())
 TRAINED = SCHEMA["else"]["else"]
 """Of a spec whose runs octavo trains."""
+Draft202012Validator.check_schema(SCHEMA)
 VALIDATOR = Draft202012Validator(SCHEMA)
 SPECS = [
     *(path for path in sorted((ROOT / "specs").glob("*.yaml")) if path.name not in ("pipeline.yaml", "revisions.lock.yaml")),
@@ -41,13 +42,12 @@ def quickstart():
     return load(ROOT / "specs/quickstart.yaml")
 
 
-def test_it_is_a_valid_schema():
-    Draft202012Validator.check_schema(SCHEMA)
-
-
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_specs_of_this_repository_hold(path):
+def test_specs_of_this_repository_hold_and_name_the_schema(path):
     assert problems(load(path)) == []
+    if path.parent == ROOT / "specs":
+        first = path.read_text(encoding="utf-8").splitlines()[0]
+        assert first == "# yaml-language-server: $schema=../site/docs/reference/spec.schema.json"
 
 
 def test_the_committed_files_are_current(update_golden):
@@ -56,13 +56,6 @@ def test_the_committed_files_are_current(update_golden):
     fix = "run python tests/compiler/spec_reference.py"
     assert spec_reference.SCHEMA.read_text(encoding="utf-8") == schema(), fix
     assert spec_reference.PAGE.read_text(encoding="utf-8") == spec_reference.generated(), fix
-
-
-def test_specs_name_the_committed_schema():
-    for path in [path for path in SPECS if path.parent == ROOT / "specs"]:
-        first = path.read_text(encoding="utf-8").splitlines()[0]
-        assert first == "# yaml-language-server: $schema=../site/docs/reference/spec.schema.json", path
-        assert (path.parent / first.partition("=")[2]).resolve() == spec_reference.SCHEMA
 
 
 def put(spec, path, value):
@@ -109,13 +102,10 @@ def test_a_wrong_kind_is_named_at_its_place_with_all_kinds(quickstart):
     assert deepest.validator == "enum" and deepest.validator_value == kinds(GATES)
 
 
-@pytest.mark.parametrize("key", ["title", "question", "model", "data", "train", "seeds", "conditions"])
-def test_what_an_experiment_that_stands_alone_must_say(quickstart, key):
-    del quickstart[key]
-    assert any(f"'{key}' is a required property" in problem for problem in problems(quickstart))
-
-
-def test_what_a_shared_block_or_a_parent_says_need_not_be_said_again():
+def test_what_a_shared_block_or_a_parent_says_need_not_be_said_again(quickstart):
+    for key in ("title", "question", "model", "data", "train", "seeds", "conditions"):
+        alone = {name: value for name, value in quickstart.items() if name != key}
+        assert any(f"'{key}' is a required property" in problem for problem in problems(alone))
     assert problems({"title": "x", "use": ["base"], "model": {"adapter": {"r": 8}}, "data": {"evaluation": {"rows": 8}}}) == []
     assert problems({"title": "x", "parent": "quickstart", "changes": {"train.beta": 0.1}, "hypothesis": "less drift"}) == []
     assert problems({"parent": "quickstart", "changes": {}, "hypothesis": "y"}) == ["$: 'title' is a required property"]
@@ -140,31 +130,23 @@ def test_what_octavo_accepts_is_accepted(quickstart, what):
     assert problems(quickstart) == []
 
 
-def test_every_key_says_what_it_means():
-    for owner, definition in [("Spec", TRAINED), *SCHEMA["$defs"].items()]:
-        for form in (definition, *definition.get("oneOf", [])):
-            for key, value in form.get("properties", {}).items():
-                assert value["markdownDescription"].startswith(value["description"]) and len(value["description"]) >= 5, f"{owner}.{key}"
-                assert "title" not in value and "unit" not in value, f"{owner}.{key}"
-
-
 def test_hover_shows_defaults_and_units():
     definitions = SCHEMA["$defs"]
     assert definitions["TrainGrpo"]["properties"]["epsilon"]["markdownDescription"] == "Clip range of the policy ratio.\n\nDefault: `0.2`"
-    assert definitions["Resources"]["properties"]["gpu_memory"]["markdownDescription"] == (
-        "Memory that a run needs on each GPU; `octavo doctor` looks whether this machine has it.\n\nUnit: bytes, written `512MB` or `30GB`"
-    )
+    memory = definitions["Resources"]["properties"]["gpu_memory"]["markdownDescription"]
+    assert memory.endswith("\n\nUnit: bytes, written `512MB` or `30GB`")
     assert definitions["PreflightSettings"]["properties"]["truncated"]["markdownDescription"].endswith("Default: `{below: 0.3}`")
     timeout = next(form for form in definitions["Gate"]["oneOf"] if form["title"] == "python_tests")["properties"]["timeout"]
     assert "Unit: seconds, written `60s`, `500ms` or `2m`" in timeout["markdownDescription"]
 
 
-def test_defaults_are_values_that_the_key_accepts():
+def test_every_key_says_what_it_means_and_takes_its_default():
     for owner, definition in [("Spec", TRAINED), *SCHEMA["$defs"].items()]:
         for form in (definition, *definition.get("oneOf", [])):
             for key, value in form.get("properties", {}).items():
-                if "default" in value:
-                    assert holds(value, value["default"]), f"{owner}.{key}"
+                assert value["markdownDescription"].startswith(value["description"]) and len(value["description"]) >= 5, f"{owner}.{key}"
+                assert "title" not in value and "unit" not in value, f"{owner}.{key}"
+                assert "default" not in value or holds(value, value["default"]), f"{owner}.{key}"
 
 
 def holds(part, value):
@@ -193,13 +175,3 @@ def test_definitions_are_all_used_and_all_there():
                 yield from references(inner)
 
     assert {name.removeprefix("#/$defs/") for name in references(SCHEMA)} == set(SCHEMA["$defs"])
-
-
-def test_the_page_names_every_key():
-    page = spec_reference.PAGE.read_text(encoding="utf-8")
-    for name in (*SCHEMA["$defs"].keys() - {"Credit", "Gate", "Profile", "Scores"}, "Spec"):
-        keys = (TRAINED if name == "Spec" else SCHEMA["$defs"][name])["properties"]
-        section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
-        assert [key for key in keys if f"\n| `{key}` | " not in section] == [], name
-    assert "| `learning_rate` | number > 0 | required | Peak learning rate of AdamW. |" in page
-    assert "| `r` | whole number ≥ 1, ≤ 4,096 | `16` | Rank. |" in page

@@ -10,8 +10,7 @@ import pytest
 from hub_stand_in import TOKEN, hub, info, octavo
 
 from compiler.build.inputs import Inputs
-from compiler.build.revisions import LOCK, Reference, lock, named_in, text
-from compiler.document.read import parse
+from compiler.build.revisions import LOCK, Reference, lock, text
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "abc4567890" * 4
 MODEL, PROMPTS = "/api/models/owner/model", "/api/datasets/owner/prompts"
@@ -49,13 +48,8 @@ def test_pins_what_is_missing_and_compiles(on_hub):
     assert card["data"] == {"hub": "owner/prompts", **rows, "prompt": "question", "rows": 64}
     pipeline = Path("runs/example/dvc.yaml").read_text()
     assert "owner/" not in pipeline and "data/heldout.jsonl" in pipeline, "what lies on the hub is no dependency"
-
-
-def test_a_plain_compile_needs_no_network(on_hub):
-    LOCK.write_text(text({Reference("models", "owner/model"): ONE, Reference("datasets", "owner/prompts"): TWO}))
-    assert octavo("compile", "example", endpoint=NOWHERE).returncode == 0
     again = octavo("compile", "example", "--check", endpoint=NOWHERE)
-    assert (again.returncode, again.stdout) == (0, "")
+    assert (again.returncode, again.stdout) == (0, ""), "a plain compile needs no network"
 
 
 def test_keeps_what_is_pinned_and_drops_what_is_unused(on_hub):
@@ -128,17 +122,6 @@ def test_repositories_of_profiles_conditions_and_changes_are_found(work, spec):
         asked = [path for path, _ in stand_in.asked]
     assert asked == ["/api/datasets/owner/easy", "/api/models/owner/small"]
     assert pins() == {"owner/easy": ONE, "owner/small": ONE}
-
-
-@pytest.mark.parametrize(
-    ("spec", "names"),
-    [
-        (b"parent: example\nchanges: {model.base: owner/large, data.train.hub: owner/easy}\n", {"owner/large", "owner/easy"}),
-        (b"contingency:\n  - {id: larger, if: {red_flag: 1}, do: more, change: {model.base: owner/large}}\n", {"owner/large"}),
-    ],
-)
-def test_changes_plans_and_actions_name_repositories_too(spec, names):
-    assert {repository.name for repository in named_in(parse(spec, "specs/example.yaml").root)} == names
 
 
 def test_a_folder_comes_before_the_hub_and_needs_no_lock_and_no_network(work, spec):
