@@ -174,13 +174,9 @@ def _recorded(experiment: Experiment, run: str, path: str) -> str | None:
 
 
 def _missing(path: str, run: str, fetched: str | None, node: Node) -> Diagnostic:
-    """E389 for a log that is not there. `fetched`: the experiment whose runs octavo fetches. Logs keep their names when a condition gets
-    another one, so the fix names `names`."""
-    condition = run.rpartition("-s")[0]
-    renamed = f"; or, of a renamed condition: names: {{{condition}: <its name in the paths>}}" if "{condition}" in str(node.value) else ""
-    missing = problem("E389.missing", node.place, path=path, run=run, folder=Path(path).parent.as_posix(), renamed=renamed)
-    if fetched:
-        missing = problem("E389.fetched", node.place, path=path, run=run, experiment=fetched)
+    """E389 for a log that is not there. `fetched`: the experiment whose runs octavo fetches."""
+    facts = {"path": path, "run": run, "folder": Path(path).parent.as_posix(), "experiment": fetched}
+    missing = problem("E389.fetched" if fetched else "E389.missing", node.place, None, **facts)
     return NoLog(missing.code, missing.what, missing.why, missing.fix, node.place, log=path)
 
 

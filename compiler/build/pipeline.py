@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
 from compiler.problems import Rejected, problem, unknown
-from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.diagnostic import Place
 from stages.contracts.names import SLUG_CHARS, slug
 
 SPECS = Path("specs")
@@ -51,19 +51,13 @@ def live(inputs: Inputs) -> list[Reference]:
     if not isinstance(root.value, list):
         raise Rejected([problem("E203.live", root.place)])
     references: list[Reference] = []
-    problems: list[Diagnostic] = []
     for entry in root.value:
-        try:
-            if not isinstance(entry.value, str):
-                raise Rejected([problem("E203.entry", entry.place)])
-            reference = named(entry.value, entry.place)
-            if reference in references:
-                raise Rejected([problem("E319.live", entry.place, name=reference.name)])
-            references.append(reference)
-        except Rejected as rejected:
-            problems.extend(rejected.diagnostics)
-    if problems:
-        raise Rejected(problems)
+        if not isinstance(entry.value, str):
+            raise Rejected([problem("E203.entry", entry.place)])
+        reference = named(entry.value, entry.place)
+        if reference in references:
+            raise Rejected([problem("E319.live", entry.place, name=reference.name)])
+        references.append(reference)
     return references
 
 
@@ -78,9 +72,8 @@ def every_spec() -> list[Reference]:
     references = everything()
     if not references:
         raise Rejected([problem("E113.empty", start=_START)])
-    problems = [wrong for each in references if (wrong := _slug_problem(each.stem, Place(each.path.as_posix(), 1, 1)))]
-    if problems:
-        raise Rejected(problems)
+    for each in references:
+        _check_slug(each.stem, Place(each.path.as_posix(), 1, 1))
     return references
 
 
@@ -91,8 +84,7 @@ def named(text: str, place: Place | None = None) -> Reference:
     if path.parent != SPECS and name.endswith(".yaml"):
         raise Rejected([problem("E321.elsewhere", place, path=path.as_posix()[:200])])
     stem = path.stem if name.endswith(".yaml") else name
-    if wrong := _slug_problem(stem, place):
-        raise Rejected([wrong])
+    _check_slug(stem, place)
     if not os.path.isfile(path):
         stems = [reference.stem for reference in everything()]
         missing = unknown("E321", stem, stems, place, all=", ".join(stems) or "none")
@@ -101,9 +93,8 @@ def named(text: str, place: Place | None = None) -> Reference:
     return Reference(stem, profile if at else None, path)
 
 
-def _slug_problem(stem: str, place: Place | None) -> Diagnostic | None:
+def _check_slug(stem: str, place: Place | None) -> None:
     try:
         slug(stem)
     except PydanticCustomError as error:
-        return problem(error.type, place, **(error.context or {}))
-    return None
+        raise Rejected([problem(error.type, place, **(error.context or {}))]) from None

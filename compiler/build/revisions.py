@@ -54,9 +54,9 @@ class Reference:
 class Lock:
     """Commit by reference, hash by path of a snapshot. `places` of the entries' names, for messages."""
 
-    commits: Mapping[Reference, str] = field(default_factory=dict)
-    places: Mapping[Reference, Place] = field(default_factory=dict)
-    snapshots: Mapping[str, str] = field(default_factory=dict)
+    commits: dict[Reference, str] = field(default_factory=dict)
+    places: dict[Reference, Place] = field(default_factory=dict)
+    snapshots: dict[str, str] = field(default_factory=dict)
 
 
 def lock(read: Callable[[Path], Document]) -> Lock:
@@ -64,32 +64,25 @@ def lock(read: Callable[[Path], Document]) -> Lock:
     if not os.path.exists(LOCK):
         return Lock()
     root = read(LOCK).root
-    problems = [] if isinstance(root.value, dict) else [problem("E377", root.place, reason="it must hold `models:` and `datasets:`")]
-    commits: dict[Reference, str] = {}
-    places: dict[Reference, Place] = {}
-    snapshots: dict[str, str] = {}
+    if not isinstance(root.value, dict):
+        raise Rejected([problem("E377", root.place, reason="it must hold `models:` and `datasets:`")])
+    new = Lock({}, {}, {})
     for part, node in root.items():
         if part not in (*KINDS, SNAPSHOTS) or not isinstance(node.value, dict):
             meant = nearest(part, (*KINDS, SNAPSHOTS))
             reason = f"`{part}` is no part of it" + (f", did you mean `{meant}`?" if meant else "")
-            problems.append(problem("E377", key_place(node), reason=reason))
-            continue
+            raise Rejected([problem("E377", key_place(node), reason=reason)])
         for name, entry in node.items():
-            if part == SNAPSHOTS and PATH.fullmatch(name) and _matches(_DIGEST, entry):
-                snapshots[name] = entry.value
-            elif part != SNAPSHOTS and is_hub_id(name) and _matches(_COMMIT, entry):
-                repository = Reference("models" if part == "models" else "datasets", name)
-                commits[repository], places[repository] = entry.value, entry.key or entry.place
+            value, is_snapshot = entry.value if isinstance(entry.value, str) else "", part == SNAPSHOTS
+            if not (_DIGEST if is_snapshot else _COMMIT).fullmatch(value) or not (PATH.fullmatch(name) if is_snapshot else is_hub_id(name)):
+                kind = "SHA-256 of 64" if is_snapshot else "commit of 40"
+                raise Rejected([problem("E377", entry.place, reason=f"`{name[:80]}` has no {kind} hex digits in quotes")])
+            if is_snapshot:
+                new.snapshots[name] = value
             else:
-                kind = "SHA-256 of 64" if part == SNAPSHOTS else "commit of 40"
-                problems.append(problem("E377", entry.place, reason=f"`{name[:80]}` has no {kind} hex digits in quotes"))
-    if problems:
-        raise Rejected(problems)
-    return Lock(commits, places, snapshots)
-
-
-def _matches(pattern: re.Pattern[str], entry: Node) -> bool:
-    return isinstance(entry.value, str) and pattern.fullmatch(entry.value) is not None
+                repository = Reference("models" if part == "models" else "datasets", name)
+                new.commits[repository], new.places[repository] = value, entry.key or entry.place
+    return new
 
 
 def text(commits: Mapping[Reference, str], snapshots: Mapping[str, str] | None = None) -> str:
