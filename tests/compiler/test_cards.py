@@ -103,11 +103,6 @@ def test_device_and_planning_numbers(compiled, spec, gpus, device):
     assert gpus or (cards.train, cards.single) == (plain.train, plain.single), "planning numbers enter no card"
 
 
-def test_kl_is_followed_when_it_is_logged(compiled, spec):
-    assert "kl" not in compiled(spec).cards.single[DRAW].curves
-    assert "kl" in compiled(spec.replace("save_steps: 4", "save_steps: 4\n  beta: 0.01")).cards.single[DRAW].curves
-
-
 def test_detectors_are_those_of_the_profile_and_of_the_spec(compiled, spec):
     cards = compiled(spec).cards
     assert [detector.kind for detector in cards.single[SCREEN].detectors] == list(PROFILES["grpo-default"])
@@ -132,9 +127,3 @@ def test_equal_rewards_have_equal_names(compiled, spec):
 def test_a_gate_as_a_score_decides_nothing(compiled, spec):
     card = compiled(spec.replace("scores: [tests]", "scores: [tests, format]")).cards.single[EVALUATE]
     assert [(score.name, score.on_pass, score.on_fail) for score in card.scores] == [("tests", None, None), ("format", None, None)]
-
-
-def test_the_longest_completion_of_the_evaluation(compiled, spec):
-    text = spec.replace("role: null_control}", "role: null_control, train: {max_completion_length: 20}}")
-    assert compiled(text).cards.single[EVALUATE].max_completion_length == 20
-    assert compiled(text.replace("samples: 2", "samples: 2\n  max_completion_length: 9")).cards.single[EVALUATE].max_completion_length == 9

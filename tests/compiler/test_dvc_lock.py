@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 
 import pytest
-from plan_project import planned, states
 
 from compiler.lock.dvc_lock import HEAD, Entry, parse_lock, place, read_lock
 from compiler.lock.files import Files
@@ -90,11 +89,6 @@ def test_places():
 def test_what_is_no_lock_is_refused_with_its_line(text, line):
     with pytest.raises(ValueError, match=f"it is no dvc.lock as DVC writes it, from line {line}$"):
         parse_lock(text)
-
-
-def test_to_a_plan_a_broken_lock_is_no_lock(work):
-    Path("runs/example/dvc.lock").write_text("- a\n")
-    assert states(planned())["runs/example/dvc.yaml:train-zero-s1"] in ("runs", "restored")
 
 
 def test_folders_are_hashed_as_dvc_does(work):
