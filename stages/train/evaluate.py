@@ -88,16 +88,8 @@ class _Models:
         elif adapter is not None:
             network = self.base = None  # two whole models may not fit
             network = load_weights(adapter, card.device)
-        samples = sample(
-            network,
-            self.tokenizer,
-            prompt_texts(card.model, self.tokenizer, [row[card.data.prompt] for row in rows]),
-            per_prompt=card.samples,
-            max_tokens=card.max_completion_length,
-            temperature=card.temperature,
-            top_p=card.top_p,
-            seed=seed,
-        )
+        prompts = prompt_texts(card.model, self.tokenizer, [row[card.data.prompt] for row in rows])
+        samples = sample(network, self.tokenizer, prompts, card, per_prompt=card.samples, seed=seed)
         if adapter is not None and self.base is not None:
             self.base = network.unload()
         return samples
@@ -134,14 +126,11 @@ def score_names(card: EvaluateCard) -> list[str]:
 
 def combined_score(when: Expression, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
     """A condition over the judgements of each answer, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
-    scores = []
-    for place, answer in enumerate(answers):
-        held = holds(when, answer, {name: judged[place] for name, judged in judgements.items()})
-        if held is None:
-            scores.append(Judgement(status="unknown", score=None, reason="a score it is made of is unknown"))
-        else:
-            scores.append(Judgement(status="pass" if held else "fail", score=float(held)))
-    return scores
+    unknown = Judgement(status="unknown", score=None, reason="a score it is made of is unknown")
+    outcomes = {True: Judgement(status="pass", score=1.0), False: Judgement(status="fail", score=0.0), None: unknown}
+    return [
+        outcomes[holds(when, answer, {name: judged[place] for name, judged in judgements.items()})] for place, answer in enumerate(answers)
+    ]
 
 
 if __name__ == "__main__":

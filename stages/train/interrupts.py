@@ -80,9 +80,9 @@ def check() -> None:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
+def deferred(is_deferred: bool = True) -> Iterator[None]:
     """Inside, signals are only remembered."""
-    before, _state.deferred = _state.deferred, True
+    before, _state.deferred = _state.deferred, is_deferred
     try:
         yield
     finally:
@@ -92,12 +92,9 @@ def deferred() -> Iterator[None]:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Inside, signals interrupt. Raises KeyboardInterrupt at once when one has come before."""
-    before, _state.deferred = _state.deferred, False
-    try:
+    with deferred(False):
         check()
         yield
-    finally:
-        _state.deferred = before
 
 
 def _stop(number: int, frame: object) -> None:

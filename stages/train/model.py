@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import Adapter, ModelRef
@@ -21,6 +21,17 @@ class Sampled:
     text: str
     tokens: int
     truncated: bool
+
+
+class Sampling(Protocol):
+    """What a card says of how completions are sampled."""
+
+    @property
+    def max_completion_length(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_p(self) -> float: ...
 
 
 def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
@@ -127,8 +138,7 @@ def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list
 
 
 def _untemplated(what: str, why: str) -> StageError:
-    fix = "set `model: {apply_chat_template: false}`, or use a model that was trained to chat"
-    return StageError("S277", what, why=why, fix=fix)
+    return StageError("S277", what, why=why, fix="set `model: {apply_chat_template: false}`, or use a model that was trained to chat")
 
 
 def lora(card: Adapter) -> Any:
@@ -139,9 +149,7 @@ def lora(card: Adapter) -> Any:
     return LoraConfig(r=card.r, lora_alpha=card.lora_alpha, lora_dropout=card.lora_dropout, target_modules=modules, task_type="CAUSAL_LM")
 
 
-def sample(
-    model: Any, tokenizer: Any, prompts: Sequence[str], *, per_prompt: int, max_tokens: int, temperature: float, top_p: float, seed: int
-) -> list[list[Sampled]]:
+def sample(model: Any, tokenizer: Any, prompts: Sequence[str], how: Sampling, *, per_prompt: int, seed: int) -> list[list[Sampled]]:
     """`per_prompt` completions of each prompt, in the order of prompts. The seed is set once, before the first batch."""
     import torch
 
@@ -151,19 +159,19 @@ def sample(
     completions: list[Sampled] = []
     flat = [prompt for prompt in prompts for _ in range(per_prompt)]
     batch = 128
+    options = {
+        "max_new_tokens": how.max_completion_length,
+        "do_sample": True,
+        "temperature": how.temperature,
+        "top_p": how.top_p,
+        "top_k": 0,
+    }
+    options["pad_token_id"] = tokenizer.pad_token_id
     with torch.inference_mode():
         for start in range(0, len(flat), batch):
             inputs = tokenizer(flat[start : start + batch], return_tensors="pt", padding=True, padding_side="left").to(model.device)
             inputs.pop("token_type_ids", None)
-            output = model.generate(
-                **inputs,
-                max_new_tokens=max_tokens,
-                do_sample=True,
-                temperature=temperature,
-                top_p=top_p,
-                top_k=0,
-                pad_token_id=tokenizer.pad_token_id,
-            )
+            output = model.generate(**inputs, **options)
             rows = output[:, inputs["input_ids"].shape[1] :].tolist()
             completions.extend(_cut(row, ends, tokenizer) for row in rows)
     return [completions[i : i + per_prompt] for i in range(0, len(completions), per_prompt)]

@@ -5,7 +5,6 @@ Advantages: Schulman et al. 2016 (GAE). Losses: Schulman et al. 2017. KL estimat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -59,26 +58,21 @@ def advantages(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam:
     return result, (result + values) * mask
 
 
-@dataclass(frozen=True)
-class PolicyLoss:
-    """Clipped policy loss of a minibatch with what is logged of it; all but `loss` without gradient."""
-
-    loss: Tensor
-    ratio: Tensor
-    clipped: Tensor
-    """Share of tokens whose clipped term decided."""
-    approxkl: Tensor
-    """Half the mean square of the log-ratio new/old, nats a token."""
-
-
-def policy_loss(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, cliprange: float) -> PolicyLoss:
-    """`new` and `old` are log-probabilities of the sampled tokens, `advantages` is whitened."""
+def policy_loss(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, cliprange: float) -> dict[str, Tensor]:
+    """Clipped policy loss of a minibatch (`loss.policy`) and, without gradient: mean ratio new/old, share of tokens whose clipped term
+    decided, half the mean square of the log-ratio in nats a token. `new` and `old` are log-probabilities of the sampled tokens,
+    `advantages` is whitened."""
     change = (new - old) * mask
     ratio = change.exp()
     plain, limited = -advantages * ratio, -advantages * ratio.clamp(1 - cliprange, 1 + cliprange)
     loss = masked_mean(torch.maximum(plain, limited), mask)
     with torch.no_grad():
-        return PolicyLoss(loss, masked_mean(ratio, mask), masked_mean((limited > plain).float(), mask), 0.5 * masked_mean(change**2, mask))
+        return {
+            "loss.policy": loss,
+            "policy.ratio": masked_mean(ratio, mask),
+            "policy.clipfrac": masked_mean((limited > plain).float(), mask),
+            "policy.approxkl": 0.5 * masked_mean(change**2, mask),
+        }
 
 
 def value_loss(new: Tensor, old: Tensor, returns: Tensor, mask: Tensor, cliprange: float) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,9 +154,10 @@ class PpoTrainer:
             self.kl_coef = ppo_math.adapted_coefficient(self.kl_coef, measured, target, len(earned), horizon)
         return Batch(sampled, counted, logps, values * mask, ppo_math.whitened(advantages, counted), returns), logs
 
-    def _minibatches(self, mask: Tensor) -> Iterator[Tensor]:
+    def _minibatches(self, mask: Tensor) -> Sequence[Tensor]:
         """Numbers of the rows of each minibatch."""
-        yield from torch.arange(len(mask), device=mask.device).split(self.settings.mini_batch_size)
+        rows: Sequence[Tensor] = torch.arange(len(mask), device=mask.device).split(self.settings.mini_batch_size)
+        return rows
 
     def _learn(self, batch: Batch) -> Logs:
         """All optimizer steps of an update. Means over tokens are exact under accumulation: each minibatch weighs as its tokens do."""
@@ -199,17 +200,9 @@ class PpoTrainer:
             logps, values, _ = self.policy.read(part.sampled, settings.scored_at)
             policy = ppo_math.policy_loss(logps, part.logps, part.advantages, part.mask, settings.cliprange)
             value, clipped = ppo_math.value_loss(values, part.values, part.returns, part.mask, settings.cliprange_value)
-            loss = policy.loss + settings.vf_coef * value
+            loss = policy["loss.policy"] + settings.vf_coef * value
             (loss * weight).backward()
-            measured = {
-                "loss": loss,
-                "loss.policy": policy.loss,
-                "loss.value": value,
-                "policy.ratio": policy.ratio,
-                "policy.clipfrac": policy.clipped,
-                "policy.approxkl": policy.approxkl,
-                "value.clipfrac": clipped,
-            }
+            measured = {"loss": loss, "loss.policy": policy["loss.policy"], "loss.value": value, **policy, "value.clipfrac": clipped}
             for name, tensor in measured.items():
                 means[name] = means.get(name, 0.0) + weight * float(tensor.detach())
         return means

@@ -73,16 +73,8 @@ def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, toke
     """Completions of the untrained model, and the wall seconds that sampling them took."""
     rows = read_rows(condition.data)[: max(1, card.completions // condition.num_generations)]
     begun = time.perf_counter()
-    groups = sample(
-        model,
-        tokenizer,
-        prompt_texts(card.model, tokenizer, [row[condition.data.prompt] for row in rows]),
-        per_prompt=condition.num_generations,
-        max_tokens=condition.max_completion_length,
-        temperature=condition.temperature,
-        top_p=condition.top_p,
-        seed=card.seed,
-    )
+    prompts = prompt_texts(card.model, tokenizer, [row[condition.data.prompt] for row in rows])
+    groups = sample(model, tokenizer, prompts, condition, per_prompt=condition.num_generations, seed=card.seed)
     seconds = time.perf_counter() - begun
     return [(row, completion) for row, group in zip(rows, groups, strict=True) for completion in group], seconds
 

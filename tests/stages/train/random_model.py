@@ -28,7 +28,7 @@ ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n", "gold": "odd" if n
 LORA = Adapter(r=4)
 
 
-def random_model(folder: Path) -> Path:
+def random_model(folder: Path, seed: int = 0) -> Path:
     """The model and its tokenizer, saved in the folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -38,7 +38,7 @@ def random_model(folder: Path) -> Path:
     inner = Tokenizer(models.BPE(vocab=tokens, merges=[]))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left")
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
     config = Qwen2Config(vocab_size=len(tokens), max_position_embeddings=64, eos_token_id=1, pad_token_id=0, bos_token_id=1, **sizes)
     model = Qwen2ForCausalLM(config)

@@ -8,7 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from random_model import random_model
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
 
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 
@@ -16,30 +21,9 @@ ROOT = Path(__file__).parents[3]
 ONE, TWO = "1" * 40, "2" * 40
 TEMPLATE = "{% for message in messages %}{{ bos_token }}{{ message.role }}: {{ message.content }}\n{% endfor %}{{ 'assistant:\\n' }}"
 
-MAKE = """
-import json, sys
-from pathlib import Path
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-import torch
-template, chatting, again, plain = sys.argv[1:]
-bpe = Tokenizer(models.BPE())
-bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-special = ["<pad>", "<bos>", "<eos>"]
-bpe.train_from_iterator(["user: what\\nassistant:\\na"] * 4, trainers.BpeTrainer(
-    vocab_size=300, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-bpe.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
-for seed, folder in enumerate((chatting, again, plain)):
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>")
-    if folder != plain:
-        tokenizer.chat_template = template
-    torch.manual_seed(seed)
-    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32)
-    Qwen2ForCausalLM(Qwen2Config(vocab_size=300, **sizes)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-"""
 LOAD = """
 import json, sys
+from types import SimpleNamespace
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.train.data import read_rows
@@ -51,7 +35,8 @@ for text in sys.argv[1:]:
             card = ModelRef.model_validate(card)
             model, tokenizer = load_base(card, "cpu")
             prompts = prompt_texts(card, tokenizer, ["what"])
-            made = sample(model, tokenizer, prompts, per_prompt=1, max_tokens=2, temperature=1.0, top_p=1.0, seed=0)
+            how = SimpleNamespace(max_completion_length=2, temperature=1.0, top_p=1.0)
+            made = sample(model, tokenizer, prompts, how, per_prompt=1, seed=0)
             weight = float(model.get_input_embeddings().weight[5, 0])
             print(json.dumps({"prompts": prompts, "ids": tokenizer(prompts)["input_ids"], "weight": weight, "tokens": made[0][0].tokens}))
         else:
@@ -82,8 +67,13 @@ def snapshot(home: Path, kind: str, name: str, commit: str) -> Path:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("hf")
-    models = [("owner/chat", ONE), ("owner/chat", TWO), ("owner/plain", ONE)]
-    run(MAKE, TEMPLATE, *(str(snapshot(folder, "models", name, commit)) for name, commit in models), home=folder)
+    for name, commit in (("owner/chat", ONE), ("owner/chat", TWO), ("owner/plain", ONE)):
+        saved = random_model(snapshot(folder, "models", name, commit), seed=int(commit[0]))
+        tokenizer = AutoTokenizer.from_pretrained(saved)
+        tokenizer.bos_token = tokenizer.eos_token  # token 1, which begins each text
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 1)])
+        tokenizer.chat_template = TEMPLATE if name == "owner/chat" else None
+        tokenizer.save_pretrained(saved)
     rows = [
         {"name": f"q{number}", "question": f"{number} plus 1\n", "answer": number + 1, "tests": [{"arguments": [number]}]}
         for number in range(5)
@@ -92,9 +82,6 @@ def home(tmp_path_factory) -> Path:
     jsonl = snapshot(folder, "datasets", "owner/lines", ONE)
     (jsonl / "train.jsonl").write_text(lines)
     (jsonl / "test.jsonl").write_text(json.dumps(rows[4]) + "\n")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = snapshot(folder, "datasets", "owner/columns", TWO)
     for config in ("easy", "hard"):
         (columns / config).mkdir()
@@ -150,7 +137,7 @@ def test_says_what_is_wrong(answers, card, code, part, fix):
 
 
 def test_the_pinned_commit_is_loaded_and_not_the_newest(answers):
-    """`main` points to the second commit; the first one has other weights. Its template writes <bos>, as the tokenizer does."""
+    """`main` points to the second commit; the first one has other weights. Its template writes the first token, as the tokenizer does."""
     first, second, template = answers["first"], answers["second"], answers["template"]
     assert first["weight"] != second["weight"]
     assert first["prompts"] == ["what"] and first["tokens"] in (1, 2)

@@ -60,23 +60,21 @@ def test_the_policy_loss_takes_the_worse_of_plain_and_clipped():
     old = torch.zeros(1, 3, dtype=torch.float64)
     new = t([math.log(1.5), math.log(0.5), 0.0])
     computed = policy_loss(new, old, t([1, -1, 2]), t([1, 1, 1]), 0.2)
-    assert float(computed.loss) == pytest.approx((-1.2 + 0.8 - 2.0) / 3)  # max(-1.5, -1.2), max(0.5, 0.8), -2
-    assert float(computed.clipped) == pytest.approx(2 / 3)
-    assert float(computed.ratio) == pytest.approx((1.5 + 0.5 + 1) / 3)
-    assert float(computed.approxkl) == pytest.approx(0.5 * (math.log(1.5) ** 2 + math.log(0.5) ** 2) / 3)
+    assert float(computed["loss.policy"]) == pytest.approx((-1.2 + 0.8 - 2.0) / 3)  # max(-1.5, -1.2), max(0.5, 0.8), -2
+    assert float(computed["policy.clipfrac"]) == pytest.approx(2 / 3)
+    assert float(computed["policy.ratio"]) == pytest.approx((1.5 + 0.5 + 1) / 3)
+    assert float(computed["policy.approxkl"]) == pytest.approx(0.5 * (math.log(1.5) ** 2 + math.log(0.5) ** 2) / 3)
 
 
 def test_a_clip_that_helps_the_policy_is_not_taken():
     computed = policy_loss(t([math.log(0.5)]), t([0.0]), t([1.0]), t([1.0]), 0.2)
-    assert float(computed.loss) == pytest.approx(-0.5) and float(computed.clipped) == 0.0
+    assert float(computed["loss.policy"]) == pytest.approx(-0.5) and float(computed["policy.clipfrac"]) == 0.0
 
 
 def test_masked_tokens_count_in_no_loss():
     whole = policy_loss(t([0.1, 0.2]), t([0.0, 0.0]), t([1, -2]), t([1, 1]), 0.2)
     padded = policy_loss(t([0.1, 0.2, 5]), t([0, 0, -5]), t([1, -2, 9]), t([1, 1, 0]), 0.2)
-    assert [float(getattr(padded, key)) for key in ("loss", "ratio", "clipped", "approxkl")] == pytest.approx(
-        [float(getattr(whole, key)) for key in ("loss", "ratio", "clipped", "approxkl")]
-    )
+    assert {name: float(value) for name, value in padded.items()} == pytest.approx({name: float(value) for name, value in whole.items()})
 
 
 def test_the_value_loss_takes_the_larger_error():

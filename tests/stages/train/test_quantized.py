@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 HAS = importlib.util.find_spec("bitsandbytes") is not None
 TRAIN = """
 import json, sys, torch
+from types import SimpleNamespace
 from transformers import Qwen2Config, Qwen2ForCausalLM, PreTrainedTokenizerFast
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 folder, bits = sys.argv[1:]
@@ -37,7 +38,8 @@ kinds = {type(module).__name__ for module in model.modules() if "Linear" in type
 ids = torch.tensor([[1, 2, 3, 4]])
 with torch.no_grad():
     away = float((model(ids).logits - whole.eval()(ids).logits).abs().max() / whole(ids).logits.abs().max())
-made = sample(model, tokenizer, ["two"], per_prompt=2, max_tokens=3, temperature=1.0, top_p=1.0, seed=0)
+how = SimpleNamespace(max_completion_length=3, temperature=1.0, top_p=1.0)
+made = sample(model, tokenizer, ["two"], how, per_prompt=2, seed=0)
 policy = get_peft_model(for_training(card, model, False), lora(card.adapter))
 optimizer = torch.optim.AdamW([p for p in policy.parameters() if p.requires_grad], lr=1e-2)
 policy.train(); losses = []
