@@ -13,11 +13,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stages.contracts.algorithms import ALGORITHMS
 from stages.train import interrupts
+from stages.train.recorder import Journal
 
 LIBRARY_SHA256 = "efef27df56f2197139afe12f1a2b63913a05f1aba81ce88824c44100431ed8c4"
 MAIN = "extern int lean_main(int, char **);\nint main(int count, char **arguments) { return lean_main(count, arguments); }\n"
@@ -39,15 +41,30 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, signals: None) -> Callable[[str, Path], int]:
-    """The stage of an algorithm on the run of random_model.run_folder, in this process; its exit code."""
+class Killed(BaseException):
+    """As SIGKILL: nothing of ours runs after it."""
 
-    def call(algorithm: str, folder: Path) -> int:
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, signals: None) -> Callable[..., int | None]:
+    """The stage of an algorithm on the run of random_model.run_folder, in this process; its exit code. `killed_in`: the step that it never
+    records, because it is killed; then there is no exit code."""
+    record = Journal.step
+
+    def call(algorithm: str, folder: Path, killed_in: int | None = None) -> int | None:
+        def step(journal: Journal, **line: Any) -> None:
+            if line["step"] == killed_in:
+                raise Killed
+            record(journal, **line)
+
         monkeypatch.chdir(folder)
         monkeypatch.setenv("WANDB_MODE", "disabled")
-        code: int = importlib.import_module(ALGORITHMS[algorithm].stage).train(Path("runs/small/short-s1"))
-        return code
+        monkeypatch.setattr(Journal, "step", step)
+        try:
+            code: int = importlib.import_module(ALGORITHMS[algorithm].stage).train(Path("runs/small/short-s1"))
+            return code
+        except Killed:
+            return None
 
     return call
 

@@ -27,6 +27,8 @@ ROWS = [{"id": f"row-{number}", "prompt": f"{number} then\n", "gold": "odd" if n
 
 LORA = Adapter(r=4)
 
+torch.set_num_threads(1)  # as a stage on a CPU: two threads beside a busy neighbour are many times slower on so small a model
+
 
 def random_model(folder: Path, seed: int = 0) -> Path:
     """The model and its tokenizer, saved in the folder."""

@@ -89,14 +89,3 @@ def test_every_gate_has_both_sides(judged):
     for gate in GATES:
         statuses = Counter(by_gate[gate][0] for _, by_gate, _ in judged if by_gate[gate])
         assert set(statuses) == {"pass", "fail"} and min(statuses.values()) >= 5, (gate, statuses)
-
-
-def test_a_runaway_never_ends():
-    texts = [text for _, fault, text in labelled(CorpusSettings(kind="ocaml", rows=600, faulty=1.0, seed=5)) if fault == "unfinished"]
-    assert any(text.count("| _ :: t -> go a t") > 20 for text in texts)
-    assert all(not text.endswith("(* END *)") for text in texts)
-
-
-def test_the_answer_is_ten_lines_and_a_marker():
-    lines = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0]).answer.split("\n")
-    assert len(lines) == 11 and lines[0] == "let keep x = x mod 2 = 0" and lines[-1] == "(* END *)"

@@ -18,9 +18,8 @@ from stages.train.data import read_rows
 
 
 @pytest.fixture(autouse=True)
-def no_signal(monkeypatch, tmp_path):
+def in_a_folder(monkeypatch, tmp_path, signals):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
 
 
 def caught(function):
@@ -101,11 +100,7 @@ def test_no_inodes_are_no_room_either(monkeypatch):
 
 @pytest.fixture
 def handlers():
-    before = {number: signal.getsignal(number) for number in interrupts.HANDLED}
     interrupts.install_handlers()
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

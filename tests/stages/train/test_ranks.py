@@ -134,11 +134,6 @@ def test_a_rank_that_fails_is_the_reason_and_the_others_are_ended(how, expected)
     assert (caught.value.failure, str(caught.value)) == expected and os.environ.get("WORLD_SIZE") is None
 
 
-def test_one_process_needs_no_other():
-    assert (ranks.rank(), ranks.world()) == (0, 1)
-    assert ranks.gathered([1, 2]) == [1, 2] and ranks.from_first(lambda: 3) == 3
-
-
 def test_each_rank_has_random_numbers_of_its_own_in_a_checkpoint():
     alone, double = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, model=SimpleNamespace(adapter=Adapter()))) for gpus in (1, 2))
     assert set(CHECKPOINT) < set(alone)

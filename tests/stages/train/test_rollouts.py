@@ -94,21 +94,6 @@ def test_a_changed_adapter_is_sampled_after_a_refresh_only_and_what_is_shared_co
     assert not torch.allclose(copied.model(input_ids=ids).logits, old, atol=1e-2)
 
 
-def test_rows_end_and_are_padded():
-    model = policy(LLAMA)
-    copied = rollout_model(model)
-    copied.refresh()
-    ids, attention = prompts()
-    torch.manual_seed(0)
-    ends = (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-    decoder = Decoder(copied.model, Shape(3, 8, 30), Choice(1.0, 1.0, ends, 0, False), compiled=False)
-    tokens, logps_of_rows, _ = decoder.run(ids, attention, every=4)
-    for row, logps in zip(tokens.tolist(), logps_of_rows.tolist(), strict=True):
-        stop = next((place for place, token in enumerate(row) if token in ends), len(row) - 1)
-        assert set(row[stop + 1 :]) <= {0} and set(logps[stop + 1 :]) <= {0.0}
-    assert any(token in ends for token in tokens.flatten().tolist())
-
-
 @pytest.mark.parametrize(("top_p", "kept"), [(1.0, {0, 1, 2}), (0.8, {0, 1}), (0.5, {0})])
 def test_tokens_are_drawn_as_often_as_they_are_likely(top_p, kept):
     """0.6, 0.3 and 0.1; a nucleus holds the fewest tokens that reach its mass."""

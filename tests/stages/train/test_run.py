@@ -34,13 +34,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, signals):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
-    before = {entry: signal.getsignal(entry) for entry in interrupts.HANDLED}
-    yield run_folder(tmp_path, tmp_path / "base", PpoSettings(algorithm="ppo", max_steps=4, learning_rate=0.1, max_completion_length=6))
-    for entry, handler in before.items():
-        signal.signal(entry, handler)
+    return run_folder(tmp_path, tmp_path / "base", PpoSettings(algorithm="ppo", max_steps=4, learning_rate=0.1, max_completion_length=6))
 
 
 def step(work, number, weight=1.0, gradient=1.0):
@@ -105,13 +101,6 @@ def test_an_adapter_that_is_not_finite_is_no_result_also_with_the_next_attempt(r
     assert train(run, weight=float("nan")) == 0
     assert last(run).ended.failure == "nonfinite" and last(run).started.resumed_from is None, "no checkpoint of it is finite"
     assert train(run) == 0 and last(run).state == "finished"
-
-
-def test_killed_while_finishing_with_an_adapter_that_is_not_finite(run):
-    with pytest.raises(Killed):
-        train(run, weight=float("inf"), end=kill)
-    train(run, end=not_to_be_called)
-    assert (last(run).ended.failure, last(run).started.resumed_from) == ("nonfinite", 4)
 
 
 def test_an_adapter_that_never_moved_is_a_bug_unless_nothing_pulled_it(run):

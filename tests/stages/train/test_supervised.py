@@ -19,7 +19,6 @@ from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
 from stages.train.attempts import Stopped
 from stages.train.evaluate import evaluate
-from stages.train.recorder import Journal
 from stages.train.supervised import gold_pairs
 
 PLAIN = {"algorithm": "sft", "max_steps": 24, "learning_rate": 3e-2, "per_device_train_batch_size": 4, "max_length": 24, "save_steps": 2}
@@ -44,10 +43,6 @@ def base(tmp_path_factory):
     return random_model(tmp_path_factory.mktemp("base"))
 
 
-class Killed(BaseException):
-    """As SIGKILL: nothing of ours runs after it."""
-
-
 @pytest.mark.e2e
 @pytest.mark.parametrize("adapter", [LORA, FULL], ids=["lora", "full"])
 def test_learns_and_resumes_where_it_was(tmp_path, base, adapter, train, monkeypatch, capsys):
@@ -69,17 +64,7 @@ def test_learns_and_resumes_where_it_was(tmp_path, base, adapter, train, monkeyp
     assert counted == sorted(counted) and 4 * 8 <= counted[0] <= 4 * 10, "4 pairs of 5 bytes, 3 or 4 more, and the end"
     assert pq.read_table(run.completions).num_rows == 0
 
-    record = Journal.step
-
-    def killed_in_step_7(journal, *, step, **line):
-        if step == 7:
-            raise Killed
-        record(journal, step=step, **line)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Journal, "step", killed_in_step_7)
-        train("sft", cut)
-    assert train("sft", cut) == 0
+    assert train("sft", cut, killed_in=7) is None and train("sft", cut) == 0
     first, second = read_attempts(again.attempts)
     assert (first.state, second.state, second.started.resumed_from) == ("killed", "finished", 6)
     assert cells(again) == logged
