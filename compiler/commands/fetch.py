@@ -170,11 +170,10 @@ def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fe
     done: set[str] = set()
     problems: list[Diagnostic] = []
     try:
-        for run in runs:  # begin each file: a history that cannot be written need not be asked for
+        for run in runs:
             try:
                 Path(run.path).parent.mkdir(parents=True, exist_ok=True)
-                Path(run.path + SUFFIX).touch()
-            except OSError as error:
+            except OSError as error:  # a history that cannot be written need not be asked for
                 raise Rejected([_unwritten(run, error)]) from None
         for run, answer in _answers(runs) if runs else ():
             before = snapshot_of(run.path)
@@ -276,17 +275,12 @@ def _next_answer(lines: Iterator[str], run: WandbRun) -> Answer:
 
 
 def _change(run: WandbRun, before: Snapshot | None, now: Snapshot | None) -> str:
-    subject = f"{run.experiment}/{run.run} ({run.name})"
     if now is None:
-        return f"{subject}: fetched"
-    if before is None:
-        change = f"fetched, {now.state}, {now.rows} rows"
-    elif before.digest == now.digest:
-        change = f"as before, {now.state}, {now.rows} rows"
-    else:
-        state = now.state if before.state == now.state else f"{before.state} before, now {now.state}"
-        change = f"changed, {state}, {before.rows} rows before, now {now.rows}"
-    return f"{subject}: {change}" + ("; it is still running, so fetch it again when it has ended" if now.running else "")
+        return f"{run.experiment}/{run.run} ({run.name}): fetched"
+    word = "fetched" if before is None else "as before" if before.digest == now.digest else "changed"
+    earlier = f" (before: {before.state}, {before.rows} rows)" if before and word == "changed" else ""
+    running = "; it is still running, so fetch it again when it has ended" if now.running else ""
+    return f"{run.experiment}/{run.run} ({run.name}): {word}, {now.state}, {now.rows} rows{earlier}{running}"
 
 
 def _unfetched(run: WandbRun, answer: Answer, before: Snapshot | None) -> Diagnostic:

@@ -41,7 +41,10 @@ def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: File
         lock = _readable(pipeline)
         for stage in pipeline.stages:
             record = lock.get(stage.name) if lock is not None else None
-            changed = [dep for dep in stage.deps if dep in expected and record and _md5(record, dep) != expected[dep]]
+            entries = record.deps if record else {}
+            changed = [
+                dep for dep in stage.deps if dep in expected and record and (dep not in entries or entries[dep].md5 != expected[dep])
+            ]
             cards.update(changed)
             if lock is not None and (record is None or changed):
                 why = f"{changed[0]} was compiled anew since it ran" if changed else "it has never run"
@@ -63,10 +66,6 @@ def _readable(pipeline: Pipeline) -> Lock | None:
 
 def _lock_of(pipeline: Pipeline) -> str:
     return pipeline.path.with_name("dvc.lock").as_posix()
-
-
-def _md5(record: Locked, path: str) -> str | None:
-    return record.deps[path].md5 if path in record.deps else None
 
 
 @dataclass
