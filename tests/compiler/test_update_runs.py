@@ -100,10 +100,7 @@ def test_fetches_pins_tells_what_changed_and_what_runs_again(project):
 
     with wandb(runs()) as server:
         again = octavo(server, "--update", "wanted")
-    assert (
-        again.returncode == 0
-        and "shaped-s1 (team/prover/a1): changed, finished, 20 rows (before: running, 12 rows)\n" in again.stderr
-    )
+    assert again.returncode == 0 and "shaped-s1 (team/prover/a1): changed, finished, 20 rows (before: running, 12 rows)\n" in again.stderr
     assert "zero-s2 (team/prover/b2): as before, finished, 20 rows\n" in again.stderr
     assert again.stdout.split() == ["runs/wanted/shaped-s1/import.card.json"], "one card, and the lock with its snapshot before"
     run(compiled("wanted"))
