@@ -5,7 +5,6 @@ import json
 import pytest
 
 from compiler.problems import Rejected
-from stages.contracts.algorithms import ALGORITHMS
 
 PPO = """train:
   algorithm: ppo
@@ -36,33 +35,6 @@ def test_a_spec_without_an_algorithm_is_grpo(spec, files):
     assert len(cards) == 6 and [plain[path] for path in cards] == [named[path] for path in cards]
     assert json.loads(plain["runs/example/zero-s1/train.card.json"])["train"]["algorithm"] == "grpo"
     assert "stages.train.trl" in commands(plain)
-
-
-@pytest.mark.parametrize(("algorithm", "stage"), [("rloo", "trl"), ("ppo", "ppo")])
-def test_the_stage_follows_the_algorithm(spec, files, algorithm, stage):
-    rloo = spec.replace("train:\n  max_steps", "train:\n  algorithm: rloo\n  max_steps")
-    texts = files(rloo if algorithm == "rloo" else with_train(spec, PPO)).files
-    trained = {command for command in commands(texts) if command in {row.stage for row in ALGORITHMS.values()}}
-    assert trained == {f"stages.train.{stage}"}
-    assert json.loads(texts["runs/example/shaped-s1/train.card.json"])["train"]["algorithm"] == algorithm
-
-
-def test_ppo_has_one_completion_a_prompt_and_curves_of_its_own(spec, files):
-    texts = files(with_train(spec, PPO)).files
-    preflight = json.loads(texts["runs/example/preflight/preflight.card.json"])
-    assert {condition["num_generations"] for condition in preflight["conditions"]} == {1}
-    curves = json.loads(texts["runs/example/analysis/draw.card.json"])["curves"]
-    assert {"objective.kl", "value.explained_variance", "kl"} <= set(curves)
-    assert not {"zero_signal_share", "group_range"} & set(curves)
-
-
-def test_a_profile_and_a_condition_give_settings_of_the_algorithm(spec, compiled):
-    text = with_train(spec, PPO).replace(
-        "smoke: {train: {max_steps: 2, save_steps: 1}", "smoke: {train: {max_steps: 2, kl: {target: null}}"
-    )
-    text = text.replace("role: null_control}", "role: null_control, train: {kl: {init_kl_coef: 0.5}}}")
-    setups = {setup.name: setup.train for setup in compiled(text, "example@smoke").expansion.setups}
-    assert (setups["zero"].max_steps, setups["zero"].kl.init_kl_coef, setups["shaped"].kl.init_kl_coef) == (2, 0.5, 0.2)
 
 
 def test_a_child_that_changes_the_algorithm_says_so(spec, work, compiled):
@@ -169,9 +141,6 @@ def test_the_health_profile_follows_the_algorithm(spec, files, train, gold, firs
     assert card["profile"] == first and {own["condition"]: own["profile"] for own in card.get("others", [])} == others
     words = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
     assert json.loads(texts["runs/example/page.card.json"])["health_profile"] == words
-    named = files(with_gold(spec, gold) if train is None else with_train(with_gold(spec, gold), train)).files
-    card = json.loads(named["runs/example/analysis/screen.card.json"])
-    assert card["profile"] == "grpo-default" and "others" not in card, "a profile that the spec names is that of all"
 
 
 def test_a_claim_needs_a_metric_that_both_sides_log(spec, compiled):
@@ -202,9 +171,3 @@ def test_a_stop_rule_of_all_names_what_gold_answers_do_not_log(spec, compiled):
     own = compiled(with_gold(spec, GOLD.replace("max_length: 64", "max_length: 64, early_stop: {when: loss < 0.1, for: 2 steps}")))
     stop = own.cards.train["gold"].stop
     assert stop is not None and stop.rules[0].id == "early_stop" and own.cards.train["shaped"].stop is None
-
-
-def test_an_early_stop_on_groups_stays_with_the_groups(spec, compiled):
-    text = with_gold(spec).replace("  save_steps: 4\n", "  save_steps: 4\n  early_stop: {when: zero_signal_share == 1.0, for: 2 steps}\n")
-    cards = compiled(text).cards.train
-    assert cards["shaped"].stop is not None and cards["gold"].stop is None

@@ -56,10 +56,6 @@ def test_the_example_of_the_contract():
     )
 
 
-def test_and_binds_closer_than_or():
-    assert condition("empty or truncated and tests.pass", KINDS) == condition("empty or (truncated and tests.pass)", KINDS)
-
-
 @given(st.text(max_size=60) | st.lists(st.sampled_from([*WORDS, "and", "or", "not", "(", ")", "x.y", "&"]), max_size=60).map(" ".join))
 def test_any_text_is_read_or_refused_at_a_place_inside_it(text):
     try:

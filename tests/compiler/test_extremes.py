@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.problems import listed, nearest
+from compiler.problems import nearest
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 40
@@ -97,9 +97,3 @@ def test_no_hang_and_no_flood(name, work, spec):
 def test_no_word_is_suggested_among_very_many():
     assert nearest("shapd", ["zero", "shaped"]) == "shaped"
     assert nearest("shapd", [*map(str, range(1_000)), "shaped"]) is None
-
-
-def test_long_lists_are_cut():
-    assert listed(["a", "b"]) == "a, b"
-    assert listed([]) == "none"
-    assert listed(map(str, range(1_002)), most=2) == "0, 1 and 1,000 more"

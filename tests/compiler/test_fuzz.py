@@ -86,13 +86,3 @@ def with_values(text: str, rng: random.Random) -> str:
 @given(st.integers(0, 10**9), st.sampled_from([None, "smoke"]), st.sampled_from([SPEC, WEIGHTED]))
 def test_values_replaced_at_random(seed, profile, text):
     compile_text(with_values(text, random.Random(seed)), profile)
-
-
-@many
-@given(st.integers(0, 10**9))
-def test_characters_replaced_at_random(seed):
-    rng = random.Random(seed)
-    text = list(SPEC)
-    for _ in range(rng.randint(1, 5)):
-        text[rng.randrange(len(text))] = rng.choice("{}[]:,-#&*!|>'\"%@`\n\t \u00e9\u2028aZ0.")
-    compile_text("".join(text), None)

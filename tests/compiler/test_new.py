@@ -53,13 +53,6 @@ def test_a_name_that_yaml_could_read_otherwise_stays_text(home, name):
     assert compile_all([named(name)], Inputs())[0].experiment.spec.title == name
 
 
-def test_every_block_of_the_template_is_commented():
-    text = (ROOT / "compiler/templates/spec.yaml").read_text()
-    blocks = [block for block in text.split("\n\n") if not block.startswith(("model", "#"))]
-    assert [block.split(":")[0] for block in blocks if "#" not in block] == []
-    assert text.startswith("# yaml-language-server: $schema=../site/docs/reference/spec.schema.json\n")
-
-
 @pytest.mark.parametrize("there", ["yaml", "md"])
 def test_an_existing_file_is_kept(home, capsys, there):
     (home / f"specs/mine.{there}").write_text("my words\n")
@@ -67,12 +60,6 @@ def test_an_existing_file_is_kept(home, capsys, there):
     assert f"E403 specs/mine.{there} is there already" in capsys.readouterr().err
     assert [path.name for path in (home / "specs").glob("mine.*")] == [f"mine.{there}"]
     assert (home / f"specs/mine.{there}").read_text() == "my words\n"
-
-
-def test_a_link_to_nowhere_is_not_followed(home, tmp_path):
-    (home / "specs/mine.yaml").symlink_to(tmp_path / "elsewhere")
-    assert main(["new", "mine"]) == 1
-    assert not (tmp_path / "elsewhere").exists() and not (home / "specs/mine.md").exists()
 
 
 @pytest.mark.parametrize(

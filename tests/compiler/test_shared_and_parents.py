@@ -64,21 +64,6 @@ def test_conditions_and_profiles_outrank_a_block(compiled, spec, shared):
     assert compiled(text, "example@wide").cards.train["zero"].train.epsilon == 0.4
 
 
-def test_a_block_changes_no_card_when_its_values_are_written_out(files, spec, shared):
-    shared("quick", "health: {gates: {steps: complete}}\ntrain: {top_p: 0.9}\n")
-    there = files(spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max")).files
-    written = files(spec.replace("train:\n  max", "train:\n  top_p: 0.9\n  max")).files
-    assert {path for path in written if written[path] != there[path]} == {"runs/example/page.card.json"}, "it names where values stand"
-
-
-def test_profiles_of_blocks_and_parents_are_checked(work, spec, shared, capsys):
-    shared("quick", "profiles: {wide: {train: {epsilon: 0.4}}}\n")
-    (work / "specs/example.yaml").write_text(spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max"))
-    (work / "specs/child.yaml").write_text(CHILD % "train.learning_rate: 1e-4")
-    assert main(["check"]) == 0
-    assert "child, child@wide, child@smoke, example, example@wide, example@smoke: 28 runs, no errors" in capsys.readouterr().err
-
-
 def test_a_child_is_its_parent_with_its_changes(child):
     example, parent = child("train.learning_rate: 1.0e-4"), compile_named("example")
     for name, card in example.cards.train.items():
@@ -143,21 +128,6 @@ def test_a_default_written_out_is_no_difference_and_a_profile_is_not_compared(ch
         assert [change.key for change in version.cards.page.changes] == ["train.learning_rate"]
 
 
-def test_three_generations(child, work, capsys):
-    child("train.learning_rate: 1.0e-4")
-    (work / "specs/grandchild.yaml").write_text((CHILD % "train.beta: 0.1").replace("parent: example", "parent: child"))
-    example = compile_named("grandchild")
-    assert (example.cards.train["zero"].train.learning_rate, example.cards.train["zero"].train.beta) == (1e-4, 0.1)
-    assert [change.key for change in example.cards.page.changes] == ["train.beta"]
-
-
-def test_a_child_of_a_broken_parent_shows_the_parents_errors(child, work, spec):
-    (work / "specs/example.yaml").write_text(spec.replace("max_steps: 12", "max_step: 12"))
-    with pytest.raises(Rejected) as caught:
-        child("train.learning_rate: 1.0e-4")
-    assert [(problem.code, problem.place.file) for problem in caught.value.diagnostics] == [("E201", "specs/example.yaml")]
-
-
 def test_a_thousand_generations_neither_hang_nor_recurse(work):
     for number in range(1000):
         parent = "example" if number == 0 else f"child-{number - 1}"
@@ -201,16 +171,6 @@ def test_explain_diff_of_imported_runs(work, capsys):
     assert main(["explain", "one", "--diff", "example"]) == 0
     keys = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert "runs.import.path" in keys and "train.learning_rate" in keys and "conditions.zero.role" in keys
-
-
-def test_what_a_child_replaced_is_explained(child, work, capsys):
-    child("train.learning_rate: 1.0e-4")
-    assert main(["explain", "child/zero-s1", "train.learning_rate"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        ["train.learning_rate", "0.0001", "specs/child.yaml:3:32", "(experiment)"],
-        ["0.001", "specs/example.yaml:16:18", "(parent,", "replaced)"],
-    ]
 
 
 KEYS = {

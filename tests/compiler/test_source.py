@@ -45,11 +45,6 @@ def test_scalars(text, value):
     assert scalar == value and type(scalar) is type(value)
 
 
-@pytest.mark.parametrize("text", ["key:", "key: ~", "key: null"])
-def test_null_is_absent(text):
-    assert plain(f"{text}\nother: 1") == {"other": 1}
-
-
 def test_places_of_keys_and_values():
     root = parse(b"train:\n  learning_rate: 1e-6  # peak\nseeds: [1, 22]\n", "spec.yaml").root
     rate = root.get("train", "learning_rate")
@@ -67,14 +62,6 @@ def test_columns_line_ends_and_aliases():
     assert document.root.get("b").place.line == 2 and document.lines[1] == "b: 2"
     root = parse(b"a: &x {k: 1}\nb: *x\n", "spec.yaml").root
     assert (root.get("a").key.line, root.get("b").key.line, root.get("b", "k").place.line) == (1, 2, 1)
-
-
-def test_duplicate_keys_are_all_reported():
-    assert rejected(b"a: 1\na: 2\nb: {c: 1, c: 2}\n") == ["E102", "E102"]
-
-
-def test_too_large():
-    assert rejected(b"#" * (MAX_BYTES + 1)) == ["E108"]
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])

@@ -45,10 +45,6 @@ def test_an_error_that_quotes_line_separators_stays_one_line(tmp_path):
     assert read_attempts(path)[0].ended == end
 
 
-def test_no_ledger_means_no_attempts(tmp_path):
-    assert read_attempts(tmp_path / "attempts.jsonl") == ()
-
-
 def test_lines_in_the_order_of_a_union_merge_still_pair_up(tmp_path):
     later = "2026-01-02T00:00:00Z"
     attempts = read_attempts(ledger(tmp_path / "attempts.jsonl", ended(2, "failed", "nonfinite"), started(2, later), started(1), ended(1)))
