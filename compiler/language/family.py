@@ -145,23 +145,20 @@ def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
     if not parts:
         return overlay(node, over, "experiment")
     target = step(node, parts)
-    if isinstance(node.value, list):
-        if target is None:
-            raise Rejected([_no_gate(node, parts, over, path)])
-        index, _ = target
-        assert isinstance(index, int)
-        (name, entry), rest = next(iter(node.value[index].value.items())), parts[1:]
-        gone = not rest and over.value is None
-        new = [] if gone else [Node({name: _changed(entry, rest, over, path)}, node.value[index].place, layer=node.layer)]
-        return Node([*node.value[:index], *new, *node.value[index + 1 :]], node.place, node.key, node.layer, node.over)
-    if not isinstance(node.value, dict):
-        inner = _nested(parts, over)
-        return overlay(node, inner, "experiment")
     if target is None:
+        if isinstance(node.value, list):
+            raise Rejected([_no_gate(node, parts, over, path)])
         return overlay(node, _nested(parts, over), "experiment")
     key, count = target
-    new_value = {**node.value, key: _changed(node.value[key], parts[count:], over, path)}
-    return Node(new_value, node.place, node.key, node.layer, node.over)
+    value, rest = node.value.copy(), parts[count:]
+    if isinstance(key, str):
+        value[key] = _changed(value[key], rest, over, path)
+    elif not rest and over.value is None:
+        del value[key]
+    else:
+        ((name, gate),) = value[key].value.items()
+        value[key] = Node({name: _changed(gate, rest, over, path)}, value[key].place, layer=node.layer)
+    return Node(value, node.place, node.key, node.layer, node.over)
 
 
 def _nested(parts: list[str], over: Node) -> Node:

@@ -104,17 +104,16 @@ class When(Frozen):
     @property
     def wanted(self) -> tuple[str, ...]:
         """Verdicts, `met` or `missed`, or `raised`."""
-        if self.red_flag is not None:
-            return ("raised",)
-        if self.states is None:
-            return ("missed",)
-        return (self.states,) if isinstance(self.states, str) else self.states
+        return ("raised",) if self.red_flag is not None else self._states or ("missed",)
+
+    @property
+    def _states(self) -> tuple[str, ...]:
+        return (self.states,) if isinstance(self.states, str) else self.states or ()
 
     @model_validator(mode="after")
     def _outcome_fits(self) -> When:
         known = VERDICTS if self.claim else SCORES if self.expectation else ()
-        states = () if self.states is None else (self.states,) if isinstance(self.states, str) else self.states
-        if (self.claim and not states) or any(state not in known for state in states):
+        if (self.claim and not self._states) or any(state not in known for state in self._states):
             subject = "a claim" if self.claim else "an expectation" if self.expectation else "a red flag, which is raised or not,"
             fix = f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`"
             raise refused("E209.outcome", subject=subject, known=", ".join(known) or "none; leave it out", fix=fix)

@@ -36,16 +36,10 @@ def replaced(spec: str, old: str, new: str) -> str:
 
 CASES = {
     "misspelt keys": lambda spec: spec + many("titel#: 0\n", 50_000),
-    "misspelt settings": lambda spec: replaced(spec, "train:\n", "train:\n" + many("  learning_rat#: 0\n", 40_000)),
     "unknown conditions": lambda spec: replaced(
         replaced(spec, "conditions:\n", "conditions:\n" + many("  cond-number-#: {reward: {constant: 0.0}, role: control}\n", 900)),
         "claims:\n",
         "claims:\n" + many("  - {id: k#, says: x, metric: reward, condition: cond-nomber-#x, above: 0}\n", 900),
-    ),
-    "unknown rewards": lambda spec: replaced(
-        replaced(spec, "rewards:\n", "rewards:\n" + many("  reward-number-#: {gates: [{a: {kind: constant, score: 0.5}}]}\n", 400)),
-        "conditions:\n",
-        "conditions:\n" + many("  c#: {reward: rewerd-nomber-#x, role: control}\n", 900),
     ),
     "gates": lambda spec: replaced(
         spec, "      - tests:", many("      - gate-#: {kind: format, min_chars: 1}\n", 14_000) + "      - tests:"
@@ -62,13 +56,9 @@ CASES = {
         "    penalties:\n"
         + many("      - p#: {when: gate-1.pass and gate-2.pass and gate-3.pass and gate-4.pass and empty, set: 0}\n", 20),
     ),
-    "bounds": lambda spec: replaced(
-        spec, "gates: {nonfinite", f"gates: {{{many('gate.test#.pass_share: {below: 0.5}, ', 15_000)}nonfinite"
-    ),
     "changes": lambda spec: (
         "title: x\nparent: other\nhypothesis: y\nchanges:\n" + many("  conditions.a#: {reward: shaped, role: control}\n", 500)
     ),
-    "long keys": lambda spec: "title: x\nparent: other\nhypothesis: y\nchanges:\n" + many(f"  train.beta#.{'a.' * 200}b: 1\n", 400),
 }
 
 
