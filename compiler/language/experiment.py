@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.document.layers import Read, overlay
@@ -53,8 +53,7 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
         family = member(document, stem, read)
         parent = None if family.parent is None else _built(family.parent, None, [])
     except Rejected as rejected:
-        own = [*problems, *_own(document.root), *_deeper(document.root)]
-        raise Rejected([*rejected.diagnostics, *own], rejected.sources) from None
+        raise Rejected([*rejected.diagnostics, *problems], rejected.sources) from None
     proper = _built(family, parent, problems)
     if profile is None:
         return proper
@@ -87,11 +86,17 @@ def _built(family: Member, parent: Experiment | None, earlier: list[Diagnostic])
 
 def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
     """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
+    kind: type[Spec] = CommandSpec if _is_command(root) else Spec
+    refused, beside, of_conditions = REFUSED_BESIDE_COMMAND, "train: {algorithm: command}", ["data", "model"]
     if root.get("runs") is not None:
-        return ImportedSpec, *_without(root, REFUSED_BESIDE_IMPORT, "runs: {import: ...}", ("train", "data", "model"))
-    if _is_command(root):
-        return CommandSpec, *_without(root, REFUSED_BESIDE_COMMAND, "train: {algorithm: command}", ("data", "model"))
-    return Spec, root, []
+        kind, refused, beside, of_conditions = ImportedSpec, REFUSED_BESIDE_IMPORT, "runs: {import: ...}", ["train", "data", "model"]
+    if kind is Spec:
+        return kind, root, []
+    wrong = [(key, node, refused[key]) for key, node in root.items() if key in refused]
+    for _, condition in _items(root.get("conditions")):
+        wrong += [(key, node, "no section holds it") for key, node in condition.items() if key in of_conditions]
+    problems = [problem("E387", node.key or node.place, key=key, beside=beside, why=why) for key, node, why in wrong]
+    return kind, Node({key: node for key, node in root.value.items() if key not in refused}, root.place), problems
 
 
 def _is_command(root: Node) -> bool:
@@ -99,26 +104,9 @@ def _is_command(root: Node) -> bool:
     return written is not None and written.value == COMMAND
 
 
-def _without(root: Node, refused: Mapping[str, str], beside: str, of_conditions: Sequence[str]) -> tuple[Node, list[Diagnostic]]:
-    """The spec without refused keys, and what to say of each."""
-    problems = [_no_place(key, node, beside, refused[key]) for key, node in root.items() if key in refused]
-    for _, condition in _items(root.get("conditions")):
-        problems += [_no_place(key, node, beside, "no section holds it") for key, node in condition.items() if key in of_conditions]
-    return Node({key: node for key, node in root.value.items() if key not in refused}, root.place), problems
-
-
-def _no_place(key: str, node: Node, beside: str, why: str) -> Diagnostic:
-    return problem("E387", node.key or node.place, key=key, beside=beside, why=why)
-
-
 def _no_profile(experiment: Experiment, profile: str) -> Diagnostic:
     known, stem = sorted(experiment.spec.profiles), experiment.stem
     return unknown("E320", profile, known, None, file=experiment.document.file, stem=stem, all=", ".join(known) or "none")
-
-
-def _own(root: Node) -> Iterator[Diagnostic]:
-    """What is wrong in a file whose other layers are unknown: keys that are missing here may stand there."""
-    yield from (refusal for refusal in validated(_kind(root)[0], root)[1] if refusal.code != "E202")
 
 
 def _family_keys(root: Node) -> Iterator[Diagnostic]:
