@@ -18,7 +18,7 @@ from stages.contracts.training import GrpoSettings, RlooSettings, TrainSettings
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A row of the table. Which history metrics its runs log stands beside each metric (stages/contracts/history.py)."""
+    """A row of the table. Which history metrics its runs log stands beside each metric (stages/contracts/history.csv)."""
 
     settings: type[TrainSettings]
     stage: str
@@ -30,7 +30,7 @@ class Algorithm:
     is_rewarded: bool = True
     """Whether it learns from a reward; else it imitates gold answers."""
     logs: str = ""
-    """Algorithm whose history metrics its runs log, when none of them name it (stages/contracts/history.py)."""
+    """Algorithm whose history metrics its runs log, when none of them name it (stages/contracts/history.csv)."""
 
 
 _GROUPED = ("reward", "zero_signal_share", "truncated", "completion_tokens", "entropy", "grad_norm", "kl")

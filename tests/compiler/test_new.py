@@ -81,14 +81,6 @@ def test_outside_a_project_nothing_is_written(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_the_data_are_elsewhere_it_says_so_at_once(home, capsys):
-    shutil.rmtree(home / "data")
-    assert main(["new", "mine"]) == 1
-    errors = capsys.readouterr().err
-    assert "specs/mine.yaml:16:" in errors and "cannot read `data/quickstart/train.jsonl`" in errors
-    assert (home / "specs/mine.yaml").exists()
-
-
 def test_the_next_commands_are_octavos_own(home, capsys):
     main(["new", "mine"])
     capsys.readouterr()

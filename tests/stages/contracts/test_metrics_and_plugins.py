@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.contracts.history import TRL_NAMES, metric, metric_of_trl, metric_title
+from stages.contracts.history import TRL_NAMES, metric, metric_of_trl
 from stages.contracts.plugin import DETECTORS, GATES, Judgement, kinds, load
 
 GUIDE = Path(__file__).parents[3] / "site/docs/guide/import-runs.md"
@@ -47,22 +47,6 @@ def test_only_plug_ins_are_loaded():
         load(GATES, "compose")
     with pytest.raises(KeyError):
         load(GATES, "..recorder")
-
-
-@pytest.mark.parametrize(
-    ("key", "title"),
-    [
-        ("zero_signal_share", "zero-signal share"),
-        ("grad_norm", "gradient norm"),
-        ("gate.format.pass_share", "share that passes format"),
-        ("evaluation.tests.pass_share", "share that passes tests, shared evaluation"),
-        ("gate.lean-check.unknown_share", "share that lean-check does not know"),
-        ("entropy", "entropy"),
-        ("some_new_metric", "some new metric"),
-    ],
-)
-def test_metrics_have_titles(key: str, title: str) -> None:
-    assert metric_title(key) == title
 
 
 def test_each_name_of_trl_is_a_metric_of_octavo_and_in_the_guide() -> None:
