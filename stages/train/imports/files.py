@@ -15,13 +15,11 @@ from stages.contracts.artifact import write
 from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.import_card import ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.layout import RunFolder
-from stages.train.imports.csv_text import read_csv
-from stages.train.imports.json_logs import read_jsonl, read_snapshot, read_trainer_state
 from stages.train.imports.log import FEW, Log, Unreadable
 from stages.train.imports.mapping import Mapped, map_log
+from stages.train.imports.readers import read_csv, read_jsonl, read_snapshot, read_text, read_trainer_state
 from stages.train.imports.summary import nonfinite_from, read_summary, step_count, summary_values
 from stages.train.imports.tensorboard import read_tensorboard
-from stages.train.imports.text_lines import read_text
 from stages.train.imports.wandb_file import read_wandb_file
 from stages.train.recorder import write_completions, write_history
 

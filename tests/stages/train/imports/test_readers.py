@@ -13,11 +13,10 @@ import pytest
 from stages.contracts.attempt import Started
 from stages.contracts.import_card import SNAPSHOT, ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.train.imports.files import read_run
-from stages.train.imports.json_logs import read_jsonl, read_snapshot, read_trainer_state
 from stages.train.imports.log import Log, NoNumber, Unreadable, load_json, number, whole
+from stages.train.imports.readers import read_jsonl, read_snapshot, read_text, read_trainer_state
 from stages.train.imports.summary import read_summary
 from stages.train.imports.tensorboard import read_tensorboard
-from stages.train.imports.text_lines import read_text
 from stages.train.imports.wandb_file import read_wandb_file
 
 FIXTURES = Path(__file__).parents[5] / "shared" / "cases" / "fixtures"

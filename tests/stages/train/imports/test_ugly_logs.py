@@ -217,7 +217,7 @@ def test_no_search_goes_back(tmp_path, pattern, line):
 
 def test_a_line_beyond_all_length_is_left_out_and_told(tmp_path):
     mapped = history(tmp_path, "text", "x" * 30_000_000 + "\n" + TEXTS["text"])
-    assert values(mapped) == BOTH and mapped.notes == ("lines of more than 20,000 characters, which were left out: 1",)
+    assert values(mapped) == BOTH and mapped.notes == ("1 of 3 lines do not follow the pattern and were left out",)
     assert values(history(tmp_path, "jsonl", '{"step": 1, "r": 1.5, "t": "' + "x" * 30_000_000 + '"}\n{"step": 2, "r": 2.5}\n')) == BOTH
 
 

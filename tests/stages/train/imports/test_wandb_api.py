@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from stages.contracts.import_card import Answer, Ask
-from stages.train.imports.json_logs import read_snapshot
 from stages.train.imports.log import number
+from stages.train.imports.readers import read_snapshot
 from stages.train.imports.wandb_api import fault_of, settings_of
 from tests.compiler.wandb_stand_in import KEY, Faults, Run, wandb
 

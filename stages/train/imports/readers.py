@@ -1,0 +1,200 @@
+"""Text files as logs: formats `csv`, `jsonl`, `trainer_state`, `wandb` (a snapshot of a W&B run, see wandb_api.py) and `text`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+from stages.contracts.import_card import ENDED_BADLY, PART, RUNNING, SNAPSHOT, pattern_names
+from stages.train.imports.log import WANDB_STEP, Log, NoNumber, Unreadable, content, flat, from_rows, load_json, number, shortened, whole
+
+_MAY_BE_CUT = "the last line has no line end, so its last number may be cut"
+
+
+def read_csv(path: Path, index: str = "step") -> Log:
+    """A table with a header. An empty cell was not logged; `NaN` was logged and is not finite; `null` does not apply. A torn last line
+    and a header that stands again are left out and reported. Raises Unreadable for a file that is no UTF-8 or no CSV, a header that is
+    none, and a row with more or fewer cells than the header."""
+    try:
+        text = content(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path} is not UTF-8 ({error}): save it as UTF-8, such as by iconv -f WINDOWS-1252 -t UTF-8") from None
+    separator = max(",\t;", key=text.partition("\n")[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        header, *lines = [(reader.line_num, cells) for cells in reader if cells] or [(1, [])]
+    except csv.Error as error:
+        raise Unreadable(f"line {reader.line_num} of {path} is not CSV: {error}; a quote inside a text is written twice") from None
+    names = [name.strip() for name in header[1]]
+    if repeated := next((name for name in names if name and names.count(name) > 1), ""):
+        raise Unreadable(f"{path} has the column `{repeated}` {names.count(repeated)} times: they are merged or ambiguous")
+    if len(names) == 1 or (names and all(isinstance(_cell(name), float) for name in names)):
+        shown = ", ".join(names)[:60]
+        raise Unreadable(f"line 1 of {path} must name the columns, separated by commas, semicolons or tabs; it is `{shown}`")
+    headers = [line for line, cells in lines if cells == header[1]]
+    lines = [(line, cells) for line, cells in lines if cells != header[1]]
+    is_whole = text.endswith(("\n", "\r"))
+    torn = lines.pop()[0] if lines and len(lines[-1][1]) < len(names) and not is_whole else 0  # its last number may lack digits
+    for line, cells in lines:
+        if len(cells) != len(names):
+            raise Unreadable(
+                f"line {line} of {path} has {len(cells)} cells under {len(names)} columns: a row has a cell for each column, numbers have "
+                "points and no commas, and a text that holds the separator stands in quotes"
+            )
+    rows = [{name: _cell(cell) for name, cell in zip(names, cells, strict=True) if name and cell.strip()} for _, cells in lines]
+    log = from_rows(rows, index)
+    log.cut = f"line {torn} is torn" if torn else ""
+    if rows and not torn and not is_whole:
+        log.notes.append(_MAY_BE_CUT)
+    if headers:
+        log.notes.append(f"the header stands again in line {headers[0]}, as after a resume; such lines, left out: {len(headers)}")
+    return log
+
+
+def _cell(text: str) -> Any:
+    """A cell's text as number, None or text."""
+    try:
+        return number(text)
+    except NoNumber:
+        return text
+
+
+def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
+    """One JSON object a line, from line `first` on. A torn last line (a killed writer) is left out and reported. Raises Unreadable for
+    another line that is no JSON object."""
+    lines = content(path).split(b"\n")
+    rows, cut = [], ""
+    for place, line in enumerate(lines[first - 1 :], start=first):
+        if not line.strip():
+            continue
+        try:
+            row = load_json(line)
+        except ValueError as error:
+            if place == len(lines):  # only a line without its newline can be torn
+                cut = f"line {place} is torn"
+                break
+            raise Unreadable(f"line {place} of {path} is not JSON: {error}; the format has one object a line") from None
+        if not isinstance(row, dict):
+            raise Unreadable(f"line {place} of {path} is not a JSON object; the format has one object a line")
+        rows.append(dict(flat(row)))
+    log = from_rows(rows, index)
+    log.cut = cut
+    return log
+
+
+def read_trainer_state(path: Path, index: str = "step") -> Log:
+    """Rows of `log_history`; `global_step` is what transformers' Trainer itself says of its last step. Raises Unreadable."""
+    try:
+        state = load_json(content(path))
+        log = from_rows((dict(flat(row)) for row in state["log_history"]), index)
+        log.steps_done = whole(state.get("global_step"))
+    except ValueError as error:
+        raise Unreadable(f"{path} is not JSON: {error}") from None
+    except NoNumber as text:
+        raise Unreadable(f"`global_step` of {path} is no number of steps: {text}") from None
+    except (KeyError, TypeError, AttributeError):
+        raise Unreadable(f"{path} has no `log_history` of rows, so it is no trainer_state.json") from None
+    log.planned = _planned(state)
+    if "train_loss" in log.table:
+        del log.table["train_loss"]
+        log.notes.append("`train_loss` is left out: it sums only the steps since the last resume")
+    return log
+
+
+def _planned(settings: dict[str, Any]) -> int | None:
+    planned = settings.get("max_steps")
+    return planned if isinstance(planned, int) and planned > 0 else None
+
+
+def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:
+    """The first line says which run it is, how it ended and how far its history goes; then one line a row of history, all of them.
+    Raises Unreadable for a file that is no snapshot, or that holds fewer rows than it says."""
+    try:
+        head = load_json(content(path).partition(b"\n")[0])
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
+        raise Unreadable(f"{path} is no snapshot of a W&B run; octavo compile --update makes them, from a full scan of the history")
+    log = read_jsonl(path, index, first=2)
+    if len(log.table) != head.get("rows"):
+        raise Unreadable(f"{path} says {head.get('rows')!r} rows and holds {len(log.table)}: it was cut or edited")
+    state = head.get("state")
+    log.settings, log.no_numbers = head.get("config", {}), set(head.get("left_out", []))
+    log.planned = _planned(log.settings)
+    if state in ENDED_BADLY:
+        log.failed = f"W&B says `{state}`"
+    elif state in RUNNING:
+        log.running = f"W&B said `{state}` when the snapshot was made"
+        log.notes.append(f"{log.running}: octavo compile --update fetches it again when it has ended")
+    if log.no_numbers:
+        log.notes.append(f"columns of W&B that hold no numbers are not in the snapshot: {shortened(sorted(log.no_numbers))}")
+    return log
+
+
+_NUMBER = (
+    r"(?:[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
+    r"|(?<![A-Za-z])(?:None|null))"
+)
+_BEGINS = r"(?:(?<![0-9.])|(?=[-+]))"
+"""Where a number may begin that nothing of the pattern stands before: not inside of another one."""
+_ENDS = r"(?!,[0-9]{3})"
+"""No number ends before a comma and three digits: 1,000.5 is not 1."""
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_LONGEST = 20_000
+"""Characters of a line that is looked at."""
+
+
+def read_text(path: Path, pattern: str, index: str) -> Log:
+    """Every place of a line that follows a pattern such as `[Epoch {epoch}]  loss={loss}` is a row. `{name}` stands for a number (`nan`,
+    `inf`, `None` and `null` among them), a run of blanks for any run of blanks, the rest for itself. A `±` that was decoded wrongly (`Â±`,
+    or twice: `Ã‚Â±`) is repaired, and what colours a terminal is no part of a line. Raises Unreadable when no line follows the pattern."""
+    columns, expression = pattern_names(pattern), _line_expression(pattern)
+    others, repaired, first, rows = 0, 0, "", list[dict[str, Any]]()
+    matches: list[re.Match[str]] = []
+    for raw in _COLOURS.sub(b"", content(path)).split(b"\n"):
+        line, is_repaired = _decoded(raw)
+        repaired += is_repaired
+        matches = list(expression.finditer(line)) if len(line) <= _LONGEST else []
+        if not matches and line.strip():
+            others, first = others + 1, first or line.strip()[:80]
+        rows += [dict(zip(columns, map(number, match.groups()), strict=True)) for match in matches]
+    if not rows:
+        raise Unreadable(f"no line of {path} follows the pattern `{pattern}`; its first line is {first!r}")
+    log = from_rows(rows, index)
+    if others:
+        log.notes.append(f"{others} of {others + len(rows)} lines do not follow the pattern and were left out")
+    if repaired:
+        log.notes.append(f"{repaired} lines were written in a wrong encoding and repaired")
+    if matches:  # those of the last line, which is empty in a whole file
+        log.notes.append(_MAY_BE_CUT)
+    return log
+
+
+def _line_expression(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression that never goes back: what a number or a run of blanks has taken it keeps, and none begins
+    inside of another. So a line is read in a time that grows with its length, whatever it holds."""
+    expressions, parts = [], list(PART.finditer(pattern))
+    for place, part in enumerate(parts):
+        after = (parts[place + 1]["text"] or "") if place + 1 < len(parts) else ""
+        if part["name"] is not None:
+            digits = _NUMBER.replace(r"\.[0-9]*", r"\.[0-9]+") if after.startswith(".") else _NUMBER
+            expressions.append(f"{'' if place else _BEGINS}((?>{digits})){'' if after.startswith(',') else _ENDS}")
+        elif part["blanks"]:
+            expressions.append(r"\s++" if place else r"(?<!\s)\s++")
+        else:
+            expressions.append(re.escape(part["text"] or part["stray"]))
+    return re.compile("".join(expressions))
+
+
+def _decoded(line: bytes) -> tuple[str, bool]:
+    """The line as a terminal shows it (of a progress bar that writes over itself, the end), and whether it was repaired."""
+    line = line.rstrip(b"\r").rpartition(b"\r")[2]
+    try:
+        text, is_utf8 = line.decode("utf-8"), True
+    except UnicodeDecodeError:
+        text, is_utf8 = line.decode("cp1252", "replace"), False
+    right = text.replace("Ã‚Â±", "±").replace("Â±", "±")  # UTF-8 that was read as Latin-1 and written again, twice or once
+    return right, not is_utf8 or right != text
