@@ -29,8 +29,8 @@ A = TypeVar("A", bound=Artifact)
 _TEXTS = ("attempt", "metric", "state", "text")
 NOT_FINITE, NULL = np.inf, -np.inf
 """Cells that were logged and hold no number: NaN or Inf, and "does not apply"."""
-LARGEST = 1e100
-"""A larger number is read as not finite: float32 ends at 3e38, and sums of squares of it would be no numbers."""
+LARGEST = 1e150
+"""A larger number is read as not finite, as imports do: sums of squares of it are no numbers. float32 ends at 3e38."""
 PERSISTENT_STEPS = 3
 """This many last rows in a row without a finite value are a persistent failure; fewer are transient."""
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")

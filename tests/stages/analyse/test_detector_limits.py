@@ -244,7 +244,7 @@ ODD: dict[str, Any] = {
     "two values": lambda step: float(step % 2),
     "nan": lambda step: "nan",
     "null": lambda step: None,
-    "huge": lambda step: 1e100 if step % 2 else -1e100,
+    "huge": lambda step: 1e150 if step % 2 else -1e150,
     "smallest": lambda step: 5e-324,
     "signed": lambda step: math.sin(step * 7.0),
     "nan every second": lambda step: "nan" if step % 2 else 0.5,
