@@ -17,7 +17,7 @@ from pathlib import Path
 HARMLESS = frozenset(
     [
         *("attempt", "code", "diagnostic", "layout", "lineage", "retries", "stage"),
-        *("attempts", "failures", "interrupts", "progress", "retries", "tracking"),
+        *("attempts", "interrupts", "progress", "retries", "tracking"),
     ]
 )
 """Last names of modules in contracts and train that decide no result: they never count, nor what only they import."""
