@@ -15,7 +15,7 @@ from markupsafe import Markup
 from stages.contracts.finding import Finding
 from stages.publish.claims import MARKS, WORDS
 from stages.publish.facts import Facts
-from stages.publish.page_summary import PageSummary
+from stages.publish.header import PageSummary
 from stages.publish.passports import FILE, finding_of, read_passports
 from stages.publish.text import render
 

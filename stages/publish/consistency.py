@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,19 +149,18 @@ def _cells(here: Path, expected: Path, fix: str) -> Iterator[Difference]:
         return  # locks and metadata tell of a table that is none
     wanted = _history(expected)
     for key in dict.fromkeys((*wanted, *actual)):
-        if wanted.get(key) != actual.get(key):
-            cell, old, new = f"{key[2]} at step {key[1]}", _cell(wanted.get(key)), _cell(actual.get(key))
+        old, new = wanted.get(key, "nothing"), actual.get(key, "nothing")
+        if old != new:
+            cell = f"{key[2]} at step {key[1]}"
             what = f"{cell}: {new} is not what the source gives"
             yield Difference(code="S496", path=here.as_posix(), cell=cell, what=what, expected=old, found=new, fix=fix)
 
 
-def _cell(cell: tuple[Any, str] | None) -> str:
-    return "nothing" if cell is None else cell[1] if cell[0] is None else repr(cell[0])
-
-
-def _history(path: Path) -> dict[tuple[str, int, str], tuple[Any, str]]:
+def _history(path: Path) -> dict[tuple[str, int, str], str]:
+    """(attempt, step, metric) -> the value, or the state of a cell without one."""
     columns = pq.read_table(path).select(["attempt", "step", "metric", "value", "state"]).to_pydict().values()
-    return {(attempt, step, metric): (value, state) for attempt, step, metric, value, state in zip(*columns, strict=True)}
+    rows = zip(*columns, strict=True)
+    return {(attempt, step, metric): state if value is None else repr(value) for attempt, step, metric, value, state in rows}
 
 
 def run_module(

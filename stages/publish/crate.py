@@ -21,7 +21,12 @@ from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.methods import codes, versions
 from stages.publish.numbers import code_words
 
-PROFILES = (("process", "0.5"), ("workflow", "0.5"), ("provenance", "0.5"))
+PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
+    "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate",
+    "https://w3id.org/ro/wfrun/provenance/0.5": "Provenance Run Crate",
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": "Workflow RO-Crate",
+}
 LICENCE = "No licence is stated; all rights stay with the owner of the experiment."
 _STATUS = {"finished": "CompletedActionStatus", "failed": "FailedActionStatus", "killed": "FailedActionStatus"}
 Entity = Any
@@ -70,8 +75,7 @@ class _Crate:
         author = self._add("#owner", "Organization", name=card.owner)
         root["name"], root["description"], root["author"] = card.title, card.question.strip(), author
         root["license"], root["keywords"] = LICENCE, ", ".join(card.tags)
-        ends = [attempt.ended.at for run in self.experiment.runs for attempt in run.attempts if attempt.ended]
-        self.crate.datePublished = datetime.fromisoformat(max(ends)) if ends else datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+        self.crate.datePublished = datetime.fromisoformat(self.experiment.data_until or "1970-01-01T00:00:00+00:00")
         for path in sorted(path for path in folder.root.rglob("*") if path.is_file() and not path.name.startswith(".")):
             self._file(path.as_posix())
         for written in filter(None, (card.spec, card.prose)):
@@ -82,12 +86,17 @@ class _Crate:
         outcome["result"] = [
             entity for path in (folder.findings, folder.page / "index.md") if (entity := self.entities.get(path.as_posix()))
         ]
-        engine = self._add("#dvc", "SoftwareApplication", name="DVC", url="https://dvc.org/", softwareVersion=self._version("dvc"))
+        version = versions(self.experiment).get("dvc", "not recorded")
+        engine = self._add("#dvc", "SoftwareApplication", name="DVC", url="https://dvc.org/", softwareVersion=version)
+            "#dvc",
+            "SoftwareApplication",
+            name="DVC",
+            url="https://dvc.org/",
+            softwareVersion=versions(self.experiment).get("dvc", "not recorded"),
+        )
         organized = self._add("#organize", "OrganizeAction", name=f"dvc repro {folder.pipeline}", instrument=engine)
         organized["object"], organized["result"] = controls, outcome
-        root["conformsTo"] = [self._profile(name, version) for name, version in PROFILES] + [
-            self._add("https://w3id.org/workflowhub/workflow-ro-crate/1.0", "CreativeWork", name="Workflow RO-Crate", version="1.0")
-        ]
+        root["conformsTo"] = [self._add(id_, "CreativeWork", name=name, version=id_.split("/")[-1]) for id_, name in PROFILES.items()]
         root["mentions"] = [outcome, organized]
 
     def _workflow(self, folder: ExperimentFolder) -> Entity:
@@ -161,14 +170,8 @@ class _Crate:
         self.entities[path] = self.crate.add_file(path, path, properties={**about, "encodingFormat": kind})
         self.files += 1
 
-    def _profile(self, name: str, version: str) -> Entity:
-        return self._add(f"https://w3id.org/ro/wfrun/{name}/{version}", "CreativeWork", name=f"{name.title()} Run Crate", version=version)
-
     def _add(self, id_: str, kind: str, **properties: Any) -> Entity:
         return self.crate.add(self.context(self.crate, id_, properties={"@type": kind, **properties}))
-
-    def _version(self, library: str) -> str:
-        return versions(self.experiment).get(library, "not recorded")
 
     def _code(self, stage: str) -> str:
         run = self.experiment.by_name.get(stage.removeprefix("train-"))

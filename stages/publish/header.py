@@ -1,16 +1,20 @@
-"""The top of a page: the answer that the verdicts give, badges, what a reader must know before the first number, and the summary."""
+"""The top of a page: the answer that the verdicts give, badges, what a reader must know before the first number, and the summary; and
+`page/summary.json`, which the home page shows of an experiment."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from markupsafe import Markup
+from pydantic import Field
 
+from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.page_card import ChangeWords
 from stages.publish import imported, numbers, rules
 from stages.publish.anomalies import SEVERITIES, Anomaly
-from stages.publish.claims import ORDER, WORDS, ClaimView
+from stages.publish.claims import ORDER, WORDS, ClaimView, Place
 from stages.publish.complete import HELP
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
@@ -18,11 +22,49 @@ from stages.publish.methods import judged_page, judged_words
 from stages.publish.numbers import counted, listed, plural
 from stages.publish.text import escape, escape_with_code
 
+FOLDER = "static"
+"""Of a page's folder: pages that MkDocs does not read."""
 _LETTERS = 200
 """Of an attempt's error; the whole is in the table of attempts."""
 _MOST_WARNINGS = 5
 _MORE = Markup('{} <a href="#anomalies">{}</a>.')
 _VERDICT = Markup('<strong>{}:</strong> <a class="quiet" href="#claim-{}">{}</a>{}{}')
+
+
+class ClaimLine(Frozen):
+    id: str
+    says: str
+    verdict: str
+    finding: str | None
+    printed: str
+    """The deciding number as the page prints it; empty when there is none."""
+    place: Place | None = Field(None, exclude_if=lambda value: value is None)
+    """Where it stands against its margin."""
+
+
+class PageSummary(Artifact):
+    SCHEMA: ClassVar[str] = "octavo.page_summary/1"
+
+    experiment: str
+    title: str
+    question: str
+    answer: str
+    owner: str
+    tags: tuple[str, ...]
+    profile: str | None
+    claims: tuple[ClaimLine, ...]
+    runs: int
+    included: int
+    finished: int
+    warnings: int
+    data_until: str | None
+    """When the newest attempt ended, UTC."""
+    parent: str | None = None
+    """Experiment that this one changes."""
+    changes: tuple[ChangeWords, ...] = ()
+    """The whole difference to its parent."""
+    hypothesis: str = ""
+    """What the changes were expected to do."""
 
 
 class Banner(NamedTuple):
@@ -199,3 +241,28 @@ def _movements(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str,
             rest = escape(f"; of {listed(none)} no run counts" if none else "")
             text = Markup("Shared evaluation, {}: untrained {}; after training {}{}.")
             yield "plain", text.format(escape(name), facts.value(before, digits), parts, rest)
+
+
+def page_summary(experiment: ExperimentFiles, claims: tuple[ClaimView, ...], warnings: int) -> PageSummary:
+    card = experiment.card
+    lines = tuple(
+        ClaimLine(
+            **{name: getattr(claim, name) for name in ("id", "says", "verdict")},
+            printed=claim.fact.striptags() if claim.fact else "",
+            place=claim.at,
+            finding=claim.decided.finding,
+        )
+        for claim in claims
+    )
+    return PageSummary(
+        **{name: getattr(card, name) for name in ("title", "owner", "tags", "profile", "parent", "changes", "hypothesis")},
+        experiment=experiment.folder.name,
+        question=card.question.strip(),
+        answer=answer(claims),
+        claims=lines,
+        runs=len(experiment.runs),
+        included=experiment.included,
+        finished=sum(run.state in ("finished", "unknown") for run in experiment.runs),
+        warnings=warnings,
+        data_until=experiment.data_until,
+    )

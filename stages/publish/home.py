@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from stages.contracts.artifact import read
 from stages.publish.claims import MARKS, ORDER, WORDS, bar
-from stages.publish.page_summary import ClaimLine, PageSummary
+from stages.publish.header import ClaimLine, PageSummary
 from stages.publish.text import render
 
 MARKER = "<!-- octavo: experiments -->"

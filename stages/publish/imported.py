@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ImportCard, Imported, SummaryCard
 from stages.publish import numbers
@@ -132,23 +131,8 @@ def source(run: RunFiles) -> str:
 
 def mapped(card: ImportCard, metric: str) -> str:
     """What a metric was read from, in the log's unit and with the factor; empty for a metric that is not mapped."""
-    column = _mapped(card, metric)
+    columns: tuple[ColumnCard | SummaryCard, ...] = (*card.read.columns, *card.read.summary)
+    column = next((column for column in columns if column.metric == metric), None)
     if column is None:
         return ""
     return f"{_read_from(column)}, in {column.unit}" + ("" if column.factor == 1 else f", times {numbers.number(column.factor)}")
-
-
-def for_programs(run: RunFiles, metric: str) -> dict[str, Any]:
-    """The same as values; {} for a run that octavo trained."""
-    card, read = run.import_card, run.imported
-    if card is None:
-        return {}
-    column = _mapped(card, metric)
-    steps = {"rows": read.rows, "first_step": read.first_step, "last_step": read.last_step, "stride": read.stride} if read else {}
-    about = {"source": card.source.model_dump(mode="json"), "format": card.read.format, **steps}
-    return {"imported": {**about, "mapped": column.model_dump(mode="json") if column else None}}
-
-
-def _mapped(card: ImportCard, metric: str) -> ColumnCard | SummaryCard | None:
-    columns: tuple[ColumnCard | SummaryCard, ...] = (*card.read.columns, *card.read.summary)
-    return next((column for column in columns if column.metric == metric), None)

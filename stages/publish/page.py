@@ -24,8 +24,8 @@ from stages.publish import anomalies, attempts, completions, conditions, figures
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, RunFiles, load
 from stages.publish.facts import Facts
+from stages.publish.header import FOLDER, page_summary
 from stages.publish.methods import citation, judged_page, judged_run, judged_words, setting_groups
-from stages.publish.page_summary import FOLDER, page_summary
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
 from stages.publish.prose import render_prose

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import ArtifactError, digest
+from stages.contracts.artifact import ArtifactError, Frozen, digest
 from stages.contracts.attempt import Attempt
 from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure
@@ -36,8 +35,7 @@ OTHER_FILES = "other files"
 """The record of files that belong to no run."""
 
 
-@dataclass(frozen=True)
-class Seed:
+class Seed(Frozen):
     run: str
     printed: str
     value: float | None
@@ -45,16 +43,14 @@ class Seed:
     why: str
 
 
-@dataclass(frozen=True)
-class Behind:
+class Behind(Frozen):
     """Files that a number was computed from, and the runs that have them; no runs when they are those of the seeds."""
 
     files: str
     runs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Passport:
+class Passport(Frozen):
     id: str
     printed: str
     says: str
@@ -67,16 +63,15 @@ class Passport:
     spec: tuple[str, ...] = ()
     links: Rows = ()
     """Name and address of files beside the page."""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = {}
     """For programs: the finding, the verdict with its rule, or the figure, without what stands above."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Frozen):
     """Attempts, card, code and files of a run, for all numbers that rest on it."""
 
     rows: Rows
-    files: tuple[Source, ...] = ()
+    files: tuple[Source, ...]
 
 
 def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
@@ -101,8 +96,14 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
             *(("read from", text) for text in mappings),
         ),
         seeds=tuple(
-            Seed(s.run, numbers.number(s.value, finding.unit, decimals=digits), s.value, s.included, experiment.why_out(s))
-            for s in finding.seeds
+            Seed(
+                run=seed.run,
+                printed=numbers.number(seed.value, finding.unit, decimals=digits),
+                value=seed.value,
+                included=seed.included,
+                why=experiment.why_out(seed),
+            )
+            for seed in finding.seeds
         ),
         behind=_behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
         spec=(*_claim_places(experiment, finding), *asked_by(experiment, finding)),
@@ -176,7 +177,7 @@ def _behind(
     groups: dict[str, list[str]] = {}
     for run, its_files in names.items():
         groups.setdefault(", ".join(its_files), []).append(run)
-    return tuple(Behind(text, () if set(group) == seeds else tuple(group)) for text, group in groups.items() if text)
+    return tuple(Behind(files=text, runs=() if set(group) == seeds else tuple(group)) for text, group in groups.items() if text)
 
 
 def _owner(experiment: ExperimentFiles, source: Source) -> tuple[str, str]:
@@ -205,8 +206,8 @@ def recompute(experiment: ExperimentFiles) -> str:
 def records(experiment: ExperimentFiles, used: Iterable[Finding | Figure]) -> dict[str, Record]:
     """What passports refer to, by run: every run, with those of its files that numbers and figures in use were computed from."""
     owned = sources_by_run(experiment, (source for entry in used for source in entry.sources))
-    by_run = {run.ref.name: Record(run_rows(experiment, run), owned.get(run.ref.name, ())) for run in experiment.runs}
-    return by_run | ({OTHER_FILES: Record((), owned[OTHER_FILES])} if OTHER_FILES in owned else {})
+    by_run = {run.ref.name: Record(rows=run_rows(experiment, run), files=owned.get(run.ref.name, ())) for run in experiment.runs}
+    return by_run | ({OTHER_FILES: Record(rows=(), files=owned[OTHER_FILES])} if OTHER_FILES in owned else {})
 
 
 def sources_by_run(experiment: ExperimentFiles, sources: Iterable[Source]) -> dict[str, tuple[Source, ...]]:
@@ -254,19 +255,16 @@ def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], s
     head = {"experiment": experiment.folder.name, "recompute": recompute(experiment), "analysis_card": experiment.conclusions.card_id}
     parts = [f'"{name}": {script_literal(text)}' for name, text in head.items()]
     for name, entries in (("passports", {entry.id: entry for entry in passports}), ("records", shared)):
-        lines = [f"{script_literal(key)}: {script_literal(_compact(entry))}" for key, entry in entries.items()]
+        lines = [
+            f"{script_literal(key)}: {script_literal(_seen(entry.model_dump(mode='json', exclude_defaults=True)))}"
+            for key, entry in entries.items()
+        ]
         parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
     return "{" + ",\n".join(parts) + "}\n"
 
 
-def _compact(entry: Passport | Record) -> Any:
-    """Without what is empty; marks that cannot be seen are named."""
-    if isinstance(entry, Record):
-        return _seen({"rows": entry.rows, "files": [source.model_dump(exclude_none=True) for source in entry.files]})
-    return _seen({name: value for name, value in asdict(entry).items() if value not in ("", (), {})})
-
-
 def _seen(value: Any) -> Any:
+    """Marks that cannot be seen are named."""
     if isinstance(value, dict):
         return {key: _seen(item) for key, item in value.items()}
     return [_seen(item) for item in value] if isinstance(value, list | tuple) else reveal_hidden(value) if isinstance(value, str) else value

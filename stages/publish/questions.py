@@ -16,22 +16,6 @@ from stages.publish.numbers import listed
 
 SURROGATES = ("grpo", "rloo", "ppo")
 """Algorithms whose loss is no measure of progress."""
-_SURROGATE = (
-    "{}'s logged loss is no measure of progress: on-policy it is {}, plus beta times KL. It can fall, rise or stay whatever is "
-    "learned, so nothing here rests on it."
-)
-_LOSS = {
-    "grpo": _SURROGATE.format("GRPO", "minus the covariance of advantage and length, as token losses are normalised"),
-    "rloo": _SURROGATE.format("RLOO", "a mean of advantages that are zero on average"),
-    "ppo": "PPO's logged losses are no measure of progress: the policy's is a surrogate that starts anew with every batch, the value's "
-    "says how well returns are predicted. Nothing here rests on them.",
-    "sft": "Supervised training minimises this loss, on the training data: a lower loss means that they are imitated better, and "
-    "nothing about other prompts.",
-}
-_OTHER_LOSS = (
-    "What this loss means depends on the program that trained: with GRPO, RLOO and PPO it is no measure of progress. octavo decides "
-    "nothing by it."
-)
 
 
 class Collapse(NamedTuple):
@@ -107,11 +91,6 @@ def ends(experiment: ExperimentFiles, facts: Facts, condition: str, metric: str,
 def algorithms(experiment: ExperimentFiles) -> list[str]:
     cards = (experiment.train_card(name) for name in conditions(experiment))
     return list(dict.fromkeys(card.train.algorithm for card in cards if card)) or ["imported"]
-
-
-def loss_words(algorithm: str) -> str:
-    """What a logged loss says about learning."""
-    return _LOSS.get(algorithm, _OTHER_LOSS)
 
 
 def warned(experiment: ExperimentFiles, facts: Facts) -> Iterator[tuple[str, str, Finding]]:

@@ -28,8 +28,8 @@ from stages.contracts.layout import BUILD
 from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
 from stages.publish import compare
+from stages.publish.header import FOLDER, PageSummary
 from stages.publish.home import home, overview, summaries
-from stages.publish.page_summary import FOLDER, PageSummary
 from stages.publish.text import escape, render
 
 SOURCE = Path("site")
@@ -40,27 +40,6 @@ COMPARED = f'<p><a href="{compare.PLACE}">Side by side with its family</a>: what
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
-GUIDE = (
-    "install.md",
-    "first-experiment.md",
-    "write-a-spec.md",
-    "numbers.md",
-    "examples.md",
-    "trust-a-reward.md",
-    "algorithms.md",
-    "hub-and-gpu.md",
-    "watching.md",
-    "failures.md",
-    "plan.md",
-    "pull-requests.md",
-    "verify.md",
-    "import-runs.md",
-    "differences.md",
-    "lean.md",
-    "add-a-gate.md",
-    "add-a-detector.md",
-    "troubleshooting.md",
-)
 FRAME = "experiments/octavo_frame/frame"
 _TITLE, _BODY = "octavo-frame-title", "octavo-frame-body"
 _SOURCE = f'---\ntitle: {_TITLE}\nhide:\n  - navigation\n  - toc\nsearch:\n  exclude: true\n---\n<h1 id="{_BODY}"></h1>\n'
@@ -132,8 +111,9 @@ def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
     for summary in experiments if len(experiments) <= MOST_IN_NAVIGATION else ():
         title = f"{summary.title} ({summary.profile})" if summary.profile else summary.title
         listed.append({str(escape(title)): f"experiments/{summary.experiment}/index.md"})
+    order = (SOURCE / "guide.txt").read_text(encoding="utf-8").split()
     nav: list[Any] = [{"Home": "index.md"}, {"Experiments": listed}]
-    for title, folder, first in (("Guide", "guide", GUIDE), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
+    for title, folder, first in (("Guide", "guide", order), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
         names = sorted(path.name for path in (docs / folder).glob("*.md"))
         names = [name for name in first if name in names] + [name for name in names if name not in first]
         paths = [f"{folder}/{name}" for name in names]

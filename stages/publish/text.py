@@ -64,11 +64,6 @@ def slug(finding: str) -> str:
     return "passport-" + re.sub(r"[^A-Za-z0-9_./-]", "--", finding)
 
 
-def passport_address(id_: str) -> str:
-    """Where the passport of a finding, a verdict or a figure stands."""
-    return f"numbers.html#{slug(id_)}"
-
-
 def record_anchor(run: str) -> str:
     """The HTML id of a run's record on the page of passports."""
     return f"behind-{run.replace(' ', '-')}"

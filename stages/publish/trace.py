@@ -7,12 +7,12 @@ from pathlib import Path
 
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.finding import Source
-from stages.contracts.lineage import Lineage, Origin
+from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id
 from stages.publish.claims import claim_views
 from stages.publish.experiment import Drawing, ExperimentFiles, RunFiles, load
 from stages.publish.facts import Facts, did_you_mean
-from stages.publish.methods import flat, judged_page
+from stages.publish.methods import flat, judged_page, setting_key
 from stages.publish.numbers import code_words, setting
 from stages.publish.passports import OTHER_FILES, Passport, figure_passport, passport, recompute, run_rows, sources_by_run, verdict_passport
 from stages.publish.text import reveal_hidden
@@ -82,10 +82,8 @@ def _run(experiment: ExperimentFiles, run: RunFiles) -> Iterator[str]:
     yield from _table("files, against what the findings were computed from", [*files, *_inputs(run)])
     settings = {pointer: setting(value) for pointer, value in flat(run.card, "train").items()} if run.card else {}
     width = max(map(len, settings.values()), default=0)
-    rows = [
-        (pointer.removeprefix("/train/").replace("/", "."), f"{text:<{width}}   {_position(experiment.origin(run.ref, pointer))}")
-        for pointer, text in settings.items()
-    ]
+    places = {pointer: place.position if (place := experiment.origin(run.ref, pointer)) else "not traced" for pointer in settings}
+    rows = [(setting_key(pointer, "train"), f"{text:<{width}}   {places[pointer]}") for pointer, text in settings.items()]
     yield from _table("settings", rows)
     reads = run.import_card is not None and run.import_card.command is None
     stage = f"{experiment.folder.pipeline}:{'import' if reads else 'train'}-{run.ref.name}"
@@ -147,10 +145,6 @@ def _analysis(experiment: ExperimentFiles) -> Iterator[str]:
     if experiment.conclude:
         yield from _table("analysis", [("card", card_id(experiment.conclude)), ("code", code_words(experiment.conclude.code))])
     yield from ("", "recompute", f"  {recompute(experiment)}")
-
-
-def _position(place: Origin | None) -> str:
-    return place.position if place else "not traced"
 
 
 def _file(path: str, recorded: str | None) -> tuple[str, str]:

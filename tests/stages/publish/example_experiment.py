@@ -23,6 +23,7 @@ from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Source
 from stages.contracts.health import Detection, GateResult, Health, Signal
 from stages.contracts.history import gate_columns
+from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Origin, Origins
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
@@ -453,3 +454,11 @@ def dress(folder: ExperimentFolder, conclude: ConcludeCard) -> None:
         code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
     )
     write(folder.page_card, card)
+
+
+def import_card(condition: str = "random", seed: int = 2, *, column: ColumnCard | None = None, source: str = "logs/a.csv") -> ImportCard:
+    """The card of a run that octavo did not train, of the example or of one like it."""
+    read = ReadCard(format="csv", columns=(column or ColumnCard(metric="reward", column="r", unit="reward"),))
+    pinned = SourceCard(path=source, sha256="0" * 64)
+    names = {"experiment": "quickstart", "condition": condition, "seed": seed, "null_control": False}
+    return ImportCard(**names, source=pinned, read=read, target_steps=STEPS, code={"some.stage": "0" * 16})

@@ -6,11 +6,11 @@ import pytest
 from example_experiment import HOSTILE, build
 
 from stages.contracts.artifact import read, write
-from stages.contracts.finding import Expected, Findings, Ruled, RunScore, Verdict
+from stages.contracts.finding import Expected, Findings, Ruled, RunScore
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import Action, Contingency, PageCard
 from stages.publish.page import page
-from stages.publish.rules import claim_state, expectation_state, flag_state
+from stages.publish.rules import expectation_state, flag_state
 
 CHANGE = {"train.temperature": "1.1 <b>|"}
 
@@ -61,23 +61,6 @@ def test_plans_with_the_state_that_verdicts_give(project: Path) -> None:
     assert "undecided the claim is void, neither refuted nor the opposite" in rows[2]
     assert " triggered the claim is inconclusive" in rows[3]
     assert 'href="#claim-random-harmless"' in text and "Actions</h3>" not in text
-
-
-@pytest.mark.parametrize(
-    ("verdict", "wanted", "state"),
-    [
-        (None, ("refuted",), "undecided"),
-        ("refuted", ("refuted",), "triggered"),
-        ("supported", ("refuted",), "not triggered"),
-        ("inconclusive", ("refuted",), "undecided"),
-        ("void", ("refuted", "inconclusive"), "undecided"),
-        ("void", ("void",), "triggered"),
-        ("refuted", ("void", "inconclusive"), "not triggered"),
-    ],
-)
-def test_states(verdict: str | None, wanted: tuple[str, ...], state: str) -> None:
-    claim_verdict = Verdict(claim="c", verdict=verdict, why="", finding=None, direction="above", margin=0) if verdict else None  # type: ignore[arg-type]
-    assert claim_state(claim_verdict, wanted)[0] == state
 
 
 def expected(condition: str, *states: str) -> Expected:

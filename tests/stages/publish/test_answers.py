@@ -18,7 +18,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard, Question
 from stages.publish.page import page
 from stages.publish.passports import read_passports
-from stages.publish.questions import loss_words
+from stages.publish.text import environment
 
 ASKED = (
     Question(ask="Did reward_std collapse?", show="signal"),
@@ -99,7 +99,7 @@ def test_loss_is_said_to_be_no_progress(answered: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "sft", "command", "imported"])
 def test_no_algorithms_loss_is_taken_for_learning(algorithm: str) -> None:
-    words = loss_words(algorithm)
+    words = environment().get_template("loss_words.html.j2").module.words(algorithm)  # type: ignore[attr-defined]
     assert ("no measure of progress" in words) == (algorithm != "sft")
     assert ("depends on the program that trained" in words) == (algorithm in ("command", "imported"))
 
@@ -148,8 +148,3 @@ def test_without_findings_nothing_is_made_up(project: Path) -> None:
     assert short(sections[1]).startswith("The loss does not answer that. No history has a value that counts.")
     assert short(sections[2]) == "Not known: no run was screened."
     assert short(sections[3]) == "Not known: not concluded."
-
-
-def test_a_page_without_questions_has_no_such_section(project: Path) -> None:
-    page(build(project))
-    assert "Questions and answers" not in (project / "runs/quickstart/page/index.md").read_text(encoding="utf-8")

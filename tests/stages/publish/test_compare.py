@@ -85,18 +85,3 @@ def test_pages_and_home_lead_to_it(project: Path) -> None:
     assert "compare.html" not in alone and "octavo: compare" not in alone and not (place / "experiments/alone/compare.html").exists()
     home = html.unescape((place / "index.html").read_text(encoding="utf-8"))
     assert 'href="experiments/first/compare.html"' in home and 'href="experiments/second/compare.html"' in home
-
-
-def test_a_missing_number_is_no_zero(project: Path) -> None:
-    copy_site(project)
-    publish(project, "first", None, share=(0.5, 0.45, 0.55))
-    publish(project, "second", "first", RATE)
-    path = ExperimentFolder(Path("runs/second")).findings
-    findings = read(Findings, path)
-    without = [
-        f.model_copy(update={"value": None, "low": None, "high": None, "reason": "x"}) if f.id == SHARE else f for f in findings.findings
-    ]
-    write(path, findings.model_copy(update={"findings": tuple(without)}))
-    page(Path("runs/second"))
-    site(Path("runs"))
-    assert not re.search(r">shaped<.*>tests<", compared(project, "second").split('id="gained-and-lost"')[1].split('id="claims"')[0])

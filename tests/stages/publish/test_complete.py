@@ -3,11 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from example_experiment import FAILED, build
+from example_experiment import FAILED, build, import_card
 
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome
-from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import ROOT
 from stages.publish.complete import complete
@@ -57,21 +56,6 @@ def test_an_imported_run_that_broke_off_is_read_and_not_missing(project: Path, c
     write(run.outcome, read(Outcome, run.outcome).model_copy(update={"error": words, "unknown": ""}))
     run.imported.unlink()
     assert complete([folder]) == 1, "its log could not be read"
-
-
-def import_card() -> ImportCard:
-    read_by = ReadCard(format="csv", columns=(ColumnCard(metric="reward", column="r", unit="reward"),))
-    source = SourceCard(path="logs/a.csv", sha256="0" * 64)
-    return ImportCard(
-        experiment="quickstart",
-        condition="random",
-        seed=2,
-        null_control=False,
-        source=source,
-        read=read_by,
-        target_steps=60,
-        code={"some.stage": "0" * 16},
-    )
 
 
 def test_the_command_is_light_and_refuses_wrong_usage(project: Path) -> None:

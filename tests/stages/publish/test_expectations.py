@@ -124,13 +124,3 @@ def test_a_stopped_run_is_complete(folder: ExperimentFolder, capsys: pytest.Capt
     output = capsys.readouterr().out
     assert "stopped  shaped-s3: by early_stop at step 2 of 20" in output
     assert "failed   shaped-s3" not in output
-
-
-def test_without_rules_there_is_no_section(project: Path) -> None:
-    folder: ExperimentFolder = synthetic().complete(project)
-    screen(folder.root)
-    conclude(folder.root)
-    draw(folder.root)
-    dress(folder, read(ConcludeCard, folder.conclude_card))
-    page(folder.root)
-    assert "Expectations and stop rules" not in (folder.page / "index.md").read_text()

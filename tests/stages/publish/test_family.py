@@ -56,12 +56,6 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
     assert 'href="experiments/slowest/index.html"' in tree
 
 
-def test_experiments_without_relatives_are_no_family(project: Path) -> None:
-    page(build(project))
-    summary = summaries([Path("runs/quickstart/page")])
-    assert families(summary) == []
-
-
 def test_a_line_of_2000_children_is_one_family_in_order(project: Path) -> None:
     page(build(project))
     [first] = summaries([Path("runs/quickstart/page")])

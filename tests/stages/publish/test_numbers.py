@@ -116,15 +116,6 @@ def test_settings_are_printed_as_a_spec_holds_them() -> None:
     ]
 
 
-def test_case_15_in_a_table() -> None:
-    rows = [(0.0018, 0.0352, 0.0334), (0.62, 0.87, 0.25)]
-    printed = [
-        tuple(number(value, "reward", decimals=digits, signed=value == row[2]) for value in row)
-        for row, digits in zip(rows, agreed_rows(rows), strict=True)
-    ]
-    assert printed == [("0.0018", "0.0352", "+0.0334"), ("0.6200", "0.8700", "+0.2500")]
-
-
 def test_case_36_a_falling_rate_has_a_negative_change() -> None:
     """Decay, not warm-up: the numbers say so, and the change follows from them."""
     first, last = 3.58e-6, 3.55e-6

@@ -82,14 +82,6 @@ def test_a_figure_leads_to_its_numbers_files_and_table(project: Path) -> None:
     assert entry["values"]["files"] == {name: file_digest(folder.figures / name) for name in ("reward.svg", "reward.csv")}
 
 
-def test_a_figure_on_the_page_has_a_link_to_its_passport_and_to_its_table(project: Path) -> None:
-    folder = build(project)
-    page(folder)
-    figure = (folder / "page/index.md").read_text().split('id="figure-reward"')[1].split("</figure>")[0]
-    assert re.search(r'<a class="fact passport-of" href="numbers.html#passport-figure/reward" data-finding="figure/reward"', figure)
-    assert 'href="figures/reward.csv"' in figure
-
-
 def test_a_verdict_leads_to_its_rule_its_number_and_its_seeds(project: Path) -> None:
     content = written(build(project))
     entry = content["passports"]["verdict/shaped-teaches"]

@@ -12,7 +12,6 @@ from stages.contracts.figure import Figure, Mark
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import load
 from stages.publish.figures import plot_script
-from stages.publish.page import page
 
 HEAD = "metric,unit,condition,run,seed,step,value,state,counts\n"
 
@@ -73,13 +72,3 @@ def test_what_is_not_finite_is_no_number(project: Path) -> None:
 def test_other_figures_and_empty_ones_have_none(project: Path) -> None:
     assert plotted(project, "") is None
     assert plotted(project, "reward,reward,shaped,shaped-s1,1,1,0.25,value,true\n", name="evaluation-tests") is None
-
-
-def test_a_page_offers_it_and_still_shows_the_picture(project: Path) -> None:
-    plotted(project, "reward,reward,shaped,shaped-s1,1,1,0.25,value,true\n")
-    page(Path("runs/quickstart"))
-    text = (project / "runs/quickstart/page/index.md").read_text(encoding="utf-8")
-    figure = text.split('data-plot="figures/curves-reward.js"')[1].split("</figure>")[0]
-    assert "<svg" in figure and 'href="figures/curves-reward.csv"' in figure
-    assert (project / "runs/quickstart/page/figures/curves-reward.js").exists()
-    assert "data-plot" not in text.split('id="figure-reward"')[1].split("</figure>")[0]

@@ -6,13 +6,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from example_experiment import SPEC, build
+from example_experiment import SPEC, build, import_card
 
 from stages.contracts.analysis_card import Bound, ConcludeCard, HealthRule, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
 from stages.contracts.attempt import Attempt, first_data
 from stages.contracts.claim import Needs
-from stages.contracts.import_card import ColumnCard, ImportCard, ReadCard, SourceCard
+from stages.contracts.import_card import ColumnCard, ImportCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin
 from stages.contracts.stops import Expectation
@@ -436,16 +436,7 @@ def test_a_branch_that_is_merged_later_says_nothing_of_what_ran_here(project: Pa
 
 
 def imported(condition: str, seed: int, column: str) -> ImportCard:
-    return ImportCard(
-        experiment="quickstart",
-        condition=condition,
-        seed=seed,
-        null_control=False,
-        source=SourceCard(path="logs/a.csv", sha256="0" * 64),
-        read=ReadCard(format="csv", columns=(ColumnCard(metric="completion_tokens", column=column, unit="tokens"),)),
-        target_steps=60,
-        code={"some.stage": "0" * 16},
-    )
+    return import_card(condition, seed, column=ColumnCard(metric="completion_tokens", column=column, unit="tokens"))
 
 
 def changed(root: Path) -> Changed:

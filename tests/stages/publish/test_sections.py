@@ -13,12 +13,11 @@ from stages.contracts.analysis_card import RunRef
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Changed, Started
 from stages.contracts.finding import Finding, Verdict
-from stages.contracts.health import Exclusion, Signal
+from stages.contracts.health import Exclusion
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Written
 from stages.contracts.page_card import PageCard
 from stages.contracts.reward import Gate, Penalty, Phase, Reward
-from stages.publish.anomalies import Anomaly
 from stages.publish.attempts import changes, hours, rates
 from stages.publish.claims import ClaimView, Place, bar, claim_views, explain_verdict
 from stages.publish.experiment import RunFiles, load
@@ -53,12 +52,6 @@ def decided(verdict: str, **fields: object) -> Verdict:
 )
 def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], sentence: str) -> None:
     assert answer([ClaimView("c", "", decided(word), None, None, "", (), None, Written(written="")) for word in verdicts]) == sentence
-
-
-def test_a_warning_is_said_in_plain_words() -> None:
-    seen = Signal(detector="zero_signal", metric="zero_signal_share", severity="severe", says="", onset=21)
-    anomaly = Anomaly("inverted", (("inverted-s1", seen), ("inverted-s2", seen)), 3, None)
-    assert anomaly.phrase == "groups lose their reward signal in 2 of 3 runs (step 21)"
 
 
 def test_what_a_reader_must_know_stands_before_the_first_number(project: Path) -> None:

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from example_experiment import build, copy_site
 
-from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.page_card import PageCard
 from stages.publish.home import MEMBERS, home, overview, summaries
 from stages.publish.page import page
 from stages.publish.site import MOST_IN_NAVIGATION, age, settings, site
@@ -104,19 +102,6 @@ def test_the_navigation_names_experiments_while_they_are_few(project: Path) -> N
     assert many == ["experiments/index.md"]
 
 
-def test_a_title_is_text_in_every_place_a_theme_writes_it(project: Path) -> None:
-    copy_site(project)
-    folder = build(project)
-    card = ExperimentFolder(folder).page_card
-    write(card, read(PageCard, card).model_copy(update={"title": TITLE}))
-    page(folder)
-    site(Path("runs"))
-    for path in (project / "build/site").rglob("*.html"):
-        assert "<script>window.hacked" not in path.read_text(encoding="utf-8"), path
-    text = (project / "build/site" / QUICKSTART).read_text(encoding="utf-8")
-    assert html.unescape(re.sub(r"<a .*", "", text.split("<h1")[1].split(">", 1)[1].split("</h1>")[0])) == TITLE
-
-
 def test_a_site_that_does_not_build_leaves_the_old_one(project: Path) -> None:
     copy_site(project)
     site(Path("runs"))
@@ -127,19 +112,6 @@ def test_a_site_that_does_not_build_leaves_the_old_one(project: Path) -> None:
         site(Path("runs"))
     assert caught.value.code == "S303" and "nowhere.md" in caught.value.what
     assert (project / "build/site/index.html").read_bytes() == before
-
-
-def test_a_page_that_is_older_than_its_data_says_so(project: Path) -> None:
-    copy_site(project)
-    folder = build(project)
-    page(folder)
-    site(Path("runs"))
-    assert "older than its data" not in (project / "build/site" / QUICKSTART).read_text(encoding="utf-8")
-    health = ExperimentFolder(folder).run("zero-s1").health
-    health.write_text(health.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    site(Path("runs"))
-    text = html.unescape((project / "build/site" / QUICKSTART).read_text(encoding="utf-8"))
-    assert "This page is older than its data" in text and "1 file changed since it was written: runs/quickstart/zero-s1/health.json" in text
 
 
 def test_a_page_whose_rules_changed_says_so(project: Path) -> None:
@@ -167,12 +139,6 @@ def test_an_address_that_is_no_page_gets_one_that_needs_nothing_else(built: Path
     text = (built / "build/site/404.html").read_text(encoding="utf-8")
     assert "<title>No such page - octavo</title>" in text and '<a href="/index.html">' in text
     assert not re.search(r"<(script|link|img)\b|@import|url\(", text)
-
-
-def test_a_static_page_is_shown_as_part_of_the_experiments(built: Path) -> None:
-    text = (built / "build/site/experiments/quickstart/numbers.html").read_text(encoding="utf-8")
-    [active] = re.findall(r'md-tabs__item--active">\s*<a href="([^"]*)"', text)
-    assert active == "../index.html"
 
 
 def test_home_shows_the_newest_experiments_and_leads_to_the_others(project: Path) -> None:

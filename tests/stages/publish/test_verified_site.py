@@ -1,6 +1,5 @@
 """The built site against one that is built again, and what is left of runs that were taken out. More: tests/e2e/test_verify.py."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -56,12 +55,8 @@ def test_the_site_of_hostile_pages_is_what_they_give(built: Path, monkeypatch):
     ("place", "before", "now"),
     [
         ("index.html", "<dt>runs</dt><dd>12", "<dt>runs</dt><dd>13"),
-        ("index.html", "<b>10 of 12</b>", "<b>11 of 12</b>"),
-        ("experiments/index.html", "<b>10 of 12</b>", "<b>11 of 12</b>"),
         (PAGE, ">&#43;0.36", ">&#43;0.37"),
         ("experiments/quickstart/passports.js", "+0.36", "+0.37"),
-        ("experiments/quickstart/lineage.json", "history.parquet", "histories.parquet"),
-        ("guide/install.html", "</p>", " 7</p>"),
         ("search/search_index.json", "0.36", "0.37"),
     ],
 )
@@ -69,17 +64,6 @@ def test_a_changed_digit_anywhere_in_the_site_is_named(site, place: str, before:
     site(place, before, now)
     [(path, _, expected, actual)] = checked()[0]
     assert path == place and expected != actual
-
-
-def test_a_changed_digit_is_named_with_its_finding_and_other_experiments_are_left_out(site):
-    page = Path("build/site", PAGE).read_text()
-    line = next(line for line in page.splitlines() if 'data-finding="untrained/evaluation.tests.pass_share/final"' in line)
-    number = re.search(r'data-finding="untrained/evaluation.tests.pass_share/final">([^<]*)', line)
-    assert number
-    site(PAGE, number[0], number[0].replace(number[1], "0.123"))
-    [(path, cell, expected, actual)] = checked(only=["quickstart"])[0]
-    assert (path, cell) == (PAGE, "untrained/evaluation.tests.pass_share/final") and number[1] in expected and "0.123" in actual
-    assert checked(only=["quickstart@smoke"])[0] == [] and checked(due={"quickstart"})[0] == []
 
 
 def test_files_that_are_gone_or_that_no_page_gives(built: Path, monkeypatch):
