@@ -88,12 +88,6 @@ class _Crate:
         ]
         version = versions(self.experiment).get("dvc", "not recorded")
         engine = self._add("#dvc", "SoftwareApplication", name="DVC", url="https://dvc.org/", softwareVersion=version)
-            "#dvc",
-            "SoftwareApplication",
-            name="DVC",
-            url="https://dvc.org/",
-            softwareVersion=versions(self.experiment).get("dvc", "not recorded"),
-        )
         organized = self._add("#organize", "OrganizeAction", name=f"dvc repro {folder.pipeline}", instrument=engine)
         organized["object"], organized["result"] = controls, outcome
         root["conformsTo"] = [self._add(id_, "CreativeWork", name=name, version=id_.split("/")[-1]) for id_, name in PROFILES.items()]
