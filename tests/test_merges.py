@@ -177,3 +177,24 @@ def test_ledgers_keep_the_attempts_of_both_sides(repository):
     git("merge", "--no-edit", "theirs")
     attempts = read_attempts(ledger)
     assert sorted((attempt.started.attempt, attempt.state) for attempt in attempts) == [(n, "finished") for n in ("base", "mine", "theirs")]
+
+
+def test_one_run_trained_on_both_sides_stays_a_conflict_of_its_card(repository):
+    branch("mine", "runs/one/a.card")
+    branch("theirs", "runs/one/a.card")
+    git("checkout", "-q", "mine")
+    assert "CONFLICT (content): Merge conflict in runs/one/a.card" in git("merge", "--no-edit", "theirs", code=1)
+    git("checkout", "-q", "--theirs", "runs/one/a.card")  # a person decides; what was trained with that card is in DVC's run cache
+    assert repro() == []
+    assert Path("site.out").read_text().count("changed on theirs") == 1
+    assert "up to date" in run("dvc", "status")
+
+
+def test_without_the_driver_git_merges_lines(repository):
+    """A clone without `git config`: no error, and never a wrong entry; at worst a conflict to resolve."""
+    git("config", "--unset", "merge.octavo-lock.driver")
+    branch("mine", "runs/one/a.card")
+    branch("theirs", "runs/two/a.card")
+    git("checkout", "-q", "mine")
+    output = git("merge", "--no-edit", "theirs", code=1)
+    assert "CONFLICT (content): Merge conflict in dvc.lock" in output and "runs/one/dvc.lock" not in output
