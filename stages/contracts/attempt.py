@@ -129,7 +129,7 @@ _LINE: TypeAdapter[Started | Ended] = TypeAdapter(Started | Ended)
 
 
 def read_attempts(path: Path) -> tuple[Attempt, ...]:
-    """All attempts of a ledger by their numbers, equal ones (of two branches) by their start; () when the file does not exist.
+    """All attempts of a ledger, in order of their start, whatever became of the clock between them; () when the file does not exist.
 
     A torn last line (killed while writing) is skipped; any other broken line raises ArtifactError with its number.
     """
@@ -157,5 +157,18 @@ def read_attempts(path: Path) -> tuple[Attempt, ...]:
             starts.setdefault(entry.attempt, entry)
         else:
             ends.setdefault(entry.attempt, entry)
-    ordered = sorted(starts.values(), key=lambda start: (start.number, start.at))
-    return tuple(Attempt(started=start, ended=ends.get(start.attempt)) for start in ordered)
+    ordered = sorted(_not_before(list(starts.values())), key=lambda start: (start[0], start[1].number))
+    return tuple(Attempt(started=start, ended=ends.get(start.attempt)) for _, start in ordered)
+
+
+def _not_before(starts: list[Started]) -> list[tuple[str, Started]]:
+    """(time by which it is ordered, attempt). An attempt is numbered after all that its writer saw above it, so it is younger than they,
+    even where a clock was set back. Where git has put the lines of two branches one after the other, times say which came first: there a
+    number goes on from the line above, or from nothing that is known."""
+    ordered: list[tuple[str, Started]] = []
+    for start in starts:
+        sees_all = start.number == len(ordered) + 1
+        goes_on = bool(ordered) and start.number == ordered[-1][1].number + 1
+        above = max((at for at, _ in ordered), default="") if sees_all else ordered[-1][0] if goes_on else ""
+        ordered.append((max(start.at, above), start))
+    return ordered

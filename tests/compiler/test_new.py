@@ -62,6 +62,12 @@ def test_an_existing_file_is_kept(home, capsys, there):
     assert (home / f"specs/mine.{there}").read_text() == "my words\n"
 
 
+def test_a_link_to_nowhere_is_not_followed(home, tmp_path):
+    (home / "specs/mine.yaml").symlink_to(tmp_path / "elsewhere")
+    assert main(["new", "mine"]) == 1
+    assert not (tmp_path / "elsewhere").exists() and not (home / "specs/mine.md").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [("My First", "E206"), ("../out", "E206"), ("a;b", "E206"), ("", "E206"), ("con", "E207"), ("pipeline", "E207"), ("a-vs-b", "E207")],

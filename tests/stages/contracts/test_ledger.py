@@ -81,13 +81,12 @@ def order(path, *starts):
     return [(attempt.started.number, int(attempt.started.at[8:10])) for attempt in read_attempts(ledger(path / "attempts.jsonl", *entries))]
 
 
-@pytest.mark.parametrize(
-    ("starts", "ordered"),
-    [
-        (((1, 20), (2, 3), (3, 4), (4, 21)), [(1, 20), (2, 3), (3, 4), (4, 21)]),  # a clock that was set back
-        (((1, 1), (2, 8), (3, 9), (2, 2), (3, 3)), [(1, 1), (2, 2), (2, 8), (3, 3), (3, 9)]),  # of two branches
-    ],
-)
-def test_attempts_are_in_the_order_of_their_numbers(tmp_path, starts, ordered):
+def test_a_clock_that_was_set_back_leaves_attempts_in_their_order(tmp_path):
     """The latest attempt says where the next begins: a finite checkpoint, another micro-batch, the start."""
-    assert order(tmp_path, *starts) == ordered
+    assert order(tmp_path, (1, 20), (2, 3), (3, 4), (4, 21)) == [(1, 20), (2, 3), (3, 4), (4, 21)]
+
+
+def test_attempts_of_two_branches_are_in_the_order_of_their_times(tmp_path):
+    assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 2), (3, 3)) == [(1, 1), (2, 2), (3, 3), (2, 8), (3, 9)]
+    assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 6), (3, 3)) == [(1, 1), (2, 6), (3, 3), (2, 8), (3, 9)], "set back on one of them"
+    assert order(tmp_path, (1, 1), (2, 8), (2, 5), (4, 3)) == [(1, 1), (2, 5), (2, 8), (4, 3)], "set back after the merge"
