@@ -1,7 +1,6 @@
 """What an attempt does differently after the one before it, from the ledger and the policy alone, and from which checkpoint it goes on.
 
-An incomplete checkpoint would silently restart the optimizer, and a run that goes on under other libraries is a mixture. The folder of
-checkpoints is named after the card, which holds seed and device.
+An incomplete checkpoint would silently restart the optimizer, and a run that goes on under another seed, card or library is a mixture.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stages.contracts.artifact import write_text
+from pydantic import TypeAdapter
+
+from stages.contracts.artifact import canonical_json, write_text
 from stages.contracts.attempt import Attempt, Changed
 from stages.contracts.diagnostic import StageError
 from stages.contracts.retries import Retries
@@ -24,6 +25,9 @@ from stages.train.environment import versions
 S = TypeVar("S", bound=TrainSettings)
 MATTER = ("torch", "transformers", "trl", "peft", "accelerate", "bitsandbytes")
 """Libraries that make numbers."""
+MANIFEST = "manifest.json"
+"""Beside the checkpoints: what made them."""
+_MANIFEST = TypeAdapter(dict[str, str])
 RETRIED = ("out_of_memory", "nonfinite", "verifier")
 """Failures after which the same call tries again, when the policy has a rule for them."""
 WEIGHTS = {"lora": ("adapter_model.safetensors", "adapter_config.json"), "full": ("model.safetensors", "config.json")}
@@ -89,10 +93,13 @@ def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[
     return (*(name for name in files if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(card.gpus)))
 
 
-def begins_at(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
+def begins_at(
+    folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None, now: dict[str, str]
+) -> tuple[Path, int] | None:
     """The checkpoint to go on from and its step. After a failure with non-finite numbers only one with a finite adapter and optimizer; and
     under a policy of retries not the one from which that attempt finished no step, since finite numbers may still be no good. Later
-    checkpoints are removed. Raises StageError S250 when it was made by other libraries."""
+    checkpoints are removed. `now` is the manifest of this
+    attempt. Raises StageError S250 when another made the checkpoint."""
     last = before[-1] if before else None
     has_failed = last is not None and last.ended is not None and last.ended.failure == "nonfinite"
     stuck = None
@@ -101,24 +108,42 @@ def begins_at(folder: Path, needed: Sequence[str], before: Sequence[Attempt], ch
         stuck = start if start is not None and last.ended.last_step <= start else None
     while (checkpoint := newest(folder, needed)) is not None:
         if not has_failed or ((stuck is None or checkpoint[1] < stuck) and _is_finite(checkpoint[0])):
-            _require_same_libraries(folder.parent, last.started.versions if last else {})
+            require(folder.parent, now)
             return checkpoint
         shutil.rmtree(checkpoint[0])
     return None
 
 
-def _require_same_libraries(folder: Path, then: dict[str, str]) -> None:
-    now = versions()
-    differing = [name for name in MATTER if then.get(name) != now.get(name)]
+def manifest(name: str, identity: str, card: TrainCard[Any]) -> dict[str, str]:
+    """What makes the checkpoints of a run `name` (`<experiment>/<run>`)."""
+    libraries = {library: version for library, version in versions().items() if library in MATTER}
+    return {"run": name, "card": identity, "seed": str(card.seed), "device": card.device, **libraries}
+
+
+def keep(folder: Path, now: dict[str, str]) -> None:
+    """Write the manifest before the first checkpoint."""
+    if not (folder / MANIFEST).exists():
+        write_text(folder / MANIFEST, canonical_json(now))
+
+
+def require(folder: Path, now: dict[str, str]) -> None:
+    """Raises StageError S250 when the checkpoints in the folder were made by anything else."""
+    try:
+        then = _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        then = {}
+    differing = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if not differing:
         return
-    install = " ".join(f"{name}=={then[name]}" for name in differing if name in then)
+    differences = "; ".join(f"{name}: {then.get(name, 'none')} then, {now.get(name, 'none')} now" for name in differing)
+    fix = f"rm -r {folder} && dvc repro   (from the start)"
+    if set(differing) <= set(MATTER) and (install := " ".join(f"{name}=={then[name]}" for name in differing if name in then)):
+        fix = f"pip install {install}   (goes on), or {fix}"
     raise StageError(
         "S250",
-        f"the checkpoints in {folder} are not those of this run here and now: "
-        + "; ".join(f"{name}: {then.get(name, 'none')} then, {now.get(name, 'none')} now" for name in differing),
-        why="a run that goes on under other libraries is a mixture of two",
-        fix=(f"pip install {install}   (goes on), or " if install else "") + f"rm -r {folder} && dvc repro   (from the start)",
+        f"the checkpoints in {folder} are not those of this run here and now: {differences if then else 'nothing says what made them'}",
+        why="a run that goes on under another seed, card or library is a mixture of two",
+        fix=fix,
     )
 
 

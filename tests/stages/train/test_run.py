@@ -228,11 +228,35 @@ def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run
         train(run)
     assert refused.value.code == "S250" and len(read_attempts(run.attempts)) == 1
     assert "pip install torch==" in refused.value.fix and "rm -r .cache/checkpoints/" in refused.value.fix
-    (ledger := run.attempts).rename(ledger.with_name("lost.jsonl"))
-    with pytest.raises(StageError, match=r"torch: none then, 99\.0 now"):
+    (scratch(run) / "manifest.json").unlink()
+    with pytest.raises(StageError, match="nothing says what made them"):
         train(run)
     shutil.rmtree(scratch(run))
     assert train(run) == 0 and last(run).started.resumed_from is None
+
+
+NOW = {"run": "small/short-s1", "card": "c1", "seed": "1", "device": "cpu", "torch": "2.13.0", "trl": "1.16.0"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"seed": "2"}, "seed: 1 then, 2 now"),
+        ({"card": "c2"}, "card: c1 then, c2 now"),
+        ({"run": "small/short-s2"}, "run: small/short-s1 then, small/short-s2 now"),
+        ({"device": "cuda"}, "device: cpu then, cuda now"),
+        ({"trl": "1.17.0"}, "trl: 1.16.0 then, 1.17.0 now"),
+        ({"peft": "0.21"}, "peft: none then, 0.21 now"),
+    ],
+)
+def test_a_manifest_refuses_what_would_make_a_mixture(tmp_path, change, says):
+    resume.keep(tmp_path, NOW)
+    resume.require(tmp_path, NOW)
+    with pytest.raises(StageError, match="not those of this run") as refused:
+        resume.require(tmp_path, NOW | change)
+    assert refused.value.what.endswith(says)
+    resume.keep(tmp_path, NOW | change)
+    resume.require(tmp_path, NOW)  # the first manifest stays
 
 
 def test_without_optimizer_state_nothing_goes_on(run):
