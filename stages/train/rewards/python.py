@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Frozen, digest, file_digest
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.plugin import Answer, Judgement
 
@@ -53,9 +53,11 @@ class Settings(Frozen):
 
 
 def digest_now(function: str) -> str | None:
-    """Digest of the module of `module:function` and of the project's modules that it imports, as on disk; None when one is no Python."""
+    """Digest of the files of the module of `module:function` and of the project's modules that it imports; None when one is no Python. A
+    comment counts too: only the author of a user's own code could say that a change means nothing."""
     try:
-        return CodeTree(Path.cwd(), package="").digest(function.partition(":")[0]) if _file(function) else None
+        files = sorted(CodeTree(Path.cwd(), package="").files(function.partition(":")[0])) if _file(function) else []
+        return digest("".join(f"{file}\0{file_digest(Path(file))}\n" for file in files))[:16] if files else None
     except (SyntaxError, ValueError, OSError, ImportError):
         return None
 

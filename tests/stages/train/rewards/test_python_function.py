@@ -80,9 +80,9 @@ def test_the_function_cannot_change_the_data_row(project):
 def test_code_that_changed_under_a_card_scores_nothing(project, changed):
     settings = Settings(function="my_rewards.tone:score")
     kept = Settings.model_validate(settings.model_dump(mode="json"))
-    assert kept == settings and len(settings.code) == 12
+    assert kept == settings and len(settings.code) == 16
     with (project / changed).open("a") as stream:
-        stream.write("\nmore = 1\n")
+        stream.write("\n# another word\n")
     assert Settings(function="my_rewards.tone:score").code != settings.code
     judgements = judge(kept, [Answer("true", {})])
     assert judgements[0].status == "unknown" and "octavo compile" in judgements[0].reason
