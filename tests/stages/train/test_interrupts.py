@@ -15,13 +15,15 @@ PROGRAM = """\
 import os, time
 from pathlib import Path
 from stages.train import interrupts
-try:
-    interrupts.install_handlers()
-    Path("pid.txt").write_text(str(os.getpid()))
-    while True:
-        time.sleep(0.05)
-except KeyboardInterrupt as stop:
-    Path("stopped.txt").write_text(str(stop))
+with interrupts.deferred():  # as in a stage: the second signal, of the thread that waits for dvc, must not interrupt what the first began
+    try:
+        with interrupts.interruptible():
+            interrupts.install_handlers()
+            Path("pid.txt").write_text(str(os.getpid()))
+            while True:
+                time.sleep(0.05)
+    except KeyboardInterrupt as stop:
+        Path("stopped.txt").write_text(str(stop))
 """
 
 

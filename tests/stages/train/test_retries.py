@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import NONE, Retries
 from stages.train.environment import versions
-from stages.train.resume import begins_at, change, refusal, with_batch_size
+from stages.train.resume import begins_at, change, keep, refusal, with_batch_size
 
 ALL = Retries.model_validate(
     {
@@ -97,29 +97,37 @@ def checkpoint(folder, step, weight=1.0, moment=1.0):
 
 
 FAILED = attempt(2, "nonfinite", step=20)
+NOW = {"run": "small/short-s1", "card": "c1"}
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """The folder of checkpoints, with a manifest beside it."""
+    keep(tmp_path, NOW)
+    return tmp_path / "trainer"
 
 
 @pytest.mark.parametrize("broken", [{"weight": float("nan")}, {"moment": float("inf")}])
-def test_goes_back_to_the_newest_finite_checkpoint_after_numbers_that_were_not(tmp_path, broken):
-    checkpoint(tmp_path, 4)
-    good, bad = checkpoint(tmp_path, 8), checkpoint(tmp_path, 12, **broken)
-    assert begins_at(tmp_path, FILES, [attempt(1, "bug")], None) == (bad, 12)
-    assert begins_at(tmp_path, FILES, [FAILED], None) == (good, 8) and not bad.exists()
+def test_goes_back_to_the_newest_finite_checkpoint_after_numbers_that_were_not(trainer, broken):
+    checkpoint(trainer, 4)
+    good, bad = checkpoint(trainer, 8), checkpoint(trainer, 12, **broken)
+    assert begins_at(trainer, FILES, [attempt(1, "bug")], None, NOW) == (bad, 12)
+    assert begins_at(trainer, FILES, [FAILED], None, NOW) == (good, 8) and not bad.exists()
 
 
-def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(tmp_path):
+def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(trainer):
     """Weights of 1e30 are finite, and their logits are not."""
     started = FAILED.started.model_copy(update={"resumed_from": 8})
-    good, huge = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, weight=1e30)
+    good, huge = checkpoint(trainer, 4), checkpoint(trainer, 8, weight=1e30)
     for last_step, expected in ((9, (huge, 8)), (8, (good, 4))):
         before = [attempt(2, "nonfinite", step=last_step).model_copy(update={"started": started})]
-        assert begins_at(tmp_path, FILES, before, None) == (huge, 8), "the policy says nothing of it"
-        assert begins_at(tmp_path, FILES, before, change(before, ALL, 16)) == expected
+        assert begins_at(trainer, FILES, before, None, NOW) == (huge, 8), "the policy says nothing of it"
+        assert begins_at(trainer, FILES, before, change(before, ALL, 16), NOW) == expected
 
 
-def test_without_a_finite_checkpoint_it_begins_anew(tmp_path):
-    checkpoint(tmp_path, 4, weight=float("nan"))
-    assert begins_at(tmp_path, FILES, [FAILED], None) is None
+def test_without_a_finite_checkpoint_it_begins_anew(trainer):
+    checkpoint(trainer, 4, weight=float("nan"))
+    assert begins_at(trainer, FILES, [FAILED], None, NOW) is None
 
 
 def test_the_size_in_a_checkpoint_is_rewritten(tmp_path):
