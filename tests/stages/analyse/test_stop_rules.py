@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,40 @@ def test_live_and_recorded_answers_are_the_same(tmp_path: Path, when: object, la
         again.see(step, row)
     assert again.firings == live.firings
     assert live.firings
+
+
+FIXTURES = Path(__file__).parents[4] / "shared" / "cases" / "fixtures"
+HIGH = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign=">=", value=0.8), lasting=3, window=2)
+LOW = StopRule(id="red_flag-1", when=Comparison(metric="reward", sign="<", value=0.85), window=2)
+
+
+@pytest.mark.skipif(not FIXTURES.exists(), reason="the cases are not part of the repository")
+@pytest.mark.parametrize(
+    ("name", "high", "low"),
+    [
+        ("healthy", 3, None),  # means of two steps: 0.885, 0.865, 0.859, 0.943, 0.896
+        ("nan_persistent_from_3", None, None),  # from step 3 on no reward counts, however plausible
+        ("nan_transient_step2_logging1", 5, 3),  # the row begins anew at step 3; of steps 2-3 only the 0.833 of step 3 counts
+        ("num_iterations2_sparse_rows", 5, 5),  # rewards of steps 1, 3 and 5; steps 4-5 hold the 0.833 of step 5 alone
+        ("all_none_reward", None, None),  # null is never a number
+        ("zero_reward", None, 2),
+    ],
+)
+def test_recorded_logs_of_the_trainer(tmp_path: Path, name: str, high: int | None, low: int | None) -> None:
+    """The same answers live and from the recorded history, on logs that TRL wrote."""
+    for rule, expected in ((HIGH, high), (LOW, low)):
+        journal, stop = Journal(tmp_path / rule.when.sign), StopRules(rules=(rule,))  # type: ignore[union-attr]
+        live = Watch(stop)
+        for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines():
+            logged = json.loads(line)
+            if "loss" in logged:
+                cells = {metric: cell(logged[metric]) for metric in ("reward", "loss", "grad_norm") if metric in logged}
+                journal.step(attempt="a", step=logged["step"], tokens=None, seconds=0.0, cells=cells)
+                live.see(logged["step"], cells)
+        write_history(journal.history.with_suffix(".parquet"), journal.history_rows(), card_id="c", attempt="a")
+        again = Watch(stop)
+        run = read_history(journal.history.with_suffix(".parquet"))
+        for step, row in rows(run, list(run.steps)):
+            again.see(step, row)
+        assert (again.stopped, again.firings) == (live.stopped, live.firings)
+        assert (live.stopped.step if live.stopped else None) == expected
