@@ -130,5 +130,7 @@ def test_kills_at_any_moment_change_no_number(case, tmp_path):
             run.outcome.unlink()
     finish(algorithm, folder)
     assert left(run) == expected
-    assert {attempt.state for attempt in read_attempts(run.attempts)} <= {"killed", "finished"}
+    attempts = read_attempts(run.attempts)
+    assert {attempt.state for attempt in attempts} <= {"killed", "finished"}
+    resumed += attempts[-1].started.resumed_from is not None  # the last kill was while finishing, so its checkpoint is there
     assert all(at.values()) and resumed, f"{at}, {resumed} resumed"
