@@ -86,7 +86,7 @@ class StepChange(Frozen):
     unknown_after: int
 
 
-class Said(Frozen):
+class GateVerdict(Frozen):
     """One gate on one completion. Statuses as in stages/contracts/history.py."""
 
     gate: str
@@ -109,7 +109,7 @@ class CompletionChange(Frozen):
     """0-based, among the step's completions."""
     reward_before: float | None
     reward_after: float | None
-    gates: tuple[Said, ...]
+    gates: tuple[GateVerdict, ...]
     """Those that say something else."""
     text: str
     """The completion; untrusted."""
@@ -289,16 +289,18 @@ def _changes(before: pd.DataFrame, after: pd.DataFrame, moved: pd.DataFrame, rew
             place=places[row],
             reward_before=_number(before.at[row, "reward"]),
             reward_after=_number(after.at[row, "reward"]),
-            gates=tuple(_said(before.loc[row], after.loc[row], gate) for gate in moved if moved.at[row, gate]),
+            gates=tuple(_gate_verdict(before.loc[row], after.loc[row], gate) for gate in moved if moved.at[row, gate]),
         )
         for row in before.index[moved.any(axis=1) | rewards]
     )
 
 
-def _said(before: pd.Series, after: pd.Series, gate: str) -> Said:
+def _gate_verdict(before: pd.Series, after: pd.Series, gate: str) -> GateVerdict:
     status, score, reason = gate_columns(gate)
     then, now = (_number(row[score]) for row in (before, after))
-    return Said(gate=gate, before=before[status], score_before=then, after=after[status], score_after=now, reason=after[reason] or "")
+    return GateVerdict(
+        gate=gate, before=before[status], score_before=then, after=after[status], score_after=now, reason=after[reason] or ""
+    )
 
 
 def _curve(rows: pd.DataFrame) -> tuple[StepChange, ...]:

@@ -98,8 +98,7 @@ def begins_at(
 ) -> tuple[Path, int] | None:
     """The checkpoint to go on from and its step. After a failure with non-finite numbers only one with a finite adapter and optimizer; and
     under a policy of retries not the one from which that attempt finished no step, since finite numbers may still be no good. Later
-    checkpoints are removed. `now` is the manifest of this
-    attempt. Raises StageError S250 when another made the checkpoint."""
+    checkpoints are removed. `now` is this attempt's manifest. Raises StageError S250 when the checkpoint was made by anything else."""
     last = before[-1] if before else None
     has_failed = last is not None and last.ended is not None and last.ended.failure == "nonfinite"
     stuck = None
