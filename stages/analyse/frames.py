@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
-from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, SKIPPED
+from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, LARGEST, SKIPPED
 from stages.contracts.layout import RunFolder
 from stages.rules import stretch, window_length
 
@@ -29,8 +29,6 @@ A = TypeVar("A", bound=Artifact)
 _TEXTS = ("attempt", "metric", "state", "text")
 NOT_FINITE, NULL = np.inf, -np.inf
 """Cells that were logged and hold no number: NaN or Inf, and "does not apply"."""
-LARGEST = 1e150
-"""A larger number is read as not finite, as imports do: sums of squares of it are no numbers. float32 ends at 3e38."""
 PERSISTENT_STEPS = 3
 """This many last rows in a row without a finite value are a persistent failure; fewer are transient."""
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")

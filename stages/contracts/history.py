@@ -28,6 +28,9 @@ EVALUATION_COLUMNS = ("prompt_id", "sample", "text", "tokens", "truncated")
 State = Literal["value", "nonfinite", "null"]
 GRADIENT_METRICS = ("grad_norm", "loss")
 """Metrics whose NaN or Inf means that the gradient of the step was not finite."""
+LARGEST = 1e150
+"""A number beyond it, logged or imported, counts as not finite: its square would not be, and every spread and interval is made of squares.
+float32 ends at 3e38."""
 SKIPPED = "skipped"
 """1 marks a step that was skipped because its gradient was not finite."""
 STATUSES = ("pass", "fail", "unknown", "not_reached")

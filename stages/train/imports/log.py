@@ -11,12 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from stages.contracts.history import LARGEST
+
 WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
 EVENT_STEP = "step of the event"
 """Where TensorBoard's events have their step: no name that the log itself has."""
-LARGEST = 1e150
-"""A number beyond it counts as not finite: its square would not be, and every spread and interval is made of squares."""
 FEW = 5
 _NULL = {"null", "none", "n/a", ""}
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")

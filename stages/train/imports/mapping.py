@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from stages.contracts.history import LARGEST
 from stages.contracts.history import metric as metric_named
 from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ReadCard
-from stages.train.imports.log import FEW, LARGEST, WANDB_STEP, Log, NoNumber, Unreadable, number, scaled, shortened, whole
+from stages.train.imports.log import FEW, WANDB_STEP, Log, NoNumber, Unreadable, number, scaled, shortened, whole
 
 _ROUNDING = 1e-6
 _TOLERANCE = 1e-4
