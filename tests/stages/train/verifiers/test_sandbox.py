@@ -85,13 +85,21 @@ def test_attacks_left_nothing_behind(pool):
     assert left == set()
 
 
-def test_the_attacks_do_get_through_without_a_sandbox(tmp_path):
-    """An attack that nothing could ever let through would prove nothing."""
-    names = ["read_passwords", "read_environment", "list_processes", "open_inet_socket", "open_unix_socket", "make_memory_file"]
-    names += ["fork_once", "start_a_thread", "kill_parent", "map_executable", "stop_the_clock", "use_file_descriptors", "newer_doors"]
-    names += ["raise_limits", "trace"]
+@pytest.mark.parametrize(
+    "names",
+    [
+        "read_passwords read_environment list_processes open_inet_socket open_unix_socket make_memory_file fork_once start_a_thread "
+        "kill_parent map_executable stop_the_clock use_file_descriptors newer_doors raise_limits",
+        "trace",  # alone: it and its parent trace each other then, and the end of a process forked before would stop both for ever
+    ],
+)
+def test_the_attacks_do_get_through_without_a_sandbox(tmp_path, names):
+    """An attack that nothing could ever let through would prove nothing. A process that may be hurt stands between pytest and them."""
+    names = names.split()
     source = f"{ATTACKS}\nfor _ in '123': os.dup(0)\nprint()\nfor name in {names}: print(name, attempt(name), flush=True)\n"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, timeout=60)
+    between = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    command = [sys.executable, "-c", between, source]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, timeout=60)
     assert {line for line in done.stdout.split("\n") if line} == {f"{name} BREACH" for name in names}
 
 
