@@ -94,14 +94,17 @@ class GitHub:
         return done
 
     def _job(self, name: str, job: dict, event: str, commit: str, values: dict[str, str]) -> Job:
-        work = self.folder / f"{self.events}-{name}"
+        work, outside = self.folder / f"{self.events}-{name}", self.folder / f"{self.events}-{name}-temp"
         work.mkdir()
+        outside.mkdir()
+        values = {**values, "runner.temp": str(outside)}
         did, more = Job(), {}
         for index, step in enumerate(job["steps"]):
             if not _holds(step.get("if"), values):
                 continue
             if "uses" in step:
-                self._uses(step["uses"].partition("@")[0], step.get("with", {}), work, commit)
+                given = {key: _filled(value, values) if isinstance(value, str) else value for key, value in step.get("with", {}).items()}
+                self._uses(step["uses"].partition("@")[0], given, work, commit)
                 continue
             title = step.get("name") or step["run"].splitlines()[0]
             if step["run"].startswith("python -m pip install"):
@@ -117,6 +120,7 @@ class GitHub:
             environment = {
                 **{key: os.environ[key] for key in ("LANG", "LC_ALL", "OMP_NUM_THREADS", "TMPDIR", OTHER_VERSIONS) if key in os.environ},
                 **{f"GITHUB_{key}": str(value) for key, value in github.items()},
+                "RUNNER_TEMP": values["runner.temp"],
                 "PATH": path,
                 "HOME": str(self.folder / "home"),
                 "CI": "true",

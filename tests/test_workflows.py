@@ -83,8 +83,8 @@ def test_secrets_and_dangerous_triggers_are_not_used():
     for path in FOLDER.glob("*.yml"):
         text = path.read_text(encoding="utf-8")
         assert "secrets." not in text and "pull_request_target" not in text and "workflow_run" not in text
-    for job in PULL.values():
-        for step in job["steps"]:
+    for workflow, job in JOBS:
+        for step in WORKFLOWS[workflow]["jobs"][job]["steps"]:
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
 
@@ -95,7 +95,7 @@ def test_commands_hold_no_expressions_actions_are_pinned_and_time_is_limited(wor
     assert described["timeout-minutes"] <= 90
     for each in described["steps"]:
         assert "${{" not in each.get("run", "")
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+|docker://rhysd/actionlint:\d+\.\d+\.\d+|", each.get("uses", ""))
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}|docker://rhysd/actionlint:[\d.]+@sha256:[0-9a-f]{64}|", each.get("uses", ""))
 
 
 @pytest.fixture
@@ -127,6 +127,9 @@ def project(tmp_path, monkeypatch):
     git("add", "-A")
     git("commit", "-q", "-m", "base")
     monkeypatch.setenv("BASE", git("rev-parse", "HEAD").strip())
+    (tmp_path / "runner").mkdir()
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path / "runner"))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "runner/summary.md"))
     return home
 
 
@@ -145,7 +148,7 @@ def smoke():
     return run(step("check", "Smoke profiles of touched experiments")["run"])
 
 
-TRIED = ["dvc repro runs/example@smoke/dvc.yaml", "python -m stages.publish.complete runs/example@smoke"]
+TRIED = ["dvc repro --no-run-cache runs/example@smoke/dvc.yaml", "python -m stages.publish.complete runs/example@smoke"]
 
 
 def touch(path, text="# more\n"):
@@ -158,6 +161,22 @@ def test_what_is_touched_or_reads_what_is_touched_is_tried(project, tools, path)
     touch(path, "\n")
     assert smoke().returncode == 0
     assert tools.called() == TRIED and Path("runs/example@smoke/dvc.yaml").exists()
+
+
+def test_what_the_branch_committed_stands_in_for_no_smoke_run(project, tools, tmp_path):
+    """A lock and results of the profile would make `dvc repro` call it up to date; a link would lead what the job writes elsewhere."""
+    touch("specs/example.yaml", "\n")
+    committed = Path("runs/example@smoke")
+    committed.mkdir(parents=True)
+    for name in ("dvc.lock", "attempts.jsonl", "page.json"):
+        (committed / name).write_text("forged")
+    (tmp_path / "victim").write_text("precious")
+    for name in ("touched.txt", "plan.md"):
+        Path(name).symlink_to(tmp_path / "victim")
+    assert smoke().returncode == 0 and tools.called() == TRIED
+    assert not {"dvc.lock", "attempts.jsonl", "page.json"} & {path.name for path in committed.iterdir()}
+    assert run(step("plan", "What the pull request will run")["run"]).returncode == 0
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_no_profile_smoke_is_no_error(project, tools):
