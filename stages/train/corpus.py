@@ -1,9 +1,9 @@
 """Corpora of base models: one file a kind in `stages/train/corpora/`; the folder is the registry, as for gates and detectors.
 
-A corpus module has a dataclass of its problems (see Problem) and
+A corpus module has the prompt sets that ship with the repository, and two functions:
 
-    SHIPPED: Shipped                                                    the prompt sets that ship with the repository
-    def problems(seed: int) -> Iterator[Problem]                        an endless stream of problems, with repeats
+    SHIPPED: Shipped
+    def problem(rng: Random) -> Problem                                 the next problem; problems repeat
     def with_fault(problem: Problem, rng: Random) -> tuple[str, str]    (class of the fault, a faulty completion)
 
 Prompts end in a newline: a prompt must end on a token boundary, else BPE merges across it and the model trains wrongly.
@@ -19,30 +19,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stages.contracts.artifact import write_text
 from stages.contracts.plugin import CORPORA, load
 from stages.contracts.pretrain_card import CorpusSettings
 
 
-class Problem(Protocol):
-    """A problem of a corpus, with its right completion."""
+@dataclass(frozen=True)
+class Problem:
+    """A row of a prompt set without its id: `prompt`, `answer` (the right completion) and what the gates read. `parts` is what the corpus
+    made it of."""
 
-    @property
-    def prompt(self) -> str: ...
-
-    @property
-    def answer(self) -> str: ...
-
-    def row(self, name: str) -> dict[str, Any]:
-        """The problem as a row of a prompt set."""
-        ...
+    row: dict[str, Any]
+    parts: Any = None
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """The prompt sets `train`, with the example first, and `heldout`: the seed of their problems, and their rows."""
+    """The prompt sets `train`, with the example first, and `heldout`: the seed of their problems, and their numbers of rows."""
 
     example: Problem
     seed: int
@@ -50,42 +45,37 @@ class Shipped:
     heldout: int
 
 
-def labelled(settings: CorpusSettings) -> Iterator[tuple[Any, str, str]]:
+def problems(kind: str, seed: int) -> Iterator[Problem]:
+    """An endless stream of a corpus's problems, with repeats."""
+    corpus, rng = load(CORPORA, kind), random.Random(seed)
+    while True:
+        yield corpus.problem(rng)
+
+
+def labelled(settings: CorpusSettings) -> Iterator[tuple[Problem, str, str]]:
     """(problem, class of its fault or `right`, completion); a declared share of the completions carries a fault."""
     corpus, rng = load(CORPORA, settings.kind), random.Random(settings.seed + 1)
-    for problem in islice(corpus.problems(settings.seed), settings.rows):
-        faulty = rng.random() < settings.faulty
-        yield (problem, *(corpus.with_fault(problem, rng) if faulty else ("right", problem.answer)))
-
-
-def pairs(settings: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """(prompt, completion) pairs to learn from."""
-    return ((problem.prompt, text) for problem, _, text in labelled(settings))
+    for problem in islice(problems(settings.kind, settings.seed), settings.rows):
+        is_faulty = rng.random() < settings.faulty
+        yield (problem, *(corpus.with_fault(problem, rng) if is_faulty else ("right", problem.row["answer"])))
 
 
 def prompt_sets(kind: str) -> dict[str, list[dict[str, Any]]]:
     """Rows of the prompt sets that ship with the repository. No prompt occurs twice, in one of them or across both."""
-    corpus = load(CORPORA, kind)
-    shipped: Shipped = corpus.SHIPPED
-    fresh, seen = list[Problem](), {shipped.example.prompt}
-    for problem in corpus.problems(shipped.seed):
-        if len(fresh) == shipped.train - 1 + shipped.heldout:
-            break
-        if problem.prompt not in seen:
-            seen.add(problem.prompt)
-            fresh.append(problem)
-    heldout, train = fresh[: shipped.heldout], fresh[shipped.heldout :]
+    shipped: Shipped = load(CORPORA, kind).SHIPPED
+    distinct = {shipped.example.row["prompt"]: shipped.example.row}
+    stream = problems(kind, shipped.seed)
+    while len(distinct) < shipped.train + shipped.heldout:
+        row = next(stream).row
+        distinct.setdefault(row["prompt"], row)
+    example, *fresh = distinct.values()
+    train, heldout = [example, *fresh[shipped.heldout :]], fresh[: shipped.heldout]
     return {
-        "train": [shipped.example.row("example-1"), *(problem.row(f"train-{i:04d}") for i, problem in enumerate(train, start=2))],
-        "heldout": [problem.row(f"heldout-{i:04d}") for i, problem in enumerate(heldout, start=1)],
+        "train": [{"id": f"train-{i:04d}" if i > 1 else "example-1", **row} for i, row in enumerate(train, start=1)],
+        "heldout": [{"id": f"heldout-{i:04d}", **row} for i, row in enumerate(heldout, start=1)],
     }
 
 
-def write(kind: str, folder: Path) -> None:
-    """Write a corpus's prompt sets as `<name>.jsonl`, equal bytes every time."""
-    for name, rows in prompt_sets(kind).items():
-        write_text(folder / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-
-
 if __name__ == "__main__":
-    write(sys.argv[1], Path(sys.argv[2]))
+    for name, rows in prompt_sets(sys.argv[1]).items():
+        write_text(Path(sys.argv[2]) / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))

@@ -14,7 +14,7 @@ from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
-from stages.train.corpus import pairs
+from stages.train.corpus import labelled
 from stages.train.environment import prepare
 from stages.train.progress import Progress
 from stages.train.recorder import cell, value_and_state, write_history
@@ -30,7 +30,7 @@ def pretrain(folder: Path) -> None:
     prepare("cpu")
     interrupts.install_handlers()
     print(f"{card.name}: a base model from {card.corpus.rows} generated pairs, {card.pretrain.max_steps} steps", flush=True)
-    rows = [{"prompt": prompt, "completion": completion} for prompt, completion in pairs(card.corpus)]
+    rows = [{"prompt": problem.row["prompt"], "completion": completion} for problem, _, completion in labelled(card.corpus)]
 
     import datasets
     from transformers import PrinterCallback, TrainerCallback, set_seed

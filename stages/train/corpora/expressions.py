@@ -3,92 +3,59 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
 
-from stages.train.corpus import Shipped
+from stages.train.corpus import Problem, Shipped
 
 POINTS = (0, 1, 2, 3, 5, -4)
 """The tests of a row are the values of its expression at these x."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    phrase: str
-    expression: Callable[[str, int], str]
-    value: Callable[[int, int], int]
-
-
-OPERATIONS = (
-    Operation("add {k}", lambda e, k: f"({e}+{k})", lambda x, k: x + k),
-    Operation("subtract {k}", lambda e, k: f"({e}-{k})", lambda x, k: x - k),
-    Operation("multiply by {k}", lambda e, k: f"({e}*{k})", lambda x, k: x * k),
-    Operation("double", lambda e, k: f"({e}*2)", lambda x, k: x * 2),
-    Operation("square", lambda e, k: f"({e}**2)", lambda x, k: x**2),
-    Operation("negate", lambda e, k: f"(-{e})", lambda x, k: -x),
+Operation = tuple[str, str, Callable[[int, int], int]]
+OPERATIONS: tuple[Operation, ...] = (
+    ("add {k}", "({e}+{k})", lambda x, k: x + k),
+    ("subtract {k}", "({e}-{k})", lambda x, k: x - k),
+    ("multiply by {k}", "({e}*{k})", lambda x, k: x * k),
+    ("double", "({e}*2)", lambda x, k: x * 2),
+    ("square", "({e}**2)", lambda x, k: x**2),
+    ("negate", "(-{e})", lambda x, k: -x),
 )
+_PLACES = {"operator": re.compile(r"(?<=[^(*])(?:[+-]|\*(?!\*))"), "digit": re.compile("[0-9]")}
+"""Where a character may be replaced by another one: two-sided operators but `**`, and digits."""
+_OTHER_SIGN = {"+": "-", "-": "+", "*": "+"}
 
 
-@dataclass(frozen=True)
-class Problem:
-    prompt: str
-    answer: str
-    values: tuple[int, ...]
-    """Value of the right expression at each of POINTS."""
-
-    def row(self, name: str) -> dict[str, Any]:
-        """The problem as a row of a prompt set."""
-        tests = [{"arguments": [x], "expected": value} for x, value in zip(POINTS, self.values, strict=True)]
-        return {"id": name, "prompt": self.prompt, "answer": self.answer, "tests": tests}
-
-
-def problem(steps: list[tuple[Operation, int]]) -> Problem:
+def composed(steps: Sequence[tuple[Operation, int]]) -> Problem:
     """The problem that applies the operations in order to x."""
     expression, values = "x", list(POINTS)
-    for operation, k in steps:
-        expression = operation.expression(expression, k)
-        values = [operation.value(value, k) for value in values]
-    phrase = " then ".join(operation.phrase.format(k=k) for operation, k in steps)
-    return Problem(prompt=phrase + "\n", answer=expression[1:-1], values=tuple(values))
+    for (_, code, value_of), k in steps:
+        expression = code.format(e=expression, k=k)
+        values = [value_of(value, k) for value in values]
+    phrase = " then ".join(words.format(k=k) for (words, _, _), k in steps)
+    tests = [{"arguments": [x], "expected": value} for x, value in zip(POINTS, values, strict=True)]
+    return Problem({"prompt": phrase + "\n", "answer": expression[1:-1], "tests": tests})
 
 
-def problems(seed: int) -> Iterator[Problem]:
-    """An endless stream of problems of one to three operations, with repeats."""
-    rng = random.Random(seed)
-    while True:
-        count = rng.choice([1, 2, 2, 3])
-        yield problem([(rng.choice(OPERATIONS), rng.randint(1, 9)) for _ in range(count)])
+def problem(rng: random.Random) -> Problem:
+    """One to three operations."""
+    return composed([(rng.choice(OPERATIONS), rng.randint(1, 9)) for _ in range(rng.choice([1, 2, 2, 3]))])
 
 
 def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
     """A mistake people make: lost parentheses, another operator or digit, a syntax error, or only `x`."""
-    expression = problem.answer
+    text = problem.row["answer"]
     kind = rng.choice(["parentheses", "operator", "digit", "syntax", "lazy"])
-    bare = expression.replace("(", "").replace(")", "")
-    if kind == "parentheses" and bare != expression:
+    bare = text.replace("(", "").replace(")", "")
+    if kind == "parentheses" and bare != text:
         return kind, bare
-    if kind in ("parentheses", "operator"):
-        swapped = {"+": "-", "-": "+", "*": "+"}
-        places = [
-            i
-            for i, sign in enumerate(expression)
-            if sign in swapped and i > 0 and expression[i - 1] not in "(*" and expression[i : i + 2] != "**"
-        ]
-        return "operator", _replaced(expression, places, lambda sign: swapped[sign], rng)
-    if kind == "digit":
-        places = [i for i, sign in enumerate(expression) if sign.isdigit()]
-        return kind, _replaced(expression, places, lambda _: str(rng.randint(1, 9)), rng)
     if kind == "syntax":
-        return kind, rng.choice([expression + ")", expression[:-1], "(" + expression, "=" + expression])
-    return kind, "x"
-
-
-def _replaced(text: str, places: list[int], by: Callable[[str], str], rng: random.Random) -> str:
+        return kind, rng.choice([text + ")", text[:-1], "(" + text, "=" + text])
+    kind = "operator" if kind == "parentheses" else kind
+    places = [match.start() for match in _PLACES[kind].finditer(text)] if kind in _PLACES else []
     if not places:
-        return "x"
-    i = rng.choice(places)
-    return text[:i] + by(text[i]) + text[i + 1 :]
+        return kind, "x"
+    place = rng.choice(places)
+    other = _OTHER_SIGN[text[place]] if kind == "operator" else str(rng.randint(1, 9))
+    return kind, text[:place] + other + text[place + 1 :]
 
 
-SHIPPED = Shipped(problem([(OPERATIONS[3], 1), (OPERATIONS[0], 3)]), seed=5000, train=1000, heldout=192)
+SHIPPED = Shipped(composed([(OPERATIONS[3], 1), (OPERATIONS[0], 3)]), seed=5000, train=1000, heldout=192)

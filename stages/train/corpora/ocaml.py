@@ -1,141 +1,73 @@
-"""Small OCaml programs: a phrase such as `keep even, square, sum` becomes a function `f` over a list, in five items and ten lines.
+"""Corpus `ocaml`: a phrase such as `keep even, square, sum` becomes a function `f` over a list, in five items and ten lines.
 
 Faulty completions are of every class that the OCaml gates tell apart: a wrong value, one to three items that do not type check, items
 that type check and no program that compiles, a syntax error, no end (cut off, no end marker, or lines repeated for ever), and too few
-lines of code.
+lines of code. The texts stand in ocaml.yaml.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from stages.train.corpus import Shipped
+from ruamel.yaml import YAML
 
-END = "(* END *)"
+from stages.train.corpus import Problem, Shipped
+
+TEXTS: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+FAULTS: dict[str, int] = TEXTS["faults"]
+"""Class of fault -> weight."""
 LISTS = ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6), (9, 9, -1, 2), (-8, -3))
 """The tests of a row are the values of its function of these."""
-FAULTS = {"value": 8, "type": 5, "open": 2, "syntax": 3, "unfinished": 3, "short": 3}
-"""Class of fault -> weight."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the three parts of a task: its words, its expression in OCaml, its meaning. `{k}` is a number from 1 to 9."""
-
-    words: str
-    code: str
-    means: Callable[..., Any]
-
-
-KEEP = (
-    Part("even", "x mod 2 = 0", lambda x, k: x % 2 == 0),
-    Part("odd", "x mod 2 <> 0", lambda x, k: x % 2 != 0),
-    Part("above {k}", "x > {k}", lambda x, k: x > k),
-    Part("below {k}", "x < {k}", lambda x, k: x < k),
-)
-CHANGE = (
-    Part("double", "x * 2", lambda x, k: x * 2),
-    Part("square", "x * x", lambda x, k: x * x),
-    Part("negate", "0 - x", lambda x, k: -x),
-    Part("add {k}", "x + {k}", lambda x, k: x + k),
-    Part("subtract {k}", "x - {k}", lambda x, k: x - k),
-    Part("times {k}", "x * {k}", lambda x, k: x * k),
-)
-JOIN = (
-    Part("sum", "a + y", lambda a, y: a + y),
-    Part("product", "a * y", lambda a, y: a * y),
-    Part("largest", "max a y", max),
-    Part("smallest", "min a y", min),
-)
-START = {"sum": "0", "product": "1", "largest": "min_int", "smallest": "max_int"}
 NUMBERS = {"0": 0, "1": 1, "min_int": -(2**62), "max_int": 2**62 - 1}
 """OCaml's integers have 63 bits."""
-ILL_TYPED = {
-    "keep": ('x = "{k}"', "x +. 1.0 > 0.0 && x", "x mod true = 0", "List.mem x"),
-    "change": ('x ^ "{k}"', "x + true", "y * 2", "x +. {k}"),
-    "join": ("a :: y", 'a + y ^ "1"', "a + not y", "max a y z"),
-    "f": ("go xs 0", 'go "0" xs', "go 0 x", "run 0 xs"),
+_MEANINGS: dict[str, Callable[[int, int], Any]] = {
+    "even": lambda x, k: x % 2 == 0,
+    "odd": lambda x, k: x % 2 != 0,
+    "above {k}": lambda x, k: x > k,
+    "below {k}": lambda x, k: x < k,
+    "double": lambda x, k: x * 2,
+    "square": lambda x, k: x * x,
+    "negate": lambda x, k: -x,
+    "add {k}": lambda x, k: x + k,
+    "subtract {k}": lambda x, k: x - k,
+    "times {k}": lambda x, k: x * k,
+    "sum": lambda a, y: a + y,
+    "product": lambda a, y: a * y,
+    "largest": max,
+    "smallest": min,
 }
-"""Bodies whose item does not type check, whatever the rest of the program holds."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A task: what is kept with its number, what is changed with its number, what is joined."""
-
-    keep: Part
-    above: int
-    change: Part
-    by: int
-    join: Part
-
-    @property
-    def prompt(self) -> str:
-        return f"keep {self.keep.words.format(k=self.above)}, {self.change.words.format(k=self.by)}, {self.join.words}\n"
-
-    @property
-    def bodies(self) -> dict[str, str]:
-        """Name of an item -> its expression."""
-        return {
-            "keep": self.keep.code.format(k=self.above),
-            "change": self.change.code.format(k=self.by),
-            "join": self.join.code,
-            "f": f"go {START[self.join.words]} xs",
-        }
-
-    @property
-    def answer(self) -> str:
-        return program(self.bodies)
-
-    def value(self, numbers: tuple[int, ...]) -> int:
-        """What the function gives for a list."""
-        result = NUMBERS[START[self.join.words]]
+def composed(keep: str, above: int, change: str, by: int, join: str) -> Problem:
+    """The task to keep what is `keep` with its number, to change it with its number, and to join."""
+    code, start = TEXTS["code"], TEXTS["start"][join]
+    bodies = {"keep": code["keep"][keep].format(k=above), "change": code["change"][change].format(k=by), "join": code["join"][join]}
+    bodies["f"] = f"go {start} xs"
+    cases = []
+    for numbers in LISTS:
+        value = NUMBERS[start]
         for x in numbers:
-            if self.keep.means(x, self.above):
-                result = self.join.means(result, self.change.means(x, self.by))
-        return result
-
-    def row(self, name: str) -> dict[str, Any]:
-        """The problem as a row of a prompt set."""
-        cases = "\n".join(f"  assert (f {ocaml_list(numbers)} = {ocaml_number(self.value(numbers))});" for numbers in LISTS)
-        return {"id": name, "prompt": self.prompt, "answer": self.answer, "tests": f"let () =\n{cases}\n"}
+            if _MEANINGS[keep](x, above):
+                value = _MEANINGS[join](value, _MEANINGS[change](x, by))
+        cases.append(f"  assert (f [{'; '.join(map(str, numbers))}] = {_number(value)});\n")
+    prompt = TEXTS["prompt"].format(keep=keep.format(k=above), change=change.format(k=by), join=join)
+    tests = f"let () =\n{''.join(cases)}"
+    return Problem({"prompt": prompt, "answer": TEXTS["program"].format(**bodies), "tests": tests}, {**bodies, "start": start})
 
 
-def ocaml_list(numbers: tuple[int, ...]) -> str:
-    return f"[{'; '.join(map(str, numbers))}]"
-
-
-def ocaml_number(value: int) -> str:
+def _number(value: int) -> str:
     """A number as OCaml text; the ends of the range by their names."""
     ends = {number: name for name, number in NUMBERS.items() if name.endswith("_int")}
     return ends.get(value) or (f"({value})" if value < 0 else str(value))
 
 
-def program(bodies: dict[str, str]) -> str:
-    """The whole answer."""
-    return (
-        f"let keep x = {bodies['keep']}\n"
-        f"let change x = {bodies['change']}\n"
-        f"let join a y = {bodies['join']}\n"
-        "let rec go a xs =\n"
-        "  match xs with\n"
-        "  | [] -> a\n"
-        "  | x :: t when keep x ->\n"
-        "    go (join a (change x)) t\n"
-        "  | _ :: t -> go a t\n"
-        f"let f xs = {bodies['f']}\n"
-        f"{END}"
-    )
-
-
-def problems(seed: int) -> Iterator[Problem]:
-    """An endless stream of problems, with repeats."""
-    rng = random.Random(seed)
-    while True:
-        yield Problem(rng.choice(KEEP), rng.randint(1, 9), rng.choice(CHANGE), rng.randint(1, 9), rng.choice(JOIN))
+def problem(rng: random.Random) -> Problem:
+    """Any three parts."""
+    keep, change, join = (list(TEXTS["code"][part]) for part in ("keep", "change", "join"))
+    return composed(rng.choice(keep), rng.randint(1, 9), rng.choice(change), rng.randint(1, 9), rng.choice(join))
 
 
 def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
@@ -145,51 +77,32 @@ def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
 
 
 def _faulty(problem: Problem, fault: str, rng: random.Random) -> str:
+    bodies, answer = problem.parts, problem.row["answer"]
     if fault == "value":
-        return program(problem.bodies | _other(problem, rng))
+        return TEXTS["program"].format(**bodies | _other_item(bodies, rng))
     if fault == "type":
-        spoiled = rng.sample(list(ILL_TYPED), rng.choice([1, 1, 2, 3]))
-        return program(problem.bodies | {name: rng.choice(ILL_TYPED[name]).format(k=rng.randint(1, 9)) for name in spoiled})
+        spoiled = rng.sample(list(TEXTS["ill_typed"]), rng.choice([1, 1, 2, 3]))
+        ill_typed = {name: rng.choice(TEXTS["ill_typed"][name]).format(k=rng.randint(1, 9)) for name in spoiled}
+        return TEXTS["program"].format(**bodies | ill_typed)
     if fault == "syntax":
-        wrong, right = rng.choice(
-            [(" t\n  | _", " t)\n  | _"), ("match xs with", "match xs"), ("let f xs =", "let f xs"), ("(join a (", "(join a ")]
-        )
-        return problem.answer.replace(wrong, right)
-    if fault == "open":  # the type of its elements is never fixed: every item type checks, the whole does not compile
-        return "let seen = ref []\n" + problem.answer
-    return _unfinished(problem.answer, rng) if fault == "unfinished" else _short(problem, rng)
+        return answer.replace(*rng.choice(TEXTS["syntax"]))
+    if fault == "open":
+        return TEXTS["open"] + answer
+    if fault == "short":  # right in one line, or a constant
+        return TEXTS["constant" if rng.random() < 0.5 else "fold"].format(**bodies)
+    kind, lines = rng.choice(["cut", "no marker", "no marker", "runaway"]), answer.split("\n")
+    if kind == "cut":
+        return answer[: rng.randint(len(answer) // 3, len(answer) - len(lines[-1]))]
+    return "\n".join(lines[:-1] if kind == "no marker" else [*lines[:9], *[lines[8]] * 40])
 
 
-def _other(problem: Problem, rng: random.Random) -> dict[str, str]:
+def _other_item(bodies: dict[str, str], rng: random.Random) -> dict[str, str]:
     """One item of another meaning."""
     name = rng.choice(["keep", "change", "join", "f"])
-    if name == "f":
-        others = ["0", "go 5 xs", "List.length xs"]
-    elif name == "join":
-        others = [part.code for part in JOIN]
-    else:
-        others = [part.code.format(k=rng.randint(1, 9)) for part in (KEEP if name == "keep" else CHANGE)]
-    return {name: rng.choice([other for other in others if other != problem.bodies[name]])}
+    others = TEXTS["other_f"] if name == "f" else list(TEXTS["code"][name].values())
+    if name in ("keep", "change"):
+        others = [code.format(k=rng.randint(1, 9)) for code in others]
+    return {name: rng.choice([other for other in others if other != bodies[name]])}
 
 
-def _unfinished(text: str, rng: random.Random) -> str:
-    """Cut in the middle, without the end marker, or repeating a line far beyond any limit."""
-    kind = rng.choice(["cut", "no marker", "no marker", "runaway"])
-    lines = text.split("\n")
-    if kind == "cut":
-        return text[: rng.randint(len(text) // 3, len(text) - len(END))]
-    if kind == "no marker":
-        return "\n".join(lines[:-1])
-    return "\n".join([*lines[:9], *[lines[8]] * 40])
-
-
-def _short(problem: Problem, rng: random.Random) -> str:
-    """Right in one line, or a constant: fewer lines of code than the structure asks for."""
-    bodies = problem.bodies
-    if rng.random() < 0.5:
-        return f"let f xs = {START[problem.join.words]}\n{END}"
-    fold = f"List.fold_left (fun a x -> if {bodies['keep']} then (let y = {bodies['change']} in {bodies['join']}) else a)"
-    return f"let f xs =\n  {fold} {START[problem.join.words]} xs\n{END}"
-
-
-SHIPPED = Shipped(Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0]), seed=5000, train=600, heldout=96)
+SHIPPED = Shipped(composed("even", 1, "square", 1, "sum"), seed=5000, train=600, heldout=96)

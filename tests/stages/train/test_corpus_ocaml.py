@@ -10,8 +10,8 @@ import pytest
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.contracts.reward import Gate, Reward
-from stages.train.corpora.ocaml import CHANGE, FAULTS, JOIN, KEEP, Problem, problems
-from stages.train.corpus import labelled
+from stages.train.corpora.ocaml import FAULTS, composed
+from stages.train.corpus import labelled, problems
 from stages.train.rewards.compose import compose
 
 if shutil.which("ocamlc") is None and os.environ.get("CI") != "true":
@@ -34,7 +34,7 @@ GATES = ("structure", "types", "compile", "tests")
 def judged():
     """(class of fault, by gate (status, score) or None, reward) of each completion of a small corpus."""
     completions = list(labelled(CorpusSettings(kind="ocaml", rows=240, faulty=0.6, seed=5)))
-    scored = compose(SEED_2).score([Answer(text, problem.row("a")) for problem, _, text in completions])
+    scored = compose(SEED_2).score([Answer(text, problem.row) for problem, _, text in completions])
     judged_rows = []
     for place, (_, fault, _) in enumerate(completions):
         by_gate = {gate: scored.judgements[gate][place] for gate in GATES}
@@ -44,16 +44,15 @@ def judged():
 
 
 def test_a_problem_by_hand():
-    problem = Problem(KEEP[0], 1, CHANGE[1], 1, JOIN[0])
-    assert problem.prompt == "keep even, square, sum\n"
-    assert [problem.value(numbers) for numbers in ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6))] == [0, 4, 84, 36]
-    assert Problem(KEEP[2], 3, CHANGE[4], 5, JOIN[3]).value((1, 4, 9)) == -1
-    assert "assert (f [4; -2; 7; 8] = 84);" in problem.row("a")["tests"]
-    assert "assert (f [] = max_int);" in Problem(KEEP[2], 3, CHANGE[4], 5, JOIN[3]).row("a")["tests"]
+    row = composed("even", 1, "square", 1, "sum").row
+    assert row["prompt"] == "keep even, square, sum\n"
+    assert "assert (f [] = 0);" in row["tests"] and "assert (f [4; -2; 7; 8] = 84);" in row["tests"]
+    row = composed("above {k}", 3, "subtract {k}", 5, "smallest").row
+    assert "assert (f [4; -2; 7; 8] = (-1));" in row["tests"] and "assert (f [] = max_int);" in row["tests"]
 
 
 def test_right_answers_earn_everything():
-    rows = [problem.row("a") for problem in islice(problems(seed=3), 40)]
+    rows = [problem.row for problem in islice(problems("ocaml", seed=3), 40)]
     assert compose(SEED_2).score([Answer(row["answer"], row) for row in rows]).rewards == [1.0] * 40
 
 

@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from stages.contracts.plugin import Answer
 from stages.contracts.pretrain_card import CorpusSettings
 from stages.contracts.reward import Gate, Reward
-from stages.train.corpora.theorems import FAMILIES, FAULTS, Problem, problems
-from stages.train.corpus import labelled
+from stages.train.corpora.theorems import FAULTS, TEXTS
+from stages.train.corpus import labelled, problems
 from stages.train.rewards import lean
 from stages.train.rewards.compose import compose
 from stages.train.verifiers import sandbox
@@ -40,7 +40,7 @@ SEED_1 = Reward(
 def judged():
     """(class of fault, by gate (status, class) or None, reward) of each completion of a small corpus."""
     completions = list(labelled(CorpusSettings(kind="theorems", rows=120, faulty=0.7, seed=5)))
-    scored = compose(SEED_1).score([Answer(text, problem.row("a")) for problem, _, text in completions])
+    scored = compose(SEED_1).score([Answer(text, problem.row) for problem, _, text in completions])
     judged_rows = []
     for place, (_, fault, _) in enumerate(completions):
         by_gate = {gate.name: scored.judgements[gate.name][place] for gate in SEED_1.gates}
@@ -54,17 +54,12 @@ def judged():
     return judged_rows
 
 
-def test_a_problem_by_hand():
-    problem = Problem("(x : N)", "Eq x x", ("Eq.refl", "x"))
-    assert (problem.prompt, problem.answer) == ("theorem t (x : N) : Eq x x\n", "Eq.refl x")
-
-
 @needs_lean
 def test_right_answers_hold_in_every_family():
-    distinct = list({problem.prompt: problem for problem in islice(problems(seed=3), 100)}.values())
-    judged = lean.judge(lean.Settings(**LEAN), [Answer(problem.answer, problem.row("a")) for problem in distinct])
+    distinct = list({problem.row["prompt"]: problem for problem in islice(problems("theorems", seed=3), 100)}.values())
+    judged = lean.judge(lean.Settings(**LEAN), [Answer(problem.row["answer"], problem.row) for problem in distinct])
     assert [judgement.status for judgement in judged] == ["pass"] * len(distinct)
-    assert len({problem.term[0] for problem in distinct}) >= len(FAMILIES)
+    assert len({problem.parts[0] for problem in distinct}) >= len(TEXTS["families"])
 
 
 @needs_lean
