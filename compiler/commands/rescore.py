@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -23,7 +23,7 @@ from stages.contracts.diagnostic import Diagnostic, StageError
 from stages.contracts.layout import RUNS, RunFolder
 
 if TYPE_CHECKING:
-    from stages.train.rescore import CompletionChange, Rescoring, ScoredCard
+    from stages.train.rescore import Rescoring, ScoredCard
 
 CARDS = ("train.card.json", "import.card.json")
 """A run's folder holds one of them."""
@@ -142,29 +142,30 @@ def _lines(report: Rescoring) -> Iterator[str]:
     gone = f" ({report.without_row} without a data row)" if report.without_row else ""
     yield f"unknown: {report.unknown_before} -> {report.unknown_after}{gone}"
     yield f"mean:    {_number(report.mean_before)} -> {_number(report.mean_after)}\n"
-    width = max((len(gate.gate) for gate in report.gates), default=4)
+    width = max((len(gate["gate"]) for gate in report.gates), default=4)
     yield f"{'gate':<{width}}  {'passed, failed, unknown, not reached':<42} differ  gained  lost"
     for gate in report.gates:
-        before, after = (" ".join(map(str, dict(counts).values())) if counts else "not there" for counts in (gate.before, gate.after))
-        yield f"{gate.gate:<{width}}  {f'{before} -> {after}':<42} {gate.changed:>6}  {gate.gained:>6}  {gate.lost:>4}"
+        before, after = (" ".join(map(str, gate[when].values())) if gate[when] else "not there" for when in ("before", "after"))
+        yield f"{gate['gate']:<{width}}  {f'{before} -> {after}':<42} {gate['changed']:>6}  {gate['gained']:>6}  {gate['lost']:>4}"
     yield f"\n{'steps':<12} {'reward':<20} groups without signal"
     parts = min(WINDOWS, len(report.curve))
     for part in range(parts):
         steps = report.curve[part * len(report.curve) // parts : (part + 1) * len(report.curve) // parts]
-        rewards = f"{_mean(step.reward_before for step in steps)} -> {_mean(step.reward_after for step in steps)}"
-        groups = sum(step.groups for step in steps)
-        silent = f"{sum(step.zero_signal_before for step in steps)} -> {sum(step.zero_signal_after for step in steps)} of {groups}"
-        yield f"{f'{steps[0].step}..{steps[-1].step}':<12} {rewards:<20} {silent if groups else 'no groups'}"
+        rewards = f"{_mean(step['reward_before'] for step in steps)} -> {_mean(step['reward_after'] for step in steps)}"
+        groups = sum(step["groups"] for step in steps)
+        silent = f"{sum(step['zero_signal_before'] for step in steps)} -> {sum(step['zero_signal_after'] for step in steps)} of {groups}"
+        span = f"{steps[0]['step']}..{steps[-1]['step']}"
+        yield f"{span:<12} {rewards:<20} {silent if groups else 'no groups'}"
     if report.changes:
         most = sorted(report.changes, key=_moved, reverse=True)[:SHOWN]
         yield f"\ncompletions that score differently: {len(report.changes)}; {len(most)} shown, --json has all"
         for change in most:
-            where = f"step {change.step}, {_quoted(change.prompt_id)[1:-1]}, completion {change.place}"
-            yield f"  {_number(change.reward_before)} -> {_number(change.reward_after)}  {where}: {_quoted(change.text)}"
-            for verdict in change.gates:
-                scores = ("" if score is None else f" {score:g}" for score in (verdict.score_before, verdict.score_after))
-                old, new = (f"{status}{score}" for status, score in zip((verdict.before, verdict.after), scores, strict=True))
-                yield f"    {verdict.gate}: {old} -> {new}" + (f" ({_quoted(verdict.reason)[1:-1]})" if verdict.reason else "")
+            where = f"step {change['step']}, {_quoted(change['prompt_id'])[1:-1]}, completion {change['place']}"
+            yield f"  {_number(change['reward_before'])} -> {_number(change['reward_after'])}  {where}: {_quoted(change['text'])}"
+            for verdict in change["gates"]:
+                scores = ("" if score is None else f" {score:g}" for score in (verdict["score_before"], verdict["score_after"]))
+                old, new = (f"{status}{score}" for status, score in zip((verdict["before"], verdict["after"]), scores, strict=True))
+                yield f"    {verdict['gate']}: {old} -> {new}" + (f" ({_quoted(verdict['reason'])[1:-1]})" if verdict["reason"] else "")
     elif report.completions:
         yield "\nNothing changes."
 
@@ -178,10 +179,11 @@ def _mean(values: Iterable[float | None]) -> str:
     return _number(sum(numbers) / len(numbers) if numbers else None)
 
 
-def _moved(change: CompletionChange) -> float:
-    if change.reward_before is None or change.reward_after is None:
-        return 2.0 if change.reward_before != change.reward_after else 0.0
-    return abs(change.reward_after - change.reward_before)
+def _moved(change: dict[str, Any]) -> float:
+    before, after = change["reward_before"], change["reward_after"]
+    if before is None or after is None:
+        return 2.0 if before != after else 0.0
+    return float(abs(after - before))
 
 
 def _quoted(text: str) -> str:

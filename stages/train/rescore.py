@@ -47,74 +47,6 @@ class ScoredCard(Frozen):
     train: dict[str, Any]
 
 
-class Counts(Frozen):
-    """What a gate said of all completions."""
-
-    passed: int
-    failed: int
-    unknown: int
-    not_reached: int
-
-
-class GateChange(Frozen):
-    """One gate then and now. `before` is null when the stored completions have no columns of it."""
-
-    gate: str
-    before: Counts | None
-    after: Counts
-    changed: int
-    """Completions that it judges differently: another status, or another score."""
-    gained: int
-    """Of those: it passes them and did not before."""
-    lost: int
-    """Of those: it passed them and does not now."""
-
-
-class StepChange(Frozen):
-    """One step of the curves. Means are over known rewards, null when there are none."""
-
-    step: int
-    completions: int
-    reward_before: float | None
-    reward_after: float | None
-    zero_signal_before: int
-    """Groups whose known rewards were all equal."""
-    zero_signal_after: int
-    groups: int
-    """Of two completions or more: PPO compares none."""
-    unknown_before: int
-    unknown_after: int
-
-
-class GateVerdict(Frozen):
-    """One gate on one completion. Statuses as in stages/contracts/history.py."""
-
-    gate: str
-    before: str | None
-    score_before: float | None
-    after: str
-    score_after: float | None
-    reason: str
-    """Today's reason; untrusted."""
-
-
-class CompletionChange(Frozen):
-    """A completion whose reward, or what a gate says of it, is another one today."""
-
-    attempt: str
-    step: int
-    prompt_id: str
-    group: int
-    place: int
-    """0-based, among the step's completions."""
-    reward_before: float | None
-    reward_after: float | None
-    gates: tuple[GateVerdict, ...]
-    """Those that say something else."""
-    text: str
-    """The completion; untrusted."""
-
-
 class Rescoring(Artifact):
     """The report."""
 
@@ -143,10 +75,17 @@ class Rescoring(Artifact):
     """Completions whose prompt is no longer in the data: unknown today."""
     mean_before: float | None
     mean_after: float | None
-    gates: tuple[GateChange, ...]
-    curve: tuple[StepChange, ...]
-    """One entry a step; of a step that was made twice, the attempt that counts."""
-    changes: tuple[CompletionChange, ...]
+    gates: tuple[dict[str, Any], ...]
+    """`gate`; `before` and `after`: counts of `passed`, `failed`, `unknown` and `not_reached` (`before` is null where no column of it is
+    stored); `changed`: completions that it judges differently; of those `gained` (it passes them now) and `lost` (it passed them)."""
+    curve: tuple[dict[str, Any], ...]
+    """One entry a step; of a step that was made twice, the attempt that counts. `step`, `completions`, `groups` (of two completions or
+    more) and, then and now (`_before`, `_after`): `reward` (mean of the known, null when there is none), `unknown`,
+    `zero_signal` (groups whose known rewards are all equal)."""
+    changes: tuple[dict[str, Any], ...]
+    """Completions whose reward, or what a gate says of them, is another one today: `attempt`, `step`, `prompt_id`, `group`, `place` among
+    the step's completions (from 0), `reward_before`, `reward_after`, `gates` that say something else (`gate`, `before`, `score_before`,
+    `after`, `score_after`, and `reason` of today), `text`. Prompt, reasons and text are untrusted."""
 
 
 def rescore(
@@ -227,17 +166,19 @@ def _no_completions(path: Path, what: str) -> StageError:
 def compare(stored: Sequence[Completion], scored: Sequence[Completion], reward: Reward, **rest: Any) -> Rescoring:
     """The report of rows then and now, in one order. `rest`: its fields that no row holds."""
     gates = {gate.name: gate_columns(gate.name) for gate in reward.gates}
-    before, after = pd.DataFrame(stored), pd.DataFrame(scored)
-    before = before.reindex(columns=[*dict.fromkeys([*before, *(column for columns in gates.values() for column in columns)])])
-    numbers = dict.fromkeys(["reward", *(score for _, score, _ in gates.values())], float)
-    before, after = before.astype(numbers), after.astype(numbers)
+    columns = [column for gate in gates.values() for column in gate]
+    floats = dict.fromkeys(["reward", *(score for _, score, _ in gates.values())], float)
+    before, after = pd.DataFrame(stored), pd.DataFrame(scored).astype(floats)
+    before = before.reindex(columns=[*dict.fromkeys([*before, *columns])]).astype(floats)
     old, new = before["reward"], after["reward"]
-    moved = pd.DataFrame(
+    is_other = pd.DataFrame(
         {
             gate: before[status].notna() & ((before[status] != after[status]) | _differ(before[score], after[score]))
             for gate, (status, score, _) in gates.items()
         }
     )
+    changed = before.index[is_other.any(axis=1) | _differ(old, new)]
+    places = before.groupby(["attempt", "step"], sort=False).cumcount()
     return Rescoring(
         reward=reward.name,
         completions=len(stored),
@@ -251,9 +192,11 @@ def compare(stored: Sequence[Completion], scored: Sequence[Completion], reward: 
         unknown_after=int(new.isna().sum()),
         mean_before=_number(old.mean()),
         mean_after=_number(new.mean()),
-        gates=tuple(_gate(gate, before[status], after[status], moved[gate]) for gate, (status, _, _) in gates.items()),
+        gates=tuple(_gate(gate, before[status], after[status], is_other[gate]) for gate, (status, _, _) in gates.items()),
         curve=_curve(before.assign(new=new)),
-        changes=_changes(before, after, moved, _differ(old, new)),
+        changes=tuple(
+            _change(int(places[row]), stored[row], scored[row], [gate for gate in gates if is_other.at[row, gate]]) for row in changed
+        ),
         **rest,
     )
 
@@ -262,70 +205,44 @@ def _differ(old: pd.Series, new: pd.Series) -> pd.Series:
     return (old.isna() != new.isna()) | ((old - new).abs() > TOLERANCE)
 
 
-def _gate(gate: str, before: pd.Series, after: pd.Series, moved: pd.Series) -> GateChange:
-    was_judged = bool(before.notna().any())
-    gained, lost = (after == "pass") & (before != "pass"), (before == "pass") & (after != "pass")
-    return GateChange(
-        gate=gate,
-        before=_counts(before) if was_judged else None,
-        after=_counts(after),
-        changed=int(moved.sum()),
-        gained=int(gained.sum()) if was_judged else 0,
-        lost=int(lost.sum()),
-    )
+def _number(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)
 
 
-def _counts(statuses: pd.Series) -> Counts:
-    counts = statuses.value_counts()
-    passed, failed, unknown, not_reached = (int(counts.get(name, 0)) for name in ("pass", "fail", "unknown", "not_reached"))
-    return Counts(passed=passed, failed=failed, unknown=unknown, not_reached=not_reached)
+def _gate(gate: str, before: pd.Series, after: pd.Series, is_other: pd.Series) -> dict[str, Any]:
+    was_judged, passed, passes = bool(before.notna().any()), before == "pass", after == "pass"
+    names = {"pass": "passed", "fail": "failed", "unknown": "unknown", "not_reached": "not_reached"}
+    then, now = (column.value_counts().reindex(list(names), fill_value=0).rename(names).to_dict() for column in (before, after))
+    gained = int((passes & ~passed).sum()) if was_judged else 0
+    changed = {"changed": int(is_other.sum()), "gained": gained, "lost": int((passed & ~passes).sum())}
+    return {"gate": gate, "before": then if was_judged else None, "after": now, **changed}
 
 
-def _changes(before: pd.DataFrame, after: pd.DataFrame, moved: pd.DataFrame, rewards: pd.Series) -> tuple[CompletionChange, ...]:
-    places = before.groupby(["attempt", "step"], sort=False).cumcount()
-    return tuple(
-        CompletionChange(
-            **{key: before.at[row, key] for key in ("attempt", "step", "prompt_id", "group", "text")},
-            place=places[row],
-            reward_before=_number(before.at[row, "reward"]),
-            reward_after=_number(after.at[row, "reward"]),
-            gates=tuple(_gate_verdict(before.loc[row], after.loc[row], gate) for gate in moved if moved.at[row, gate]),
-        )
-        for row in before.index[moved.any(axis=1) | rewards]
-    )
-
-
-def _gate_verdict(before: pd.Series, after: pd.Series, gate: str) -> GateVerdict:
-    status, score, reason = gate_columns(gate)
-    then, now = (_number(row[score]) for row in (before, after))
-    return GateVerdict(
-        gate=gate, before=before[status], score_before=then, after=after[status], score_after=now, reason=after[reason] or ""
-    )
-
-
-def _curve(rows: pd.DataFrame) -> tuple[StepChange, ...]:
+def _curve(rows: pd.DataFrame) -> tuple[dict[str, Any], ...]:
     """By step. A later attempt replaces, from its first step on, all that came before it."""
     first = rows.groupby("attempt", sort=False)["step"].min()
     end = first[::-1].cummin()[::-1].shift(-1, fill_value=rows["step"].max() + 1)
     rows = rows[rows["step"] < rows["attempt"].map(end)]
     groups = rows.groupby(["step", "group"])[["reward", "new"]]
     is_silent = ~(groups.max() > groups.min())[groups.size() > 1]  # a completion that is alone in its group is compared with none
-    silent = is_silent.groupby("step").agg(["sum", "size"])
+    steps = rows.assign(unknown=rows["reward"].isna(), newly=rows["new"].isna()).groupby("step")
+    sums, silent = steps[["unknown", "newly"]].sum(), is_silent.groupby("step").agg(["sum", "size"])
+    table = pd.DataFrame({"completions": steps.size(), "unknown_before": sums["unknown"], "unknown_after": sums["newly"]})
+    table[["zero_signal_before", "zero_signal_after"]] = silent.xs("sum", axis=1, level=1).reindex(table.index, fill_value=0)
+    table["groups"] = silent["reward", "size"].reindex(table.index, fill_value=0)
+    means = steps[["reward", "new"]].mean()
     return tuple(
-        StepChange(
-            step=step,
-            completions=len(part),
-            reward_before=_number(part["reward"].mean()),
-            reward_after=_number(part["new"].mean()),
-            zero_signal_before=int(silent["reward", "sum"].get(step, 0)),
-            zero_signal_after=int(silent["new", "sum"].get(step, 0)),
-            groups=int(silent["new", "size"].get(step, 0)),
-            unknown_before=int(part["reward"].isna().sum()),
-            unknown_after=int(part["new"].isna().sum()),
-        )
-        for step, part in rows.groupby("step")
+        {"step": step, **counts, "reward_before": _number(means.at[step, "reward"]), "reward_after": _number(means.at[step, "new"])}
+        for step, counts in table.astype(int).to_dict("index").items()
     )
 
 
-def _number(value: float) -> float | None:
-    return None if pd.isna(value) else float(value)
+def _change(place: int, then: Completion, now: Completion, gates: Sequence[str]) -> dict[str, Any]:
+    """A completion that changed. `place`: among the step's completions; `gates`: those that say something else."""
+    verdicts = []
+    for gate in gates:
+        status, score, reason = gate_columns(gate)
+        scores = {"score_before": then[score], "score_after": now[score]}
+        verdicts.append({"gate": gate, "before": then[status], "after": now[status], **scores, "reason": now[reason] or ""})
+    shared = {key: then[key] for key in ("attempt", "step", "prompt_id", "group", "text")}
+    return {**shared, "place": place, "reward_before": then["reward"], "reward_after": now["reward"], "gates": verdicts}

@@ -77,19 +77,19 @@ def with_fault(problem: Problem, rng: random.Random) -> tuple[str, str]:
 
 
 def _faulty(problem: Problem, fault: str, rng: random.Random) -> str:
-    bodies, answer = problem.parts, problem.row["answer"]
+    bodies, answer, program = problem.parts, str(problem.row["answer"]), str(TEXTS["program"])
     if fault == "value":
-        return TEXTS["program"].format(**bodies | _other_item(bodies, rng))
+        return program.format(**bodies | _other_item(bodies, rng))
     if fault == "type":
         spoiled = rng.sample(list(TEXTS["ill_typed"]), rng.choice([1, 1, 2, 3]))
         ill_typed = {name: rng.choice(TEXTS["ill_typed"][name]).format(k=rng.randint(1, 9)) for name in spoiled}
-        return TEXTS["program"].format(**bodies | ill_typed)
+        return program.format(**bodies | ill_typed)
     if fault == "syntax":
         return answer.replace(*rng.choice(TEXTS["syntax"]))
     if fault == "open":
-        return TEXTS["open"] + answer
+        return f"{TEXTS['open']}{answer}"
     if fault == "short":  # right in one line, or a constant
-        return TEXTS["constant" if rng.random() < 0.5 else "fold"].format(**bodies)
+        return str(TEXTS["constant" if rng.random() < 0.5 else "fold"]).format(**bodies)
     kind, lines = rng.choice(["cut", "no marker", "no marker", "runaway"]), answer.split("\n")
     if kind == "cut":
         return answer[: rng.randint(len(answer) // 3, len(answer) - len(lines[-1]))]
