@@ -236,6 +236,7 @@ def gates(needs: Needs) -> Iterator[Line]:
     try:
         from stages.contracts.diagnostic import StageError
         from stages.contracts.plugin import GATES, kinds, load
+        from stages.train.verifiers.isolation import NOT_COVERED
         from stages.train.verifiers.sandbox import choose
 
         plugins = {kind: load(GATES, kind) for kind in kinds(GATES)}
@@ -244,7 +245,8 @@ def gates(needs: Needs) -> Iterator[Line]:
         return
     try:
         tier, why_not = choose()
-        yield Line("sandbox", "ok", f"{tier} ({asked}){''.join(f'; not {name}: {why}' for name, why in why_not.items())}")
+        stronger = "".join(f"; not {name}: {why}" for name, why in why_not.items())
+        yield Line("sandbox", "ok", f"{tier} ({asked}){stronger}; it does not cover {NOT_COVERED[tier]}")
     except StageError as error:
         yield Line("sandbox", wanted, f"{error.what} ({asked})", error.fix)
     for kind, gate in plugins.items():

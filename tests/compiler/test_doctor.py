@@ -117,7 +117,7 @@ def test_a_torch_that_does_not_start_is_missing(ready, monkeypatch):
 
 def test_the_sandbox_is_probed_and_each_gate_with_a_verifier_is_asked_itself(ready, monkeypatch):
     from stages.contracts.plugin import GATES, kinds, load
-    from stages.train.verifiers import sandbox
+    from stages.train.verifiers import isolation, sandbox
     from stages.train.verifiers.verdict import VerifierUnavailable
 
     def nothing_there():
@@ -132,6 +132,7 @@ def test_the_sandbox_is_probed_and_each_gate_with_a_verifier_is_asked_itself(rea
     assert lines.keys() == {"sandbox", *(f"gate {kind}" for kind in plugins)}
     assert lines["sandbox"].status == "ok" and lines["sandbox"].found.startswith(f"{tier} (needed by lean, python_tests)")
     assert ("; not bubblewrap: " in lines["sandbox"].found) == ("bubblewrap" in why_not)
+    assert lines["sandbox"].found.endswith(f"; it does not cover {isolation.NOT_COVERED[tier]}")
     assert lines["gate python_tests"] == Line("gate python_tests", "ok", "runs in the tier glass")
     assert lines["gate lean"] == Line("gate lean", "missing", "no compiler", "apt-get install it")
     assert (lines["gate ocaml_tests"].status, lines["gate ocaml_tests"].found) == ("optional", "no compiler; no live experiment needs it")

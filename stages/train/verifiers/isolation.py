@@ -22,6 +22,12 @@ from stages.train.verifiers import launch, seccomp
 
 Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
+_NEVER = "faults of the kernel or the processor, what an answer learns from how long things take, gates `python` and `http`"
+NOT_COVERED: dict[Tier, str] = {
+    "bubblewrap": _NEVER,
+    "seccomp": f"{_NEVER}, gates `lean` (they do not run), and, without namespaces, a system call that the filter should have refused",
+}
+"""What a tier does not stop, for `octavo doctor`."""
 UID = 60720
 """Uid and gid of model code when octavo runs as root: systemd, Debian and container tools leave 60706-61183 unused."""
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
