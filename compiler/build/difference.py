@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.document.node import Node
 from compiler.document.validate import key_place
-from compiler.language.algorithms import plain_train, train_settings
+from compiler.language.algorithms import train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.family import at, changes
 from compiler.language.outside import OutsideSpec
@@ -56,7 +56,7 @@ def _settings(experiment: Experiment, filled_in: bool) -> dict[str, Any]:
     settings: dict[str, Any] = {key: section and section.model_dump(**_DUMP) for key, section in sections.items()}
     node = root.get("train")
     train = train_settings(node)[0] if filled_in and node else None
-    settings["train"] = train.model_dump(**_DUMP) if train else plain_train(node) if node else None
+    settings["train"] = train.model_dump(**_DUMP) if train else node.plain() if node else None
     if train and train.early_stop:  # no part of the settings on cards
         settings["train"]["early_stop"] = train.early_stop.model_dump(**_DUMP)
     settings["seeds"] = list(spec.seeds)

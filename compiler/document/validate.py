@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from compiler.document.node import Node
-from compiler.document.units import EXAMPLES, arms, converted, keys, unit_of
+from compiler.document.units import EXAMPLES, FACTORS, number
 from compiler.problems import SECRET, catalogue, problem, sentence, shown, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 
@@ -42,14 +44,32 @@ _COUNTED = {"too": ("entry", "entries"), "string_too": ("character", "characters
 
 def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, list[Diagnostic]]:
     """The node as a model, or None and what is wrong with it. `where` names the node in messages, such as `train`."""
-    plain = converted(model, node.plain())
-    try:
-        return model.model_validate_json(json.dumps(plain), strict=True), []
-    except ValidationError as error:
-        problems = [_problem(details, model, node, where) for details in error.errors(include_url=False)]
-        meant = {problem.fix for problem in problems if problem.code == "E201"}
-        # a misspelt key is not reported a second time as a missing one
-        return None, [problem for problem in problems if not (problem.code == "E202" and problem.fix.removesuffix(": ...`") + "`" in meant)]
+    plain = node.plain()
+    while True:
+        try:
+            return model.model_validate_json(json.dumps(plain), strict=True), []
+        except ValidationError as error:
+            errors = [details | {"loc": _without_tags(details["loc"])} for details in error.errors(include_url=False)]
+            # sum, as any() would stop at the first
+            if not sum(_converted(plain, details, model) for details in errors):
+                break
+    problems = [_problem(details, model, node, where) for details in errors]
+    meant = {problem.fix for problem in problems if problem.code == "E201"}
+    # a misspelt key is not reported a second time as a missing one
+    return None, [problem for problem in problems if not (problem.code == "E202" and problem.fix.removesuffix(": ...`") + "`" in meant)]
+
+
+def _converted(plain: Any, error: ErrorDetails, model: type[BaseModel]) -> bool:
+    """Whether what was refused is a text with a unit, which is then replaced by the number that the model stores."""
+    unit, text = _unit_at(model, error["loc"]), error["input"]
+    amount = number(text, unit) if unit is not None and isinstance(text, str) else None
+    if amount is None:
+        return False
+    *way, last = error["loc"]
+    for part in way:
+        plain = plain[part]
+    plain[last] = amount
+    return True
 
 
 def key_place(node: Node) -> Place:
@@ -84,16 +104,14 @@ def secrets(node: Node) -> Iterator[Diagnostic]:
 
 
 def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str) -> Diagnostic:
-    kind, location, context = error["type"], error["loc"], error.get("ctx", {})
-    parts = [part for part in location if not _is_tag(part)]
+    kind, parts, context = error["type"], error["loc"], error.get("ctx", {})
     node, rest = _walk(root, parts)
-    key = ".".join([where, *map(str, parts)] if where else map(str, parts))
-    parent = ".".join([where, *map(str, parts[:-1])] if where else map(str, parts[:-1]))
+    key, parent = (".".join([where, *map(str, names)] if where else map(str, names)) for names in (parts, parts[:-1]))
     if kind == "extra_forbidden":
-        names = [name for inner in _models_at(model, location[:-1]) for name in keys(inner)]
+        names = [name for inner in _models_at(model, parts[:-1]) for name in keys(inner)]
         return unknown_key(str(parts[-1]), names, node.key or node.place, parent)
     if kind == "missing":
-        return _missing(str(parts[-1]), parent, model, location, node)
+        return _missing(str(parts[-1]), parent, _types_at(model, parts), node)
     place = node.key if rest == ["[key]"] and node.key else key_place(node)
     if kind in catalogue():
         return problem(kind, place, **context)
@@ -101,7 +119,7 @@ def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str
         return _choice(key, node, context, place)
     if kind in _RANGES:
         return _range(key, kind, context, node, place)
-    unit = _unit_at(model, location)
+    unit = _unit_at(model, parts)
     if unit and isinstance(node.value, str):
         return problem("E208", place, key=key, value=_shown(node), example=EXAMPLES[unit])
     expected = _TYPES.get(kind.removesuffix("_type").removesuffix("_from_float").removesuffix("_parsing"))
@@ -110,17 +128,11 @@ def _problem(error: ErrorDetails, model: type[BaseModel], root: Node, where: str
     return problem("E205", place, key=key or where, message=re.sub(r"^(Value|Assertion) error, ", "", error["msg"]))
 
 
-def _missing(key: str, parent: str, model: type[BaseModel], location: Sequence[int | str], block: Node) -> Diagnostic:
+def _missing(key: str, parent: str, fields: Sequence[Any], block: Node) -> Diagnostic:
     removed = block.value.get(key) if isinstance(block.value, dict) else None
-    fields = next((keys(inner) for inner in _models_at(model, location[:-1]) if key in keys(inner)), {})
-    facts: dict[str, Any] = {
-        "key": key,
-        "inside": f" in `{parent}`" if parent else "",
-        "why": (fields[key].description if key in fields else None) or "it has no default",
-    }
-    if removed is not None:
-        return problem("E202.removed", removed.key or removed.place, **facts)
-    return problem("E202", key_place(block), **facts)
+    why = next((field.description for field in fields if isinstance(field, FieldInfo)), None) or "it has no default"
+    place = key_place(block) if removed is None else removed.key or removed.place
+    return problem("E202" if removed is None else "E202.removed", place, key=key, inside=f" in `{parent}`" if parent else "", why=why)
 
 
 def _choice(key: str, node: Node, context: dict[str, Any], place: Place) -> Diagnostic:
@@ -176,43 +188,51 @@ def _walk(node: Node, parts: Sequence[int | str]) -> tuple[Node, list[int | str]
     return node, []
 
 
-def _is_tag(part: int | str) -> bool:
-    return isinstance(part, str) and part.startswith("(") and part.endswith(")")
+def _without_tags(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """A location without the names of forms: `(name)` is no key."""
+    return tuple(part for part in location if not (isinstance(part, str) and part.startswith("(") and part.endswith(")")))
 
 
-def _models_at(model: type[BaseModel], location: Sequence[int | str]) -> list[type[BaseModel]]:
-    """Models that a location may stand for, following union tags."""
-    annotations: list[Any] = [model]
-    for part in location:
-        annotations = [inner for annotation in annotations for inner in _step(annotation, part)]
-    return [arm for annotation in annotations for arm in arms(annotation) if isinstance(arm, type) and issubclass(arm, BaseModel)]
+def keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields of a model by the key that a spec writes: `from` is no name in Python."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _step(annotation: Any, part: int | str) -> Iterator[Any]:
-    if _is_tag(part):
-        yield from _tagged(annotation, str(part))
-        return
-    for arm in arms(annotation):
-        if isinstance(arm, type) and issubclass(arm, BaseModel):
-            if part in keys(arm):
-                yield keys(arm)[str(part)].annotation
-        elif get_origin(arm) is dict:
-            yield get_args(arm)[1]
-        elif get_origin(arm) is tuple:
-            yield get_args(arm)[0]
+def _types_at(model: type[BaseModel], parts: Sequence[int | str]) -> list[Any]:
+    """Fields of models, or types of entries, that a location may stand for."""
+    types: list[Any] = [model]
+    for part in parts:
+        types = [inner for kind in types for arm in _arms(kind) for inner in _below(arm, part)]
+    return types
 
 
-def _tagged(annotation: Any, tag: str) -> Iterator[Any]:
-    for arm in get_args(annotation):
-        if any(isinstance(mark, Tag) and mark.tag == tag for mark in getattr(arm, "__metadata__", ())):
-            yield arm
-        elif get_args(arm) and not isinstance(arm, type):
-            yield from _tagged(arm, tag)
+def _models_at(model: type[BaseModel], parts: Sequence[int | str]) -> list[type[BaseModel]]:
+    return [arm for kind in _types_at(model, parts) for arm in _arms(kind) if isinstance(arm, type) and issubclass(arm, BaseModel)]
 
 
-def _unit_at(model: type[BaseModel], location: Sequence[int | str]) -> str | None:
-    for parent in _models_at(model, location[:-1]):
-        field = keys(parent).get(str(location[-1])) if location else None
-        if field is not None and (unit := unit_of(field)):
-            return unit
-    return None
+def _below(arm: Any, part: int | str) -> Iterator[Any]:
+    if isinstance(arm, type) and issubclass(arm, BaseModel):
+        if part in keys(arm):
+            yield keys(arm)[str(part)]
+    elif get_origin(arm) in (dict, tuple):
+        yield get_args(arm)[1 if get_origin(arm) is dict else 0]
+
+
+def _arms(kind: Any) -> list[Any]:
+    """Members of a union, without what is noted beside them; the type itself when it is no union."""
+    if isinstance(kind, FieldInfo):
+        return _arms(kind.annotation)
+    if hasattr(kind, "__metadata__"):
+        return _arms(get_args(kind)[0])
+    return [deep for arm in get_args(kind) for deep in _arms(arm)] if get_origin(kind) in (Union, UnionType) else [kind]
+
+
+def _unit_at(model: type[BaseModel], parts: Sequence[int | str]) -> str | None:
+    """The unit in which the value at a location is stored, where specs may write it with a unit."""
+    marks = [
+        mark for kind in _types_at(model, parts) for mark in ([kind] if isinstance(kind, FieldInfo) else getattr(kind, "__metadata__", []))
+    ]
+    units = (
+        mark.json_schema_extra.get("unit") for mark in marks if isinstance(mark, FieldInfo) and isinstance(mark.json_schema_extra, dict)
+    )
+    return next((str(unit) for unit in units if unit in FACTORS), None)

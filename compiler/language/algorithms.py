@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from compiler.document.node import Node
-from compiler.document.units import converted, keys
-from compiler.document.validate import validated
+from compiler.document.validate import keys, validated
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.diagnostic import Diagnostic
@@ -34,11 +31,6 @@ def train_settings(train: Node) -> tuple[TrainSettings | None, list[Diagnostic]]
     settings, problems = validated(SECTIONS[name], train, "train")
     places = {node.key: key for key, node in train.items()}
     return settings, [_of_another(refused, places.get(refused.place), name) for refused in problems]
-
-
-def plain_train(train: Node) -> Any:
-    """A `train` section as plain values, units converted, nothing filled in."""
-    return converted(SECTIONS[algorithm(train) or DEFAULT], train.plain())
 
 
 def _unknown(written: Node) -> Diagnostic:

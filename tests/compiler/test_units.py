@@ -3,7 +3,9 @@
 import pytest
 from pydantic import BaseModel, Field
 
-from compiler.document.units import converted, number
+from compiler.document.read import parse
+from compiler.document.units import number
+from compiler.document.validate import validated
 
 
 @pytest.mark.parametrize(
@@ -33,12 +35,10 @@ class Outer(BaseModel):
 
 
 def test_units_are_found_wherever_a_model_lies():
-    value = {"timeout": "1m", "inner": {"limit": "5%"}, "many": {"a": {"limit": "50%"}}, "several": [{"limit": "1%"}], "name": "60s"}
-    assert converted(Outer, value) == {
-        "timeout": 60.0,
-        "inner": {"limit": 0.05},
-        "many": {"a": {"limit": 0.5}},
-        "several": [{"limit": 0.01}],
-        "name": "60s",
-    }
-    assert converted(Outer, {"timeout": "soon", "unknown": "5%"}) == {"timeout": "soon", "unknown": "5%"}, "the model refuses it"
+    text = b"{timeout: 1m, inner: {limit: 5%}, many: {a: {limit: 50%}}, several: [{limit: 1%}], name: 60s}"
+    value, problems = validated(Outer, parse(text, "x.yaml").root)
+    assert problems == [] and value == Outer(
+        timeout=60.0, inner=Inner(limit=0.05), many={"a": Inner(limit=0.5)}, several=(Inner(limit=0.01),), name="60s"
+    )
+    value, problems = validated(Outer, parse(b"{timeout: soon, inner: {limit: 5%}}", "x.yaml").root)
+    assert value is None and [(problem.code, problem.place.column) for problem in problems] == [("E208", 11)]
