@@ -19,7 +19,7 @@ from compiler.build.inputs import Inputs
 from compiler.document.units import EXAMPLES as WRITTEN
 from compiler.language.algorithms import SECTIONS
 from compiler.language.experiment import NOT_IN_A_PROFILE
-from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
+from compiler.language.outside import CommandSpec, ImportedSpec
 from compiler.language.rewards import settings_of
 from compiler.language.spec import Spec
 from compiler.render import flow
@@ -111,9 +111,9 @@ def _join(sections: dict[str, Schema]) -> None:
         values = part.get("additionalProperties")
         if isinstance(values, dict) and values.get("$ref") in (_REF + "Gate", _REF + "Penalty"):
             part.update(minProperties=1, maxProperties=1, propertyNames=_SLUG)
-    for name, refused in (("ImportedSpec", REFUSED_BESIDE_IMPORT), ("CommandSpec", REFUSED_BESIDE_COMMAND)):
-        properties = sections[name]["properties"]
-        sections[name]["properties"] = {key: value for key, value in properties.items() if key not in refused}
+    for kind in (ImportedSpec, CommandSpec):
+        for key in kind.REFUSED:
+            del sections[kind.__name__]["properties"][key]
     condition = sections["ImportedCondition"]["properties"]
     for key in ("data", "model"):
         del condition[key]

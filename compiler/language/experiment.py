@@ -10,7 +10,7 @@ from compiler.document.node import Document, Node
 from compiler.document.validate import secrets, validated
 from compiler.language.algorithms import COMMAND, train_settings
 from compiler.language.family import Member, member
-from compiler.language.outside import REFUSED_BESIDE_COMMAND, REFUSED_BESIDE_IMPORT, CommandSpec, ImportedSpec
+from compiler.language.outside import CommandSpec, ImportedSpec
 from compiler.language.rewards import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
 from compiler.problems import Rejected, problem, unknown
@@ -86,17 +86,14 @@ def _built(family: Member, parent: Experiment | None, earlier: list[Diagnostic])
 
 def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:
     """The model of a spec, the spec without keys that have no place in it, and E387 for each of these."""
-    kind: type[Spec] = CommandSpec if _is_command(root) else Spec
-    refused, beside, of_conditions = REFUSED_BESIDE_COMMAND, "train: {algorithm: command}", ["data", "model"]
-    if root.get("runs") is not None:
-        kind, refused, beside, of_conditions = ImportedSpec, REFUSED_BESIDE_IMPORT, "runs: {import: ...}", ["train", "data", "model"]
-    if kind is Spec:
-        return kind, root, []
-    wrong = [(key, node, refused[key]) for key, node in root.items() if key in refused]
+    if root.get("runs") is None and not _is_command(root):
+        return Spec, root, []
+    kind, form = (ImportedSpec, "E387.import") if root.get("runs") is not None else (CommandSpec, "E387")
+    wrong = [(key, node) for key, node in root.items() if key in kind.REFUSED]
     for _, condition in _items(root.get("conditions")):
-        wrong += [(key, node, "no section holds it") for key, node in condition.items() if key in of_conditions]
-    problems = [problem("E387", node.key or node.place, key=key, beside=beside, why=why) for key, node, why in wrong]
-    return kind, Node({key: node for key, node in root.value.items() if key not in refused}, root.place), problems
+        wrong += [(key, node) for key, node in condition.items() if key in kind.REFUSED_IN_CONDITIONS]
+    problems = [problem(form, node.key or node.place, key=key) for key, node in wrong]
+    return kind, Node({key: node for key, node in root.value.items() if key not in kind.REFUSED}, root.place), problems
 
 
 def _is_command(root: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Named health profiles: which detectors look at a run, and the settings in which they differ from their own defaults.
+"""Named health profiles, in health_profiles.yaml: detectors that look at a run, and settings in which they differ from their own defaults.
 
 Every threshold stands in its detector's Settings with its unit and source; a profile holds only what it changes.
 """
@@ -6,44 +6,17 @@ Every threshold stands in its detector's Settings with its unit and source; a pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import DetectorCard
 from stages.contracts.plugin import DETECTORS, kinds, load
 
-_EVERY: dict[str, dict[str, Any]] = {
-    "truncation": {},
-    "atoms": {},
-    "degenerate": {},
-    "entropy_change": {},
-    "kl_reference": {},
-    "update_size": {},
-    "gradient": {},
-    "resume_faults": {},
-    "throughput": {},
-    "duplicates": {},
-}
-"""Detectors that look at runs of every algorithm."""
-PROFILES: dict[str, dict[str, dict[str, Any]]] = {
-    "grpo-default": {"nonfinite": {}, "zero_signal": {}, "collapse": {}, "spikes": {}, **_EVERY},
-    "ppo-default": {
-        "nonfinite": {},
-        "spikes": {"metrics": ("grad_norm", "kl", "entropy", "loss.policy", "loss.value")},
-        "value_fit": {},
-        "kl_sign": {},
-        "true_objective": {},
-        **_EVERY,
-    },
-    "sft-default": {
-        "nonfinite": {},
-        "spikes": {"metrics": ("grad_norm", "loss")},
-        "gradient": {},
-        "resume_faults": {},
-        "throughput": {},
-        "duplicates": {},
-    },
-}
+PROFILES: dict[str, dict[str, dict[str, Any]]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+"""Profile -> detectors in order -> settings."""
 
 
 def profile_of(named: str | None, algorithm: str) -> str:

@@ -6,7 +6,7 @@ writes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -15,25 +15,6 @@ from stages.contracts.artifact import Section
 from stages.contracts.import_card import Column, LogReading, SummaryKeys
 from stages.contracts.model import Model, TrainData
 from stages.contracts.names import ProjectPath, Slug
-
-REFUSED_BESIDE_IMPORT = {
-    "model": "no model is loaded",
-    "data": "no prompts are read",
-    "train": "nothing is trained; the number of steps is `runs.import.steps`",
-    "rewards": "no completion is scored; `reward` of a condition says in words what the runs were trained with",
-    "preflight": "nothing is sampled before training",
-    "evaluation": "there is no model to evaluate, so claims are about imported metrics",
-    "retries": "no attempt is made",
-    "resources": "reading a log needs none",
-    "parent": "what differs was decided where the runs were made",
-    "changes": "what differs was decided where the runs were made",
-    "hypothesis": "it belongs to a change of a parent",
-    "actions": "an action is a change of training",
-    "contingency": "a plan is a change of training",
-    "profiles": "a profile is the same experiment with other settings, and an import has none",
-}
-"""Keys that have no place beside `runs: {import: ...}`, and why."""
-
 
 _SUMMARY_KEYS = {*SummaryKeys.model_fields} - {"unit"}
 
@@ -96,8 +77,14 @@ class ImportedCondition(Condition):
 
 
 class OutsideSpec(Spec):
-    """An experiment whose runs octavo does not train itself. Sections that are refused are never written; theirs stand for nothing."""
+    """An experiment whose runs octavo does not train itself. What is REFUSED is never written; these sections stand for nothing."""
 
+    REFUSED: ClassVar[tuple[str, ...]] = (
+        *("model", "data", "rewards", "preflight", "evaluation", "retries", "resources"),
+        *("parent", "changes", "hypothesis", "actions", "contingency"),
+    )
+    """Keys that have no place in it."""
+    REFUSED_IN_CONDITIONS: ClassVar[tuple[str, ...]] = ("data", "model")
     conditions: dict[Slug, ImportedCondition] = Field(  # type: ignore[assignment]  # a narrower kind of condition
         max_length=1_000, min_length=1, description="By name, in the order of tables and colours."
     )
@@ -108,25 +95,10 @@ class OutsideSpec(Spec):
 class ImportedSpec(OutsideSpec):
     """An experiment of imported runs."""
 
+    REFUSED = (*OutsideSpec.REFUSED, "train", "profiles")
+    REFUSED_IN_CONDITIONS = ("train", "data", "model")
     runs: Runs = Field(description="Where the runs come from.")
     train: dict[str, Any] = Field({}, description="Nothing is trained.")
-
-
-REFUSED_BESIDE_COMMAND = {
-    "model": "the program loads its own; write what it needs under `train.settings`",
-    "data": "the program reads its own; write what it needs under `train.settings`",
-    "rewards": "the program scores; `reward` of a condition says in words what with",
-    "preflight": "only the program can sample",
-    "evaluation": "octavo cannot load what the program trains, so claims are about the history that it writes",
-    "resources": "octavo cannot place the program on a device",
-    "parent": "settings of a program are its own, so octavo cannot compare them",
-    "changes": "settings of a program are its own, so octavo cannot compare them",
-    "hypothesis": "it belongs to a change of a parent",
-    "retries": "octavo cannot change what the program does; the next `dvc repro` starts it again in its folder",
-    "actions": "an action is a change of training settings",
-    "contingency": "a plan is a change of training settings",
-}
-"""Keys that have no place beside `train: {algorithm: command}`, and why."""
 
 
 class CommandHistory(LogReading):
