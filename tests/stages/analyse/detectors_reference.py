@@ -127,7 +127,7 @@ def _section(kind: str) -> str:
 def _default(value: Any) -> str:
     if value is None:
         return "`null`"
-    return ", ".join(f"`{item}`" for item in value) if isinstance(value, tuple) else f"`{value}`"
+    return ", ".join(f"`{item}`" for item in value) if isinstance(value, list | tuple) else f"`{value}`"
 
 
 if __name__ == "__main__":
