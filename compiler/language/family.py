@@ -6,14 +6,16 @@ their dotted keys; `compiler.build.difference` then holds the result against the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from compiler.document.layers import OWN, Read, lowered, overlay, with_shared
 from compiler.document.node import Document, Node
 from compiler.problems import Rejected, listed, problem, unknown
-from stages.contracts.diagnostic import Diagnostic, Note
+from stages.contracts.diagnostic import Note
 
 SPECS = Path("specs")
 MAX_CHANGES = 500
@@ -82,12 +84,22 @@ def with_changes(root: Node, declared: Iterable[tuple[str, Node]]) -> Node:
     """A copy of a tree with new values at dotted keys. Raises Rejected with an E338 for each key that leads nowhere."""
     problems = []
     for path, node in declared:
-        try:
-            if len(parts := _parts(path)) > MAX_PARTS:
-                raise Rejected([problem("E338.deep", node.key or node.place, path=_short(path))])
-            root = _changed(root, parts, node, path)
-        except Rejected as rejected:
-            problems.extend(rejected.diagnostics)
+        parts, short = _parts(path), path if len(path) <= 80 else f"{path[:77]}..."
+        keys, rest = _way(root, parts) if len(parts) <= MAX_PARTS else ([], [])
+        target = _down(root, keys)
+        if len(parts) > MAX_PARTS:
+            problems.append(problem("E338.deep", node.key or node.place, path=short))
+        elif rest and isinstance(target.value, list):
+            known = [name for entry in target.value if isinstance(entry.value, dict) for name in entry.value]
+            gates = f"; gates: {listed(known)}" if known else ""
+            problems.append(unknown("E338.gate", rest[0], known, node.key or node.place, target.place, path=short, gates=gates))
+        elif not rest and node.value is None and len(keys) > 1 and isinstance(keys[-2], int):  # a gate goes with its entry
+            root = _replaced(root, keys[:-1], None)
+        else:
+            over = node
+            for part in reversed(rest):  # maps around the value, all of them at the place where the change is declared
+                over = Node({part: over}, node.place, node.key)
+            root = _replaced(root, keys, overlay(target, over, "experiment"))
     if problems:
         raise Rejected(problems)
     return root
@@ -110,70 +122,44 @@ def _parts(path: str) -> list[str]:
     return ["health", "gates", metric, last] if below else ["health", "gates", path.removeprefix(head)]
 
 
-def step(node: Node, parts: list[str]) -> tuple[str | int, int] | None:
-    """The key of a map, or the place of a named gate in a list, that the first parts name, and how many parts; None if nothing.
+def _way(root: Node, parts: list[str]) -> tuple[list[str | int], list[str]]:
+    """Keys of maps, and numbers and names of gates in lists, that the parts of a dotted key lead along; and the parts that lead nowhere.
 
     Metrics have dots in their names, so the longest key that fits is meant.
     """
-    if isinstance(node.value, dict):
-        for count in range(len(parts), 0, -1):
-            if ".".join(parts[:count]) in node.value:
-                return ".".join(parts[:count]), count
-    elif isinstance(node.value, list):
-        for index, entry in enumerate(node.value):
-            if isinstance(entry.value, dict) and list(entry.value) == parts[:1]:
-                return index, 1
-    return None
+    keys: list[str | int] = []
+    while parts:
+        value, step = _down(root, keys).value, list[str | int]()
+        count = 1
+        if isinstance(value, dict):
+            count = next((count for count in range(len(parts), 0, -1) if ".".join(parts[:count]) in value), 0)
+            step = [".".join(parts[:count])] if count else []
+        elif isinstance(value, list):
+            indexes = (index for index, entry in enumerate(value) if isinstance(entry.value, dict) and list(entry.value) == parts[:1])
+            step = [index, parts[0]] if (index := next(indexes, None)) is not None else []
+        if not step:
+            break
+        keys, parts = [*keys, *step], parts[count:]
+    return keys, parts
+
+
+def _down(root: Node, keys: Iterable[str | int]) -> Node:
+    return functools.reduce(lambda node, key: node.value[key], keys, root)
 
 
 def at(root: Node, path: str) -> Node | None:
     """The node at a dotted key, a removed one (null) included; None if there is none."""
-    node, parts = root, path.split(".")
-    while parts:
-        target = step(node, parts)
-        if target is None:
-            return None
-        key, count = target
-        node, parts = node.value[key], parts[count:]
-        if isinstance(key, int):
-            node = next(iter(node.value.values()))
-    return node
+    keys, rest = _way(root, path.split("."))
+    return None if rest else _down(root, keys)
 
 
-def _changed(node: Node, parts: list[str], over: Node, path: str) -> Node:
-    """A copy of the tree with a new value at a dotted key."""
-    if not parts:
-        return overlay(node, over, "experiment")
-    target = step(node, parts)
-    if target is None:
-        if isinstance(node.value, list):
-            raise Rejected([_no_gate(node, parts, over, path)])
-        return overlay(node, _nested(parts, over), "experiment")
-    key, count = target
-    value, rest = node.value.copy(), parts[count:]
-    if isinstance(key, str):
-        value[key] = _changed(value[key], rest, over, path)
-    elif not rest and over.value is None:
-        del value[key]
+def _replaced(node: Node, keys: list[str | int], new: Node | None) -> Any:
+    """A copy of a tree with another node at some keys; without that entry of a list when there is none."""
+    if not keys:
+        return new
+    value, inner = node.value.copy(), _replaced(node.value[keys[0]], keys[1:], new)
+    if inner is None:
+        del value[keys[0]]
     else:
-        ((name, gate),) = value[key].value.items()
-        value[key] = Node({name: _changed(gate, rest, over, path)}, value[key].place, layer=node.layer)
+        value[keys[0]] = inner
     return Node(value, node.place, node.key, node.layer, node.over)
-
-
-def _nested(parts: list[str], over: Node) -> Node:
-    """Maps around a value, all of them at the place where the change is declared."""
-    node = over
-    for part in reversed(parts):
-        node = Node({part: node}, over.place, over.key)
-    return node
-
-
-def _no_gate(node: Node, parts: list[str], over: Node, path: str) -> Diagnostic:
-    known = [name for entry in node.value if isinstance(entry.value, dict) for name in entry.value]
-    gates = f"; gates: {listed(known)}" if known else ""
-    return unknown("E338.gate", parts[0], known, over.key or over.place, note=node.place, path=_short(path), gates=gates)
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 80 else f"{path[:77]}..."
