@@ -18,7 +18,7 @@ COMMANDS = Path(__file__).parent / "commands.toml"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. 0 fine, 1 the author's error, 2 usage, 3 a mistake of octavo's own; 4 from `plan --exit-code`."""
+    """Run one command; _EXIT_CODES says what it gives."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None and not options.version:
@@ -89,6 +89,10 @@ def _run(options: argparse.Namespace) -> int:
     try:
         if options.command not in ("new", "schema"):
             in_project()
+        if options.command in ("check", "compile", "plan", "verify", "rescore"):  # what they say rests on the project's files
+            from compiler.commands import stand_ins
+
+            stand_ins.reject()
         return int(command.run(options, inputs))
     except Rejected as rejected:
         show(rejected.diagnostics, inputs, rejected.sources)
@@ -108,6 +112,7 @@ exit codes:
   2  the command line is no command of octavo's
   3  a mistake of octavo's own; the message names its report
   4  plan --exit-code: something would train
+  5  check --rewards: no error, but this machine may not call the address of a gate, so a reward was not tried
 """
 
 

@@ -16,9 +16,12 @@ from compiler.problems import Rejected, errors, in_order
 from compiler.render import colour, render
 from stages.contracts.diagnostic import Diagnostic
 
+NOT_TRIED = 5
+"""Exit code."""
+
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
-    """1 if there is an error."""
+    """1 if there is an error; else NOT_TRIED if the examples of a reward were not tried, because this machine may not call an address."""
     inputs.only_checks = True
     references = with_profiles([named(text) for text in options.specs] or every_spec(), inputs)
     if not options.specs and LIVE.exists():
@@ -26,18 +29,21 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     compiled = compile_all(references, inputs)
     problems = [warning for each in compiled for warning in each.warnings]
     problems += revisions.unused(inputs.lock(), inputs.document)
-    scored: list[int] = []
+    rewards, forbidden = "", 0
     if options.rewards:
         from compiler.commands import examples
 
-        problems += [problem for each in compiled for problem in examples.check(each, inputs, scored)]
+        tally = examples.Tally()
+        problems += [problem for each in compiled for problem in examples.check(each, inputs, tally)]
+        forbidden = tally.forbidden
+        rewards = f"; examples of rewards that score what they should: {tally.scored}"
+        rewards += f"; rewards that were not tried, because of their addresses: {forbidden}" if forbidden else ""
     show(problems, inputs)
     if errors(problems):
         return 1
     runs = sum(len(each.expansion.runs) for each in compiled)
-    rewards = f"; examples of rewards that score what they should: {sum(scored)}" if options.rewards else ""
     print(f"{', '.join(each.experiment.name for each in compiled)}: {runs} runs, no errors{rewards}", file=sys.stderr)
-    return 0
+    return NOT_TRIED if forbidden else 0
 
 
 def with_profiles(references: Sequence[Reference], inputs: Inputs) -> list[Reference]:

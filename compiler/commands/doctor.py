@@ -114,7 +114,7 @@ def live_needs() -> Needs:
 def programs(needs: Needs) -> Iterator[Line]:
     """Python, which DVC meets as `python`; the commands dvc and git; the repository with its merge driver; and free space."""
     yield _first("python", platform.python_version(), (sys.version_info < (3, 11), "too old", "apt-get install python3.11-venv"))
-    is_same = _output("python", "-c", "import sys; print(sys.prefix)") == sys.prefix
+    is_same = _output("python", "-P", "-c", "import sys; print(sys.prefix)") == sys.prefix
     other = "none, or of another environment than octavo's, and DVC starts stages with it"
     yield _first("python on PATH", "octavo's own environment", (not is_same, other, _ACTIVATE))
     version = installed("dvc")
@@ -203,7 +203,7 @@ def services(needs: Needs) -> Iterator[Line]:
 def devices(needs: Needs) -> Iterator[Line]:
     """Asked of torch in a process of its own: a broken driver can hang or crash it."""
     try:
-        answer = json.loads(_output(sys.executable, "-c", _TORCH, seconds=120) or "")
+        answer = json.loads(_output(sys.executable, "-P", "-c", _TORCH, seconds=120) or "")
     except ValueError:
         yield Line("torch", "missing", "does not start", f"{_INSTALL} && python -c 'import torch'")
         return

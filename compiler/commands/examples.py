@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from compiler.build.cards import example_cards
@@ -16,11 +17,19 @@ from stages.contracts.reward import Reward
 from stages.train.verifiers.verdict import VerifierUnavailable
 
 
-def check(compiled: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diagnostic]:
+@dataclass
+class Tally:
+    """`scored`: examples of rewards that were tried; `forbidden`: rewards that were not, because this machine may not call an address."""
+
+    scored: int = 0
+    forbidden: int = 0
+
+
+def check(compiled: Compiled, inputs: Inputs, tally: Tally) -> Iterator[Diagnostic]:
     """E325 at each example whose reward is not the expected one; E398 and W398 at a reward that a degenerate answer serves best; W397
-    at a reward whose verifier this machine does not have. Gates may start their sandbox. `tried` gets the number of examples of each reward
-    that was tried."""
+    at a reward whose verifier this machine does not have, or may not call. Gates may start their sandbox."""
     from stages.train.rewards.compose import check_examples, sandbox
+    from stages.train.verifiers.web import AddressForbidden
 
     experiment = compiled.experiment
     checked: set[tuple[str, str | None]] = set()
@@ -34,9 +43,12 @@ def check(compiled: Compiled, inputs: Inputs, tried: list[int]) -> Iterator[Diag
         try:
             sandbox(card.gates)
         except VerifierUnavailable as error:
-            yield problem("W397", experiment.node("rewards", name).key, reward=name, reason=error.what, fix=error.fix)
+            is_forbidden = isinstance(error, AddressForbidden)
+            tally.forbidden += is_forbidden
+            code = "W397.address" if is_forbidden else "W397"
+            yield problem(code, experiment.node("rewards", name).key, reward=name, reason=error.what, fix=error.fix)
             continue
-        tried.append(len(card.examples))
+        tally.scored += len(card.examples)
         for index, outcome in enumerate(check_examples(card)):
             if not outcome.ok:
                 expect: Node = experiment.node("rewards", name, "examples", index, "expect")

@@ -251,7 +251,7 @@ def _answers(runs: Sequence[WandbRun]) -> Iterator[tuple[WandbRun, Answer]]:
     asks = "".join(Ask(run=run.name, file=run.path + SUFFIX).model_dump_json() + "\n" for run in runs)
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": path, "WANDB_SILENT": "true"}
-    command = [sys.executable, "-m", MODULE, "-"]
+    command = [sys.executable, "-P", "-m", MODULE, "-"]  # -P: no module of the project's root
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment) as process:
         assert process.stdin is not None and process.stdout is not None
         try:

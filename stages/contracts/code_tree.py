@@ -69,7 +69,7 @@ class CodeTree:
 
     def _read(self, name: str) -> _Module | None:
         path = name.replace(".", "/")
-        for file in (f"{path}.py", f"{path}/__init__.py"):
+        for file in (f"{path}/__init__.py", f"{path}.py"):  # in Python's order
             if name and (self.root / file).is_file():
                 tables = ((self.root / file).with_suffix(suffix) for suffix in (".csv", ".yaml"))
                 data = "".join(table.read_text(encoding="utf-8") for table in tables if table.is_file())

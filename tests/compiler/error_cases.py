@@ -10,8 +10,9 @@ Each change is a group of lines, separated from the next one by an empty line: `
 replacement. The lines with ` ` and `-` must follow each other somewhere in the base; the first place counts.
 
 Further blocks: `spec` a whole spec, `file PATH` a file, `with NAME` the files of with/NAME/, `without` a file to delete, `nobody` git
-knows no user, `hub` and `wandb` what the stand-ins answer. A `change` may name the file that gets the changed text. `escaped` after a
-block's name: its lines hold Python's escapes, for bytes that a reviewer would not see, and end without a line break.
+knows no user, `committed` a file that is in git, `hub` and `wandb` what the stand-ins answer. A `change` may name the file that gets the
+changed text. `escaped` after a block's name: its lines hold Python's escapes, for bytes that a reviewer would not see, and end without a
+line break.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ERRORS = Path(__file__).parents[1] / "errors"
 SPEC = "specs/example.yaml"
 EXAMPLE = Path(__file__).parent / "project" / SPEC
 _CASE = re.compile(r"^=== (\S+) ?(.*)$")
-_BLOCK = re.compile(r"^--- (change|spec|file|with|without|nobody|hub|wandb|expect)\b ?(.*)$")
+_BLOCK = re.compile(r"^--- (change|spec|file|with|without|nobody|committed|hub|wandb|expect)\b ?(.*)$")
 
 
 @dataclass

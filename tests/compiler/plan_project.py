@@ -58,7 +58,7 @@ def inside(root: Path) -> Iterator[pytest.MonkeyPatch]:
     """The working directory and the code that is hashed are the project's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for module in ("compiler.build.inputs", "compiler.commands.plan"):
+        for module in ("compiler.build.inputs", "compiler.commands.plan", "compiler.commands.stand_ins"):
             patch.setattr(f"{module}.ROOT", root)
         patch.delenv(OTHER_VERSIONS)
         for name, value in ENVIRONMENT.items():

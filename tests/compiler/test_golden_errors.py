@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from error_cases import all_cases, read, write
 from hub_stand_in import hub, octavo
+from plan_project import git
 from wandb_stand_in import Faults, Run, wandb
 
 from compiler.__main__ import main
@@ -35,6 +36,9 @@ def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monk
         (work / path).write_bytes(content)
     if (absent := case.text("without")) is not None:
         (work / absent.strip()).unlink()
+    if (committed := case.text("committed")) is not None:
+        git(work, "init", "--quiet")
+        git(work, "add", "--force", committed.strip())
     before = snapshot(work)
 
     command = case.command.split()

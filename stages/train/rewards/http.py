@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.plugin import Answer, Judgement
-from stages.train.verifiers.web import post
+from stages.train.verifiers.web import post, require_allowed
 
 ATTEMPTS = 2
 """A request that is refused with 429 or 5xx, or does not reach the service, is made once more; one that timed out is not."""
@@ -46,6 +46,11 @@ class Settings(Frozen):
 
 class _Refused(Exception):
     """Why a request gave no scores."""
+
+
+def require(settings: Settings) -> None:
+    """Raises AddressForbidden where this machine may not call the service."""
+    require_allowed(settings.url)
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:

