@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -93,7 +94,7 @@ def reward_condition(text: str, kinds: Mapping[str, str]) -> Expression:
         known = [*SIGNALS, *(f"{name}.{word}" for name, kind in kinds.items() for word in (*STATUSES, *marks(kind)))]
         raise Unreadable(unknown("E351", word, known, None), token.start("leaf"), len(word))
 
-    return _Reader(text, "E350", _REWARD_TOKEN, leaf).read()
+    return _read(text, "E350", _REWARD_TOKEN, leaf)
 
 
 @lru_cache(4096)
@@ -117,7 +118,7 @@ def stop_condition(text: str, target_steps: int) -> StopCondition:
         mentions.append(Mention(comparison, token.start("metric"), *token.span("leaf")))
         return comparison
 
-    return StopCondition(_Reader(text, "E360", _STOP_TOKEN, leaf).read(), tuple(mentions))
+    return StopCondition(_read(text, "E360", _STOP_TOKEN, leaf), tuple(mentions))
 
 
 def always(leaf: Comparison) -> bool | None:
@@ -128,63 +129,51 @@ def always(leaf: Comparison) -> bool | None:
     return answers.pop() if len(answers) == 1 else None
 
 
-class _Reader:
-    """Reads one text by the grammar. A negation is pushed down to the leaves."""
+def _read(text: str, code: str, pattern: re.Pattern[str], leaf: Callable[[re.Match[str], bool], Expression]) -> Expression:
+    """A text by the grammar, with negations pushed down to the leaves. Raises Unreadable."""
 
-    def __init__(self, text: str, code: str, token: re.Pattern[str], leaf: Callable[[re.Match[str], bool], Expression]) -> None:
-        self.text, self.code, self.leaf = text, code, leaf
-        if len(text) > MAX_CHARS:
-            raise self.unreadable(f"a condition of more than {MAX_CHARS} characters", 0, 1)
-        self.tokens = list(token.finditer(text))
-        self.at = 0
+    def refused(reason: str, start: int, length: int = 1) -> Unreadable:
+        return Unreadable(problem(code, reason=reason), start, length)
 
-    def read(self) -> Expression:
-        """The whole text. Raises Unreadable."""
-        expression = self._chain("or", True, 0)
-        if self.at < len(self.tokens):
-            raise self._refused(self.tokens[self.at], "cannot follow here")
-        return expression
+    def misplaced(token: re.Match[str], why: str) -> Unreadable:
+        shown = token[0].strip()
+        return refused(f"`{sentence(shown)}` {why}", token.end() - len(shown), len(shown))
 
-    def unreadable(self, reason: str, start: int, length: int) -> Unreadable:
-        """An error of the text's form."""
-        return Unreadable(problem(self.code, reason=reason), start, length)
+    def next_is(word: str) -> bool:
+        return bool(tokens) and tokens[0]["word"] == word
 
-    def _refused(self, token: re.Match[str], why: str) -> Unreadable:
-        return self.unreadable(f"`{sentence(token[0].strip())}` {why}", token.end() - len(token[0].strip()), len(token[0].strip()))
-
-    def _next_is(self, word: str) -> bool:
-        """Whether this word is the next token, which is then behind us."""
-        is_next = self.at < len(self.tokens) and self.tokens[self.at]["word"] == word
-        self.at += is_next
-        return is_next
-
-    def _chain(self, word: str, holds: bool, depth: int) -> Expression:
-        """Parts between `or` or between `and`. A negation turns the one into the other."""
-        parts = [self._part(word, holds, depth)]
-        while self._next_is(word):
-            parts.append(self._part(word, holds, depth))
+    def chain(word: str, holds: bool, depth: int) -> Expression:
+        """Parts between `or`, or between `and`. A negation turns the one into the other."""
+        parts: list[Expression] = []
+        while not parts or (next_is(word) and tokens.popleft()):
+            parts.append(chain("and", holds, depth) if word == "or" else part(holds, depth))
         if len(parts) == 1:
             return parts[0]
         return AllOf(all=tuple(parts)) if (word == "and") == holds else AnyOf(any=tuple(parts))
 
-    def _part(self, word: str, holds: bool, depth: int) -> Expression:
-        if word == "or":
-            return self._chain("and", holds, depth)
-        if self.at >= len(self.tokens):
-            raise self.unreadable("the condition ends too early", max(0, len(self.text) - 1), 1)
-        token = self.tokens[self.at]
+    def part(holds: bool, depth: int) -> Expression:
+        if not tokens:
+            raise refused("the condition ends too early", max(0, len(text) - 1))
+        token = tokens.popleft()
         if depth > MAX_DEPTH:
-            raise self._refused(token, f"is nested more than {MAX_DEPTH} deep")
-        if self._next_is("not"):
-            return self._part("and", not holds, depth + 1)
-        if self._next_is("("):
-            expression = self._chain("or", holds, depth + 1)
-            if not self._next_is(")"):
-                raise self.unreadable("this bracket is never closed", token.start("word"), 1)
+            raise misplaced(token, f"is nested more than {MAX_DEPTH} deep")
+        if token["word"] == "not":
+            return part(not holds, depth + 1)
+        if token["word"] == "(":
+            expression = chain("or", holds, depth + 1)
+            if not next_is(")"):
+                raise refused("this bracket is never closed", token.start("word"))
+            tokens.popleft()
             return expression
         if token["leaf"] is None:
-            raise self._refused(
-                token, "cannot stand here" if token["word"] or self.code == "E350" else "is no comparison of a metric with a number"
-            )
-        self.at += 1
-        return self.leaf(token, holds)
+            is_word = token["word"] or code == "E350"
+            raise misplaced(token, "cannot stand here" if is_word else "is no comparison of a metric with a number")
+        return leaf(token, holds)
+
+    if len(text) > MAX_CHARS:
+        raise refused(f"a condition of more than {MAX_CHARS} characters", 0)
+    tokens = deque(pattern.finditer(text))
+    expression = chain("or", True, 0)
+    if tokens:
+        raise misplaced(tokens[0], "cannot follow here")
+    return expression

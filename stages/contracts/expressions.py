@@ -7,6 +7,7 @@ There is no `not`: the compiler pushes negation down to the leaves, which keeps 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import eq, ge, gt, le, lt, ne
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from pydantic import Field
 from stages.contracts.artifact import Frozen
 
 Sign = Literal["<", "<=", ">", ">=", "==", "!="]
+_COMPARE: dict[Sign, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
 OPPOSITE: dict[Sign, Sign] = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
@@ -28,15 +30,7 @@ class Comparison(Frozen):
 
     def holds_at(self, value: float) -> bool:
         """Whether a known value compares with the bound as it should."""
-        bound = self.value
-        return {
-            "<": value < bound,
-            "<=": value <= bound,
-            ">": value > bound,
-            ">=": value >= bound,
-            "==": value == bound,
-            "!=": value != bound,
-        }[self.sign]
+        return _COMPARE[self.sign](value, self.value)
 
 
 class Signal(Frozen):
