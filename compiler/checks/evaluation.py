@@ -62,7 +62,7 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
         form = "E322.algorithm" if meaning is not None and meaning.algorithms else "E322.metric"
         yield unknown(form, name, logged, node.key or node.place, algorithms=meaning.algorithms if meaning else ())
         return
-    side, bound = rule.direction, rule.limit
+    side, bound = rule.direction, rule.bound
     if meaning.share and not (0 < bound <= 1 if side == "below" else 0 <= bound < 1):
         never = bound <= 0 if side == "below" else bound >= 1
         yield problem("E315" if never else "E315.always", (node.get(side) or node).place, metric=name, side=side, bound=bound)

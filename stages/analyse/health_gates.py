@@ -107,7 +107,7 @@ def _complete(run: Run, outcome: Outcome | None) -> Answer:
 
 
 def _bound(metric: str, bound: Bound, run: Run, window: Window) -> Answer:
-    words = f"{bound.direction} {bound.limit:g}"
+    words = f"{bound.direction} {bound.bound:g}"
     rule = f"{metric} {words} in {window}"
     values = run.values(metric).loc[window.first : window.last]
     if values.empty:
@@ -115,7 +115,7 @@ def _bound(metric: str, bound: Bound, run: Run, window: Window) -> Answer:
         why = f": the gradient is not finite from step {run.since} on, so nothing after counts" if lost else ""
         return rule, None, f"{metric} has no values in {window}{why}"
     mean = float(values.mean())
-    passed = below(mean, bound.limit) if bound.direction == "below" else above(mean, bound.limit)  # a mean has the rounding of its sum
+    passed = below(mean, bound.bound) if bound.direction == "below" else above(mean, bound.bound)  # a mean has the rounding of its sum
     return rule, passed, f"{metric} is {mean:.4g} in {window}" + ("" if passed else f", not {words}")
 
 
@@ -130,12 +130,12 @@ def _summary(metric: str, gate: HealthRule, imported: Imported) -> Answer:
         ]
         says = "; ".join(f"{words} to its last logged value" for words in lasting) or "no metric's last value is NaN or Inf"
         return rule, not lasting, says
-    words = f"{gate.direction} {gate.limit:g}"
+    words = f"{gate.direction} {gate.bound:g}"
     rule = f"{metric} {words} in the source's summary"
     final = next((value for value in _finals(imported) if value.metric == metric), None)
     if final is None or final.value is None:
         return rule, None, f"the source's summary has no value of {metric}"
-    passed = final.value < gate.limit if gate.direction == "below" else final.value > gate.limit
+    passed = final.value < gate.bound if gate.direction == "below" else final.value > gate.bound
     says = f"{metric} is {final.value:.4g} ({final.method})" + ("" if passed else f", not {words}")
     return rule, passed, says
 

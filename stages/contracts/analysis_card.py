@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
-from stages.contracts.names import Limit, exactly_one
+from stages.contracts.names import OneBound
 from stages.contracts.stops import Expectation, StopRules
 
 Role = Literal["treatment", "control", "null_control"]
@@ -51,24 +51,10 @@ class ConditionProfile(Frozen):
     detectors: tuple[DetectorCard, ...]
 
 
-class Bound(Section):
-    """A bound on a metric's mean over the final window: exactly one of `below` and `above`."""
+class Bound(OneBound):
+    """A bound on a metric's mean over the final window."""
 
-    below: Limit = Field(None, description="The mean must lie below this.")
-    above: Limit = Field(None, description="The mean must lie above this.")
     except_null_controls: bool = Field(False, description="Do not apply to null controls.")
-
-    _one = exactly_one(
-        "below", "above", says="a bound is", why="two bounds would be two gates, none would decide nothing", fix="{below: 0.5}"
-    )
-
-    @property
-    def direction(self) -> Literal["above", "below"]:
-        return "above" if self.above is not None else "below"
-
-    @property
-    def limit(self) -> float:
-        return self.above if self.above is not None else self.below or 0.0
 
 
 def _health_form(value: Any) -> str:
@@ -88,33 +74,35 @@ class Windows(Frozen):
     final: float = 0.1
 
 
-class ScreenCard(Section, Artifact):
+class AnalysisCard(Section, Artifact):
+    """What the cards of the analysis and of the page say of an experiment."""
+
+    experiment: str
+    conditions: tuple[ConditionCard, ...]
+    runs: tuple[RunRef, ...]
+    code: dict[str, Version]
+
+
+class ScreenCard(AnalysisCard):
     """`analysis/screen.card.json`."""
 
     SCHEMA: ClassVar[str] = "octavo.screen_card/1"
 
-    experiment: str
     profile: str
     """Name of the health profile."""
-    conditions: tuple[ConditionCard, ...]
-    runs: tuple[RunRef, ...]
     detectors: tuple[DetectorCard, ...]
     others: tuple[ConditionProfile, ...] = ()
     """Conditions that another algorithm trains have a profile of their own."""
     gates: dict[str, HealthRule]
     """As the spec writes them, by name; of a bound that is its metric."""
     windows: Windows
-    code: dict[str, Version]
 
 
-class ConcludeCard(Section, Artifact):
+class ConcludeCard(AnalysisCard):
     """`analysis/conclude.card.json`."""
 
     SCHEMA: ClassVar[str] = "octavo.conclude_card/1"
 
-    experiment: str
-    conditions: tuple[ConditionCard, ...]
-    runs: tuple[RunRef, ...]
     evaluation: tuple[str, ...]
     """Names of the shared evaluation's scores."""
     metrics: tuple[str, ...]
@@ -128,18 +116,13 @@ class ConcludeCard(Section, Artifact):
     """With names and conditions filled in."""
     stops: dict[str, StopRules] = {}
     """Stop rules by condition; conditions without rules have no entry."""
-    code: dict[str, Version]
 
 
-class DrawCard(Section, Artifact):
+class DrawCard(AnalysisCard):
     """`analysis/draw.card.json`. Colours follow the order of conditions."""
 
     SCHEMA: ClassVar[str] = "octavo.draw_card/1"
 
-    experiment: str
-    conditions: tuple[ConditionCard, ...]
-    runs: tuple[RunRef, ...]
     evaluation: tuple[str, ...]
     curves: tuple[str, ...]
     """History metrics drawn as small multiples, one panel a condition or one a metric."""
-    code: dict[str, Version]

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Section
-from stages.contracts.names import Limit, Slug, exactly_one
+from stages.contracts.names import OneBound, Slug, exactly_one
 
 
 class Contrast(Section):
@@ -24,7 +24,7 @@ class Needs(Section):
     health: Literal["included", "any"] = Field("included", description="included: only runs that pass the health gates count.")
 
 
-class ClaimRule(Section):
+class ClaimRule(OneBound):
     """The rule of a claim, as the analysis has it: without its sentence, so that wording never recomputes anything."""
 
     id: Slug = Field(description="Name of the claim; findings and pages refer to it.")
@@ -37,11 +37,8 @@ class ClaimRule(Section):
     statistic: Literal["final", "change"] = Field(
         "final", description="final: the last tenth of steps, or the evaluation. change: final minus initial."
     )
-    above: Limit = Field(None, description="The claim holds when the interval lies above this.")
-    below: Limit = Field(None, description="The claim holds when the interval lies below this.")
     needs: Needs = Field(default_factory=Needs, description="What the claim needs to be decided.")
 
-    _one_bound = exactly_one("above", "below", says="a claim has", why="the margin and its direction decide the verdict", fix="above: 0.05")
     _one_subject = exactly_one(
         "contrast",
         "condition",
@@ -51,12 +48,8 @@ class ClaimRule(Section):
     )
 
     @property
-    def direction(self) -> Literal["above", "below"]:
-        return "above" if self.above is not None else "below"
-
-    @property
     def margin(self) -> float:
-        return self.above if self.above is not None else self.below or 0.0
+        return self.bound
 
     @property
     def included_only(self) -> bool:

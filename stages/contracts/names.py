@@ -4,10 +4,12 @@ and nowhere else; shares; and bounds of which exactly one is given."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from stages.contracts.artifact import Section
 
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SLUG_CHARS = 64
@@ -80,3 +82,20 @@ HubId = Annotated[str, AfterValidator(hub_id)]
 Share = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]
 Limit = Annotated[float | None, Field(ge=-1e12, le=1e12, json_schema_extra={"unit": "share"})]
 """A value of any metric; of a share it may be written as `5%`."""
+
+
+class OneBound(Section):
+    """A number that a value must lie above, or one that it must lie below."""
+
+    above: Limit = Field(None, description="It holds when the value, of a claim its whole interval, lies above this.")
+    below: Limit = Field(None, description="It holds when the value, of a claim its whole interval, lies below this.")
+
+    _one_bound = exactly_one("above", "below", says="a rule has", why="the bound and its side decide it", fix="above: 0.05")
+
+    @property
+    def direction(self) -> Literal["above", "below"]:
+        return "above" if self.above is not None else "below"
+
+    @property
+    def bound(self) -> float:
+        return self.above if self.above is not None else self.below or 0.0

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from stages.contracts.analysis_card import ConditionCard, RunRef
-from stages.contracts.artifact import Artifact, Frozen, Section, later
-from stages.contracts.code import Judgement, Version
-from stages.contracts.names import Limit, Slug, exactly_one, refused
+from stages.contracts.analysis_card import AnalysisCard
+from stages.contracts.artifact import Frozen, later
+from stages.contracts.code import Judgement
+from stages.contracts.names import OneBound, Slug, exactly_one, refused
 
 Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
 """signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides
@@ -45,14 +45,10 @@ class ChangeWords(Frozen):
     after: str
 
 
-class Move(Frozen):
-    """Where a metric should come to: exactly one of `above` and `below`."""
+class Move(OneBound):
+    """Where a metric should come to."""
 
     metric: str = Field(min_length=1, max_length=200, description="A history metric, or `evaluation.<score>.pass_share`.")
-    above: Limit = Field(None, description="It should lie above this.")
-    below: Limit = Field(None, description="It should lie below this.")
-
-    _one = exactly_one("above", "below", says="what an action moves has", why="the bound says when it has worked", fix="below: 0.10")
 
 
 class Action(Frozen):
@@ -134,10 +130,9 @@ class ClaimText(Frozen):
     says: str
 
 
-class PageCard(Section, Artifact):
+class PageCard(AnalysisCard):
     SCHEMA: ClassVar[str] = "octavo.page_card/1"
 
-    experiment: str
     title: str
     question: str
     owner: str
@@ -149,8 +144,6 @@ class PageCard(Section, Artifact):
     profile: str | None
     """Name of the spec profile; null for the experiment proper. A profile's page is not evidence and says so."""
     health_profile: str
-    conditions: tuple[ConditionCard, ...]
-    runs: tuple[RunRef, ...]
     claims: tuple[ClaimText, ...]
     evaluation: tuple[str, ...]
     curves: tuple[str, ...]
@@ -172,4 +165,3 @@ class PageCard(Section, Artifact):
     """Digest of where the spec writes each value (stages/contracts/lineage.py), without lines: pages show it."""
     judged: tuple[Judgement, ...] = ()
     """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""
-    code: dict[str, Version]

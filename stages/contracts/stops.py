@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from stages.contracts.artifact import Frozen, Section
 from stages.contracts.expressions import Expression
-from stages.contracts.names import Limit, Slug, exactly_one, refused, slugged
+from stages.contracts.names import OneBound, Slug, refused, slugged
 
 PATTERN = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*%\s*$|^\s*[0-9]{1,9}\s*steps?\s*$"
 _LENGTH = re.compile(r"\s*([0-9]{1,9})(\.[0-9]{1,9})?\s*(%|steps?)\s*")
@@ -128,30 +128,18 @@ class StopRules(Frozen):
     """While one of these is on, no red flag stops the run. They do not hold back `early_stop`."""
 
 
-class Expectation(Section):
+class Expectation(OneBound):
     """What a metric should have come to at a place of the run, written before the data. It is scored and never changes training."""
 
     id: Slug | None = Field(None, description="Name of the expectation; not given: made of the metric and the place.")
     metric: str = Field(min_length=1, description="A history metric such as `reward`, or `gate.<gate>.<measure>`.")
     at: LengthText = Field(description="Place in the run; the value is the mean over the tenth of the run that ends there.")
-    above: Limit = Field(None, description="Met when the value lies above this.")
-    below: Limit = Field(None, description="Met when the value lies below this.")
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is about; not given: the treatments.")
-
-    _one_bound = exactly_one("above", "below", says="an expectation has", why="the bound and its side decide the score", fix="above: 0.20")
 
     @property
     def name(self) -> str:
         """Its id; without one `reward-at-50pct`."""
         return self.id or slugged(f"{self.metric.removeprefix('gate.')}-{self.statistic}")
-
-    @property
-    def direction(self) -> Literal["above", "below"]:
-        return "above" if self.above is not None else "below"
-
-    @property
-    def bound(self) -> float:
-        return self.above if self.above is not None else self.below or 0.0
 
     @property
     def place(self) -> str:
