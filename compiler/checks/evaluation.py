@@ -10,10 +10,11 @@ from compiler.build.imports import ImportedTraining
 from compiler.build.inputs import Inputs
 from compiler.build.logged import logged_by_all, logged_by_any, question_metrics
 from compiler.document.node import Node
-from compiler.document.validate import validated
+from compiler.document.validate import place_of, validated
 from compiler.language.algorithms import train_settings
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
+from compiler.language.expressions import as_comparison, is_decided
 from compiler.language.family import with_changes
 from compiler.language.health_profiles import PROFILES
 from compiler.language.outside import OutsideSpec
@@ -61,36 +62,37 @@ def _bound(name: str, rule: Bound, node: Node, logged: list[str]) -> Iterator[Di
     if meaning is None or name not in logged:
         form = "E322.algorithm" if meaning is not None and meaning.algorithms else "E322.metric"
         yield unknown(form, name, logged, node.key or node.place, algorithms=meaning.algorithms if meaning else ())
-        return
-    side, bound = rule.direction, rule.bound
-    if meaning.share and not (0 < bound <= 1 if side == "below" else 0 <= bound < 1):
-        never = bound <= 0 if side == "below" else bound >= 1
-        yield problem("E315" if never else "E315.always", (node.get(side) or node).place, metric=name, side=side, bound=bound)
+    elif meaning.share and (holds := is_decided(as_comparison(name, rule))) is not None:
+        side = rule.direction
+        yield problem("E315.always" if holds else "E315", (node.get(side) or node).place, metric=name, side=side, bound=rule.bound)
 
 
 def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """E305 metrics of questions and actions, E373 plans that wait for nothing. A profile has the experiment's own."""
     if errors(expansion.problems):
         return
-    known = question_metrics(expansion)
+    spec, known = experiment.spec, question_metrics(expansion)
     why = "a question is answered by what some condition logs, or by a score of the shared evaluation"
-    for index, question in enumerate(experiment.spec.questions):
-        if not isinstance(question.show, str) and question.show.metric not in known:
-            place = experiment.node("questions", index, "show", "metric").place
-            yield unknown("E305", question.show.metric, known, place, why=why, example=known[0])
+    asked = [
+        (question.show.metric, node.get("show", "metric"), why)
+        for question, node in experiment.entries(spec.questions, "questions")
+        if not isinstance(question.show, str)
+    ]
+    if experiment.profile is None:
+        why = "no page could show whether the action has moved it"
+        for index, action in enumerate(spec.actions):
+            moves = experiment.entries(action.expect, "actions", index, "expect")
+            asked += [(move.metric, node.get("metric"), why) for move, node in moves]
+    for name, node, why in asked:
+        if node is not None and name not in known:
+            yield unknown("E305", name, known, node.place, why=why, example=known[0])
     if experiment.profile is not None:
         return
-    for index, action in enumerate(experiment.spec.actions):
-        for position, move in enumerate(action.expect):
-            if move.metric not in known:
-                place = experiment.node("actions", index, "expect", position, "metric").place
-                yield unknown("E305", move.metric, known, place, why="no page could show whether the action has moved it", example=known[0])
     yield from _plans(experiment)
-    for key in ("actions", "contingency"):
-        for index in range(len(getattr(experiment.spec, key))):
-            change = experiment.node(key, index).get("change")
-            if change is not None and change.value:
-                yield from _change(experiment, change)
+    for _, node in (*experiment.entries(spec.actions, "actions"), *experiment.entries(spec.contingency, "contingency")):
+        change = node.get("change")
+        if change is not None and change.value:
+            yield from _change(experiment, change)
 
 
 def _change(experiment: Experiment, change: Node) -> Iterator[Diagnostic]:
@@ -115,14 +117,13 @@ def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
         "expectation": [expectation.name for expectation in spec.expect],
         "red_flag": [str(number) for number in range(1, len(spec.stop.red_flags) + 1)],
     }
-    for index, plan in enumerate(spec.contingency):
-        kind, name = plan.when.waits, plan.when.name.removeprefix("red_flag-")
+    for plan, node in experiment.entries(spec.contingency, "contingency"):
+        kind, name, waiting = plan.when.waits, plan.when.name.removeprefix("red_flag-"), node.get("if", plan.when.waits)
         words = kind.replace("_", " ")
-        if name not in known[kind]:
+        if name not in known[kind] and waiting is not None:
             first = nearest(name, known[kind]) or next(iter(known[kind]), None)
             fix = f"write `{first}`" if first else f"declare the {words}, or delete the plan"
-            place = experiment.node("contingency", index, "if", kind).place
-            yield unknown("E373", name, known[kind], place, plan=plan.id, kind=words, fix=fix)
+            yield unknown("E373", name, known[kind], waiting.place, plan=plan.id, kind=words, fix=fix)
 
 
 FEWEST_SEEDS = 3
@@ -132,8 +133,7 @@ def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
     scores = [*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined)]
     complete = experiment.spec.evaluation is None or len(scores) == len(experiment.spec.evaluation.scores)
     conditions, setups = experiment.spec.conditions, {setup.name: setup for setup in expansion.setups}
-    for index, claim in enumerate(experiment.spec.claims):
-        node = experiment.node("claims", index)
+    for claim, node in experiment.entries(experiment.spec.claims, "claims"):
         yield from _seeds(claim, node, experiment)
         written = [node.get(*path) for path in (("contrast", "condition"), ("contrast", "against"), ("condition",))]
         named = [inner for inner in written if inner is not None]
@@ -141,11 +141,10 @@ def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
         yield from absent
         if claim.contrast and claim.contrast.condition == claim.contrast.against:
             other = next((name for name in conditions if name != claim.contrast.condition), "...")
-            place = experiment.node("claims", index, "contrast", "against").place
-            yield problem("E303", place, condition=claim.contrast.against, other=other)
+            yield problem("E303", place_of(node, "contrast.against"), condition=claim.contrast.against, other=other)
         sides = [setups[inner.value] for inner in named if inner.value in setups]
         if not absent and complete and len(sides) == len(named):
-            place = experiment.node("claims", index, "metric").place
+            place = place_of(node, "metric")
             yield from _metric(claim, place, sides, scores)
             yield from _comparable(claim, place, sides)
             if claim.metric in POLICY_LOSSES and any(side.train.algorithm in SAMPLED for side in sides):

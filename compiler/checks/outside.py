@@ -11,7 +11,7 @@ from compiler.build.imports import block_of, metric_node, misplaced, section
 from compiler.build.inputs import Inputs
 from compiler.document.node import Node
 from compiler.document.units import factor
-from compiler.document.validate import key_place
+from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, Import
@@ -136,11 +136,10 @@ def _no_course(read: Import, experiment: Experiment) -> Iterator[Diagnostic]:
         node = experiment.root.get(key)
         if node is not None:
             yield problem("E393", node.key or node.place, key=key)
-    for index, claim in enumerate(experiment.spec.claims):
+    for claim, node in experiment.entries(experiment.spec.claims, "claims"):
         source = read.metrics.get(claim.metric)
         if claim.statistic == "change" and isinstance(source, SummaryKeys) and source.initial is None:
-            place = experiment.node("claims", index, "statistic").place
-            yield problem("E393.change", place, claim=claim.id, metric=claim.metric)
+            yield problem("E393.change", place_of(node, "statistic"), claim=claim.id, metric=claim.metric)
 
 
 def _program(spec: CommandSpec, experiment: Experiment) -> Iterator[Diagnostic]:
@@ -153,10 +152,9 @@ def _program(spec: CommandSpec, experiment: Experiment) -> Iterator[Diagnostic]:
             yield problem("E395.undeclared", place, path=argument, files=", ".join([*train.code, argument]))
     if not {"{card}", "{out}"} & set(train.command):
         yield problem("E394.nowhere", command.key or command.place)
-    for index, path in enumerate(train.code):
+    for path, node in experiment.entries(train.code, "train", "code"):
         if not os.path.isfile(path):
-            place = experiment.node("train", "code", index).place
-            yield problem("E395", place, path=path, folder=Path(path).parent.as_posix())
+            yield problem("E395", node.place, path=path, folder=Path(path).parent.as_posix())
     for name, condition in spec.conditions.items():
         for key in condition.train:
             if key != "settings":

@@ -10,7 +10,7 @@ from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.expressions import StopCondition, Unreadable, always, characters, stop_condition
+from compiler.language.expressions import StopCondition, Unreadable, as_comparison, characters, is_decided, stop_condition
 from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Comparison
@@ -32,7 +32,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             if experiment.profile is None:  # a profile may be too short for its rules; it is no evidence
                 yield from _can_fire(setup, rule)
     yield from _null_controls(experiment)
-    expected = [(expectation, experiment.node("expect", index)) for index, expectation in enumerate(experiment.spec.expect)]
+    expected = list(experiment.entries(experiment.spec.expect, "expect"))
     names = ((expectation.name, (node.get("id") or node).place) for expectation, node in expected)
     for name, place, first in repeated(names):
         why = "findings and pages refer to expectations by their id"
@@ -66,13 +66,13 @@ def _rule(experiment: Experiment, setup: Setup, rule: WrittenRule, read: StopCon
     for mention in read.mentions:
         place = characters(node, mention.begins, mention.ends - mention.begins, experiment.document)
         leaf, meaning = mention.leaf, metric(mention.leaf.metric)
-        decided = always(leaf) if meaning is not None and meaning.share and leaf.slope is None else None
+        holds = is_decided(leaf) if meaning is not None and meaning.share and leaf.slope is None else None
         if leaf.metric not in logged:
             where = characters(node, mention.start, len(mention.leaf.metric), experiment.document)
             fix = elsewhere + (" of those that log it" if rule.id == "early_stop" else " with those that log it")
             yield _not_logged(setup, leaf.metric, logged, where, fix)
-        if decided is not None:
-            yield problem("E363", place, metric=leaf.metric, always="always" if decided else "never")
+        if holds is not None:
+            yield problem("E363", place, metric=leaf.metric, always="always" if holds else "never")
         elif meaning is not None and _is_continuous(leaf):
             yield problem("W360", place, metric=leaf.metric, value=leaf.value)
 
@@ -125,12 +125,11 @@ def _null_controls(experiment: Experiment) -> Iterator[Diagnostic]:
             yield problem("E364.early", written.key or written.place, condition=name)
     for key in LISTS:
         for index, rule in enumerate(getattr(experiment.spec.stop, key)):
-            for position, name in enumerate(rule.conditions):
-                place = experiment.node("stop", key, index, "conditions", position).place
+            for name, node in experiment.entries(rule.conditions, "stop", key, index, "conditions"):
                 if name not in conditions:
-                    yield unknown("E302", name, conditions, place)
+                    yield unknown("E302", name, conditions, node.place)
                 elif conditions[name].role == NULL:
-                    yield problem("E364", place, condition=name)
+                    yield problem("E364", node.place, condition=name)
 
 
 def _expectation(expectation: Expectation, node: Node, experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
@@ -166,10 +165,9 @@ def _place_is_reached(expectation: Expectation, node: Node, setup: Setup, experi
 
 def _bound(expectation: Expectation, node: Node) -> Iterator[Diagnostic]:
     """E363."""
-    meaning, side, bound = metric(expectation.metric), expectation.direction, expectation.bound
-    if meaning is None or not meaning.share or (0 <= bound < 1 if side == "above" else 0 < bound <= 1):
-        return
-    never = bound >= 1 if side == "above" else bound <= 0
-    always, missed = ("never", "met") if never else ("always", "missed")
-    facts = {"metric": expectation.metric, "side": side, "always": always, "missed": missed}
-    yield problem("E363.expectation", node.value[side].place, None, bound=bound, **facts)
+    name, side, meaning = expectation.metric, expectation.direction, metric(expectation.metric)
+    holds = is_decided(as_comparison(name, expectation)) if meaning is not None and meaning.share else None
+    if holds is not None:
+        always, missed = ("always", "missed") if holds else ("never", "met")
+        facts = {"metric": name, "side": side, "bound": expectation.bound}
+        yield problem("E363.expectation", node.value[side].place, None, always=always, missed=missed, **facts)

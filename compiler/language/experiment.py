@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from compiler.document.layers import Read, overlay
 from compiler.document.node import Document, Node
@@ -16,6 +17,7 @@ from compiler.language.spec import MAX_PROFILES, Spec
 from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 
+T = TypeVar("T")
 NOT_IN_A_PROFILE = ("use", "parent", "changes", "hypothesis", "profiles", "actions", "contingency")
 """They say what the experiment is, whichever of its profiles runs."""
 
@@ -43,6 +45,10 @@ class Experiment:
         node = self.root.get(*path)
         assert node is not None, path
         return node
+
+    def entries(self, values: Iterable[T], *path: str | int) -> Iterator[tuple[T, Node]]:
+        """The values of a list of the spec, which stands at `path`, each with its node."""
+        return ((value, self.node(*path, index)) for index, value in enumerate(values))
 
 
 def experiment(document: Document, stem: str, profile: str | None, read: Read) -> Experiment:

@@ -20,6 +20,7 @@ from compiler.document.node import Document, Node
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, Expression, Mark, Sign, Signal, Status
+from stages.contracts.names import OneBound
 from stages.contracts.plugin import marks
 from stages.contracts.stops import length
 
@@ -121,12 +122,16 @@ def stop_condition(text: str, target_steps: int) -> StopCondition:
     return StopCondition(_read(text, "E360", _STOP_TOKEN, leaf), tuple(mentions))
 
 
-def always(leaf: Comparison) -> bool | None:
+def is_decided(leaf: Comparison) -> bool | None:
     """For a comparison of a share (0..1): True if it always holds, False if it never does, None if it depends."""
     bound = leaf.value
-    values = [0.0, 1.0, *([bound, bound / 2, (1 + bound) / 2] if 0 <= bound <= 1 else [])]
-    answers = {leaf.holds_at(value) for value in values}
+    answers = {leaf.holds_at(value) for value in (0.0, 1.0, *([bound, bound / 2, (1 + bound) / 2] if 0 <= bound <= 1 else []))}
     return answers.pop() if len(answers) == 1 else None
+
+
+def as_comparison(name: str, rule: OneBound) -> Comparison:
+    """What a bound asks of a metric."""
+    return Comparison(metric=name, sign=">" if rule.direction == "above" else "<", value=rule.bound)
 
 
 def _read(text: str, code: str, pattern: re.Pattern[str], leaf: Callable[[re.Match[str], bool], Expression]) -> Expression:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_rules import codes
 
 from compiler.commands.explain import explain
-from compiler.language.expressions import Unreadable, always, stop_condition
+from compiler.language.expressions import Unreadable, is_decided, stop_condition
 from compiler.problems import Rejected
 from stages.contracts.artifact import dump
 from stages.contracts.expressions import text as text_of
@@ -172,7 +172,7 @@ def test_what_is_no_condition(text):
     ],
 )
 def test_what_never_or_always_holds_of_a_share(text, expected):
-    assert always(stop_condition(text, 60).when) is expected
+    assert is_decided(stop_condition(text, 60).when) is expected
 
 
 WORDS = ["reward", "kl", "slope", "(", ")", ",", "<", "<=", "==", "and", "or", "not", "1", "50%", "6 steps", "-3e2", "é", "'"]
