@@ -24,7 +24,7 @@ from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
 from stages.train import interrupts
-from stages.train.attempts import Stopped, begin, classify, end, lock
+from stages.train.attempts import begin, classify, end, lock
 from stages.train.imports.files import outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
 
@@ -50,10 +50,9 @@ def collect(folder: Path) -> int:
         try:
             source = read_run(card, started)
             if file_digest(path) != card.source.sha256:
-                writes = f"{path} changed while it was read, so a program still writes it"
-                raise Unreadable(f"{writes}; when it has ended: octavo compile && dvc repro")
+                raise Unreadable("still_written", path=path)
         except (Exception, KeyboardInterrupt) as caught:  # leave the hole that a page shows: no rows, and why
-            failure, error = classify(Stopped("data", str(caught)) if isinstance(caught, Unreadable) else caught)
+            failure, error = classify(caught)
             source = unusable(card, started, error)
         outcome = outcome_of(card, source, failure)
         write_files(run, source, outcome)

@@ -30,7 +30,7 @@ from stages.train.attempts import Stopped, begin, checkpoints, classify, end, ex
 from stages.train.environment import prepare
 from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, write_files
 from stages.train.imports.log import Unreadable
-from stages.train.imports.mapping import Mapped, map_log
+from stages.train.imports.mapping import Mapped, map_log, nothing
 
 MODULE = "stages.train.command"
 GRACE_SECONDS = 30.0
@@ -73,11 +73,11 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
             _run(run, card, command, out)
     except (Exception, KeyboardInterrupt) as caught:
         failure, error = classify(caught)
-    history = Mapped()
+    history = nothing()
     try:
         history = _history(card, log, started)
-    except Unreadable as caught:
-        failure, error = (failure, error) if failure else ("data", str(caught))
+    except Unreadable as unreadable:
+        failure, error = (failure, error) if failure else ("data", str(unreadable))
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
@@ -93,10 +93,10 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
 
 def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
     if not log.exists():
-        raise Unreadable(f"the program left no {log.name} in its folder")
+        raise Unreadable("no_log", name=log.name)
     history = map_log(read_log(log, card.read), card.read, card.target_steps, started.attempt)
     if not history.rows:
-        raise Unreadable(f"{log.name} holds no row of any metric that the spec maps")
+        raise Unreadable("no_mapped_row", path=log.name)
     return history
 
 

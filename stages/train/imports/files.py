@@ -15,12 +15,11 @@ from stages.contracts.artifact import write
 from stages.contracts.attempt import FailureClass, Outcome, Started
 from stages.contracts.import_card import ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.layout import RunFolder
-from stages.train.imports.log import FEW, Log, Unreadable
-from stages.train.imports.mapping import Mapped, map_log
+from stages.train.imports.binary import read_tensorboard, read_wandb_file
+from stages.train.imports.log import Log, Unreadable, sentence
+from stages.train.imports.mapping import Mapped, map_log, nothing
 from stages.train.imports.readers import read_csv, read_jsonl, read_snapshot, read_text, read_trainer_state
 from stages.train.imports.summary import nonfinite_from, read_summary, step_count, summary_values
-from stages.train.imports.tensorboard import read_tensorboard
-from stages.train.imports.wandb_file import read_wandb_file
 from stages.train.recorder import write_completions, write_history
 
 _READERS = {
@@ -54,41 +53,34 @@ def read_log(path: Path, read: ReadCard) -> Log:
     else:
         log = _READERS[read.format](path, index) if index else _READERS[read.format](path)
     if log.table.empty:
-        raise Unreadable(f"{path} holds no row" + (f" ({log.cut})" if log.cut else ""))
+        raise Unreadable("no_row", path=path, cut=f" ({log.cut})" if log.cut else "")
     return log
 
 
 def read_run(card: ImportCard, started: Started) -> ReadRun:
     """What the source says of the run. Raises Unreadable."""
-    path = Path(card.source.path)
+    path, target = Path(card.source.path), card.target_steps
     if card.read.format == "summary":
-        return _read_summary(card, started, path)
+        summary = read_summary(path, card.read.where)
+        done = step_count(summary, card.read.steps_done) or 0
+        values = {"summary": summary_values(summary, card.read), "nonfinite_from": nonfinite_from(summary, card.read)}
+        record = Mapped(record={**nothing().record, "last_step": done or None, **values})
+        return ReadRun(import_record(card, started, record, done >= target), steps_done=done)
     log = read_log(path, card.read)
     log.notes += _config_notes(log, card)
-    history = map_log(log, card.read, card.target_steps, started.attempt)
+    history = map_log(log, card.read, target, started.attempt)
     if not history.rows:
-        raise Unreadable(f"{path} holds no row of any metric that the spec maps")
-    is_end_known = not log.running and (log.steps_done is not None or bool(log.failed) or history.last >= card.target_steps)
+        raise Unreadable("no_mapped_row", path=path)
+    is_end_known = not log.running and (log.steps_done is not None or bool(log.failed) or history.last >= target)
     done = max(history.last, log.steps_done or 0)
-    is_short = log.steps_done is not None and done < card.target_steps
-    failed = log.failed or (f"its own state says {done} of {card.target_steps} steps" if is_short else "")
+    is_short = log.steps_done is not None and done < target
+    failed = log.failed or (f"its own state says {done} of {target} steps" if is_short else "")
     return ReadRun(import_record(card, started, history, is_end_known), history.rows, done, failed, log.running)
-
-
-def _read_summary(card: ImportCard, started: Started, path: Path) -> ReadRun:
-    summary = read_summary(path, card.read.where)
-    done = step_count(summary, card.read.steps_done) or 0
-    values = {
-        "last_step": done or None,
-        "summary": summary_values(summary, card.read),
-        "nonfinite_from": nonfinite_from(summary, card.read),
-    }
-    return ReadRun(import_record(card, started, Mapped(), done >= card.target_steps).model_copy(update=values), steps_done=done)
 
 
 def unusable(card: ImportCard, started: Started, error: str) -> ReadRun:
     """What is recorded of a run whose source cannot be used."""
-    return ReadRun(import_record(card, started, Mapped(notes=(f"nothing was imported: {error}",)), True), failed=error)
+    return ReadRun(import_record(card, started, nothing(sentence("nothing", error=error)), True), failed=error)
 
 
 def _config_notes(log: Log, card: ImportCard) -> Iterator[str]:
@@ -97,19 +89,15 @@ def _config_notes(log: Log, card: ImportCard) -> Iterator[str]:
     for name, value in card.read.config.items():
         if name not in log.settings:
             near = difflib.get_close_matches(name, list(log.settings), n=1, cutoff=0.6)
-            meant = f"; did you mean `{near[0]}`?" if near else ""
-            raise Unreadable(f"W&B's config of the run has no number `{name}`{meant}")
+            raise Unreadable("no_setting", name=name, meant=f"; did you mean `{near[0]}`?" if near else "")
         setting = log.settings[name]
         if isinstance(setting, bool) != isinstance(value, bool) or setting != value:  # 1 and 1.0 are equal; true and 1 are not
-            raise Unreadable(
-                f"W&B's config of the run says `{name}` {_shown(setting)}, and the spec says {_shown(value)}: it was trained otherwise"
-            )
+            raise Unreadable("other_setting", name=name, logged=_shown(setting), declared=_shown(value))
     if card.read.config:
-        settings = ", ".join(f"{name} {_shown(value)}" for name, value in card.read.config.items())
-        yield f"the run's config at W&B has what the spec declares: {settings}"
+        yield sentence("settings_agree", settings=", ".join(f"{name} {_shown(value)}" for name, value in card.read.config.items()))
     seed = log.settings.get("seed")
     if isinstance(seed, int) and not isinstance(seed, bool) and seed != card.seed:
-        yield f"the run's config at W&B says `seed` {seed}, and the spec says {card.seed}"
+        yield sentence("other_seed", logged=seed, seed=card.seed)
 
 
 def _shown(value: Any) -> str:
@@ -118,21 +106,9 @@ def _shown(value: Any) -> str:
 
 def import_record(card: ImportCard, started: Started, history: Mapped, is_end_known: bool, source: SourceCard | None = None) -> Imported:
     """The record of what was read. `source`: where it is not the card's."""
-    return Imported(
-        card_id=started.card_id,
-        attempt=started.attempt,
-        source=source or card.source,
-        read=card.read,
-        rows=history.logged,
-        first_step=history.steps[0] if history.steps else None,
-        last_step=history.steps[-1] if history.steps else None,
-        stride=history.stride,
-        gaps=history.gaps[:FEW],
-        gap_count=len(history.gaps),
-        steps="known" if is_end_known else "unknown",
-        notes=history.notes,
-        held=history.held,
-    )
+    identity = {"card_id": started.card_id, "attempt": started.attempt}
+    steps = "known" if is_end_known else "unknown"
+    return Imported(**identity, source=source or card.source, read=card.read, steps=steps, **history.record)
 
 
 def outcome_of(card: ImportCard, run: ReadRun, failure: FailureClass | None = None) -> Outcome:

@@ -10,21 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from ruamel.yaml import YAML
 
 from stages.contracts.history import LARGEST
+from stages.train.attempts import Stopped
 
 WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
 EVENT_STEP = "step of the event"
 """Where TensorBoard's events have their step: no name that the log itself has."""
 FEW = 5
+_SENTENCES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 _NULL = {"null", "none", "n/a", ""}
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 """First bytes of gzip, zip, xz, bzip2 and zstd."""
 
 
-class Unreadable(Exception):
-    """A log that cannot be used. The message is one plain sentence that names the place in the log."""
+def sentence(key: str, /, **values: Any) -> str:
+    """A sentence of log.yaml. Values are untrusted text."""
+    return _SENTENCES[key].format(**values)
+
+
+class Unreadable(Stopped):
+    """A log that cannot be used, with a sentence of log.yaml that names the place in the log."""
+
+    def __init__(self, key: str, /, **values: Any) -> None:
+        super().__init__("data", sentence(key, **values))
 
 
 class NoNumber(Exception):
@@ -33,27 +44,22 @@ class NoNumber(Exception):
 
 @dataclass
 class Log:
-    """A whole log."""
+    """A whole log. Rows count from 0, in the order of the log."""
 
     table: pd.DataFrame
-    """One row a row of the log, in its order, from 0; one column a name. A cell is a number (inf is what was logged and is not finite),
-    a text, None (logged as "does not apply") or NaN (not logged)."""
+    """One column a name. A cell is a float (inf: not finite), a text that is no number, None (does not apply) or NaN (not logged)."""
     index: str
     """Column of the step or the epoch."""
     steps_done: int | None = None
     """The last step, as the trainer itself says; None when the log merely ends."""
-    planned: int | None = None
-    """How many steps the trainer was told to make; None when the log does not say."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Numbers and switches of the run's config; empty when the log has none."""
     failed: str = ""
     """What the source says of a run that did not end well, such as `exit code 1`."""
     running: str = ""
     """What the source says of a run that may go on, such as `W&B said running`."""
-    no_numbers: set[str] = field(default_factory=set)
-    """Names in the log that are no series of numbers, such as histograms."""
-    at_once: dict[str, str] = field(default_factory=dict)
-    """Column -> why it is more than one series: two files hold it at the same time."""
+    unusable: dict[str, Unreadable] = field(default_factory=dict)
+    """Name in the log -> why it is no series of numbers."""
     starts: set[int] = field(default_factory=set)
     """Rows at which a file begins, of logs of several files: a program began anew there."""
     cut: str = ""
@@ -67,15 +73,24 @@ class Log:
 
     def logged(self, column: str) -> pd.Series[Any]:
         """Cells of a column in the rows that hold it; empty for a column that the log lacks."""
-        if column not in self.table:
-            return pd.Series(dtype=object)
-        cells = self.table[column]
-        return cells[[not isinstance(cell, float) or cell == cell for cell in cells]]
+        cells = self.table[column] if column in self.table else pd.Series(dtype=object)
+        return cells[[cell == cell for cell in cells]]
+
+    def no_numbers(self, names: Iterable[str]) -> None:
+        """These names hold histograms, tables, texts or media, at least where the log has no column of them."""
+        self.unusable |= {name: Unreadable("no_numbers", column=name) for name in names if name not in self.table}
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
     """A log of rows such as JSON objects. Logged NaN must be inf already, since NaN stands for "not logged"."""
-    return Log(pd.DataFrame(list(rows), dtype=object), index)
+    return Log(pd.DataFrame([{name: _cell(cell) for name, cell in row.items()} for row in rows], dtype=object), index)
+
+
+def _cell(cell: Any) -> float | str | None:
+    try:
+        return number(cell)
+    except NoNumber:
+        return str(cell)
 
 
 def flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -94,12 +109,12 @@ def content(path: Path) -> bytes:
     """The whole file, read once: a file that grows is read up to its length now. UTF-16, as a shell of Windows writes it, becomes UTF-8.
     Raises Unreadable for a folder, and for an empty or packed file."""
     if path.is_dir():
-        raise Unreadable(f"{path} is a folder, and the format is that of a file: name the file in it")
+        raise Unreadable("folder", path=path)
     data = path.read_bytes()
     if not data:
-        raise Unreadable(f"{path} is empty")
+        raise Unreadable("empty", path=path)
     if data.startswith(_PACKED):
-        raise Unreadable(f"{path} is packed, and a card pins what is read: unpack it first")
+        raise Unreadable("packed", path=path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace").encode("utf-8")
     return data.removeprefix(b"\xef\xbb\xbf")
@@ -126,18 +141,20 @@ def number(cell: Any) -> float | None:
     return math.inf if math.isnan(value) else value
 
 
-def scaled(value: float, factor: float) -> float | None:
-    """The number in the unit of its metric; None when it is not finite, or beyond LARGEST."""
-    product = value * factor
-    return product if abs(product) <= LARGEST else None
-
-
 def whole(cell: Any) -> int | None:
     """The cell as a step: a whole number from 0; None when there is none. Raises NoNumber."""
     value = number(cell)
     if value is not None and not (0 <= value < 1 << 53 and value == int(value)):
-        raise NoNumber(repr(cell)[:60])
+        raise NoNumber(f"{value:g}")
     return None if value is None else int(value)
+
+
+def value_and_state(logged: float | None, factor: float) -> tuple[float | None, str]:
+    """A number in the unit of its metric, with its state (stages/contracts/history.py); beyond LARGEST it counts as not finite."""
+    if logged is None:
+        return None, "null"
+    value = logged * factor
+    return (value, "value") if abs(value) <= LARGEST else (None, "nonfinite")
 
 
 def shortened(names: Sequence[str], limit: int = FEW) -> str:

@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.import_card import ENDED_BADLY, PART, RUNNING, SNAPSHOT, pattern_names
-from stages.train.imports.log import WANDB_STEP, Log, NoNumber, Unreadable, content, flat, from_rows, load_json, number, shortened, whole
-
-_MAY_BE_CUT = "the last line has no line end, so its last number may be cut"
+from stages.train.imports.log import (
+    WANDB_STEP,
+    Log,
+    NoNumber,
+    Unreadable,
+    content,
+    flat,
+    from_rows,
+    load_json,
+    number,
+    sentence,
+    shortened,
+    whole,
+)
 
 
 def read_csv(path: Path, index: str = "step") -> Log:
@@ -21,45 +32,39 @@ def read_csv(path: Path, index: str = "step") -> Log:
     try:
         text = content(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{path} is not UTF-8 ({error}): save it as UTF-8, such as by iconv -f WINDOWS-1252 -t UTF-8") from None
+        raise Unreadable("no_utf8", path=path, error=error) from None
     separator = max(",\t;", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
-        header, *lines = [(reader.line_num, cells) for cells in reader if cells] or [(1, [])]
+        (_, header), *lines = [(reader.line_num, cells) for cells in reader if cells] or [(1, [])]
     except csv.Error as error:
-        raise Unreadable(f"line {reader.line_num} of {path} is not CSV: {error}; a quote inside a text is written twice") from None
-    names = [name.strip() for name in header[1]]
-    if repeated := next((name for name in names if name and names.count(name) > 1), ""):
-        raise Unreadable(f"{path} has the column `{repeated}` {names.count(repeated)} times: they are merged or ambiguous")
-    if len(names) == 1 or (names and all(isinstance(_cell(name), float) for name in names)):
-        shown = ", ".join(names)[:60]
-        raise Unreadable(f"line 1 of {path} must name the columns, separated by commas, semicolons or tabs; it is `{shown}`")
-    headers = [line for line, cells in lines if cells == header[1]]
-    lines = [(line, cells) for line, cells in lines if cells != header[1]]
+        raise Unreadable("no_csv", line=reader.line_num, path=path, error=error) from None
+    names = [name.strip() for name in header]
+    for name in names:
+        if name and names.count(name) > 1:
+            raise Unreadable("repeated_column", path=path, column=name, count=names.count(name))
+    if len(names) == 1 or (names and all(_is_number(name) for name in names)):
+        raise Unreadable("no_header", path=path, shown=", ".join(names)[:60])
+    headers = [line for line, cells in lines if cells == header]
+    lines = [(line, cells) for line, cells in lines if cells != header]
     is_whole = text.endswith(("\n", "\r"))
     torn = lines.pop()[0] if lines and len(lines[-1][1]) < len(names) and not is_whole else 0  # its last number may lack digits
     for line, cells in lines:
         if len(cells) != len(names):
-            raise Unreadable(
-                f"line {line} of {path} has {len(cells)} cells under {len(names)} columns: a row has a cell for each column, numbers have "
-                "points and no commas, and a text that holds the separator stands in quotes"
-            )
-    rows = [{name: _cell(cell) for name, cell in zip(names, cells, strict=True) if name and cell.strip()} for _, cells in lines]
+            raise Unreadable("other_width", line=line, path=path, cells=len(cells), columns=len(names))
+    rows = [{name: cell for name, cell in zip(names, cells, strict=True) if name and cell.strip()} for _, cells in lines]
     log = from_rows(rows, index)
     log.cut = f"line {torn} is torn" if torn else ""
-    if rows and not torn and not is_whole:
-        log.notes.append(_MAY_BE_CUT)
-    if headers:
-        log.notes.append(f"the header stands again in line {headers[0]}, as after a resume; such lines, left out: {len(headers)}")
+    log.notes += [sentence("maybe_cut")] if rows and not torn and not is_whole else []
+    log.notes += [sentence("header_again", line=headers[0], count=len(headers))] if headers else []
     return log
 
 
-def _cell(text: str) -> Any:
-    """A cell's text as number, None or text."""
+def _is_number(text: str) -> bool:
     try:
-        return number(text)
+        return number(text) is not None
     except NoNumber:
-        return text
+        return False
 
 
 def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
@@ -73,12 +78,12 @@ def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
         try:
             row = load_json(line)
         except ValueError as error:
-            if place == len(lines):  # only a line without its newline can be torn
-                cut = f"line {place} is torn"
-                break
-            raise Unreadable(f"line {place} of {path} is not JSON: {error}; the format has one object a line") from None
+            if place < len(lines):  # only a line without its newline can be torn
+                raise Unreadable("no_json_line", line=place, path=path, error=error) from None
+            cut = f"line {place} is torn"
+            break
         if not isinstance(row, dict):
-            raise Unreadable(f"line {place} of {path} is not a JSON object; the format has one object a line")
+            raise Unreadable("no_object", line=place, path=path)
         rows.append(dict(flat(row)))
     log = from_rows(rows, index)
     log.cut = cut
@@ -92,21 +97,16 @@ def read_trainer_state(path: Path, index: str = "step") -> Log:
         log = from_rows((dict(flat(row)) for row in state["log_history"]), index)
         log.steps_done = whole(state.get("global_step"))
     except ValueError as error:
-        raise Unreadable(f"{path} is not JSON: {error}") from None
+        raise Unreadable("no_json", path=path, error=error) from None
     except NoNumber as text:
-        raise Unreadable(f"`global_step` of {path} is no number of steps: {text}") from None
+        raise Unreadable("no_global_step", path=path, text=text) from None
     except (KeyError, TypeError, AttributeError):
-        raise Unreadable(f"{path} has no `log_history` of rows, so it is no trainer_state.json") from None
-    log.planned = _planned(state)
+        raise Unreadable("no_trainer_state", path=path) from None
+    log.settings = {"max_steps": state.get("max_steps")}
     if "train_loss" in log.table:
         del log.table["train_loss"]
-        log.notes.append("`train_loss` is left out: it sums only the steps since the last resume")
+        log.notes.append(sentence("no_train_loss"))
     return log
-
-
-def _planned(settings: dict[str, Any]) -> int | None:
-    planned = settings.get("max_steps")
-    return planned if isinstance(planned, int) and planned > 0 else None
 
 
 def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:
@@ -117,20 +117,19 @@ def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:
     except ValueError:
         head = None
     if not isinstance(head, dict) or head.get("schema") != SNAPSHOT:
-        raise Unreadable(f"{path} is no snapshot of a W&B run; octavo compile --update makes them, from a full scan of the history")
+        raise Unreadable("no_snapshot", path=path)
     log = read_jsonl(path, index, first=2)
     if len(log.table) != head.get("rows"):
-        raise Unreadable(f"{path} says {head.get('rows')!r} rows and holds {len(log.table)}: it was cut or edited")
-    state = head.get("state")
-    log.settings, log.no_numbers = head.get("config", {}), set(head.get("left_out", []))
-    log.planned = _planned(log.settings)
+        raise Unreadable("cut_snapshot", path=path, rows=head.get("rows"), count=len(log.table))
+    state, left_out = head.get("state"), sorted(head.get("left_out", []))
+    log.settings = head.get("config", {})
+    log.no_numbers(left_out)
     if state in ENDED_BADLY:
         log.failed = f"W&B says `{state}`"
     elif state in RUNNING:
         log.running = f"W&B said `{state}` when the snapshot was made"
-        log.notes.append(f"{log.running}: octavo compile --update fetches it again when it has ended")
-    if log.no_numbers:
-        log.notes.append(f"columns of W&B that hold no numbers are not in the snapshot: {shortened(sorted(log.no_numbers))}")
+        log.notes.append(sentence("still_running", running=log.running))
+    log.notes += [sentence("left_out", names=shortened(left_out))] if left_out else []
     return log
 
 
@@ -160,16 +159,13 @@ def read_text(path: Path, pattern: str, index: str) -> Log:
         matches = list(expression.finditer(line)) if len(line) <= _LONGEST else []
         if not matches and line.strip():
             others, first = others + 1, first or line.strip()[:80]
-        rows += [dict(zip(columns, map(number, match.groups()), strict=True)) for match in matches]
+        rows += [dict(zip(columns, match.groups(), strict=True)) for match in matches]
     if not rows:
-        raise Unreadable(f"no line of {path} follows the pattern `{pattern}`; its first line is {first!r}")
+        raise Unreadable("no_line", path=path, pattern=pattern, first=first)
     log = from_rows(rows, index)
-    if others:
-        log.notes.append(f"{others} of {others + len(rows)} lines do not follow the pattern and were left out")
-    if repaired:
-        log.notes.append(f"{repaired} lines were written in a wrong encoding and repaired")
-    if matches:  # those of the last line, which is empty in a whole file
-        log.notes.append(_MAY_BE_CUT)
+    log.notes += [sentence("other_lines", others=others, lines=others + len(rows))] if others else []
+    log.notes += [sentence("repaired", count=repaired)] if repaired else []
+    log.notes += [sentence("maybe_cut")] if matches else []  # those of the last line, which is empty in a whole file
     return log
 
 

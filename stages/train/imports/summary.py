@@ -9,30 +9,27 @@ from typing import Any
 
 from stages.contracts.history import metric
 from stages.contracts.import_card import ReadCard, SummaryCard, SummaryValue
-from stages.train.imports.log import NoNumber, Unreadable, content, load_json, number, scaled, whole
+from stages.train.imports.log import NoNumber, Unreadable, content, load_json, number, value_and_state, whole
 
 _METHODS = {
-    "last": "last logged value in the source's summary",
-    "mean": "mean over the whole run in the source's summary",
-    "final": "mean over the end of the run in the source's summary",
-    "initial": "mean over the beginning of the run in the source's summary",
+    "last": "last logged value",
+    "mean": "mean over the whole run",
+    "final": "mean over the end of the run",
+    "initial": "mean over the beginning of the run",
 }
 
 
 def read_summary(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
     """The one object of the file, at any depth, that holds all of `where`. Raises Unreadable when none or several do."""
     try:
-        whole_file = load_json(content(path))
+        objects = _objects(load_json(content(path)))
     except ValueError as error:
-        raise Unreadable(f"{path} is not JSON: {error}") from None
-    matches = [
-        candidate
-        for candidate in _objects(whole_file)
-        if all(key in candidate and candidate[key] in (value, str(value)) for key, value in where.items())
-    ]  # a seed may be written as a number or as a text
+        raise Unreadable("no_json", path=path, error=error) from None
+    # a seed may be written as a number or as a text
+    matches = [each for each in objects if all(key in each and each[key] in (value, str(value)) for key, value in where.items())]
     if len(matches) != 1:
         wanted = json.dumps(dict(where), ensure_ascii=False)
-        raise Unreadable(f"{len(matches) or 'no'} objects of {path} hold {wanted}, and one is the run")
+        raise Unreadable("no_such_object", count=len(matches) or "no", path=path, wanted=wanted)
     return matches[0]
 
 
@@ -59,28 +56,22 @@ def step_count(summary: Mapping[str, Any], key: str | None) -> int | None:
     try:
         return None if key is None else whole(_get(summary, key))
     except NoNumber as text:
-        raise Unreadable(f"`{key}` is no whole number: {text}") from None
+        raise Unreadable("no_count", key=key, text=text) from None
 
 
 def _value(summary: Mapping[str, Any], card: SummaryCard, kind: str, key: str) -> SummaryValue:
     try:
-        logged = number(_get(summary, key))
+        value, state = value_and_state(number(_get(summary, key)), card.factor)
     except NoNumber as text:
-        raise Unreadable(f"`{key}` is no number: {text}") from None
+        raise Unreadable("no_value", key=key, text=text) from None
     meaning = metric(card.metric)
-    value = None if logged is None else scaled(logged, card.factor)
     if meaning is not None and meaning.share and value is not None and not -1e-6 <= value <= 1 + 1e-6:
-        raise Unreadable(f"`{card.metric}` is a share, and `{key}` is {value:.6g}; is it in per cent? add `unit: '%'`")
-    return SummaryValue(
-        metric=card.metric,
-        statistic="initial" if kind == "initial" else "final",
-        value=value,
-        state="null" if logged is None else "nonfinite" if value is None else "value",
-        method=f"{_METHODS[kind]} (`{key}`); no series was imported",
-    )
+        raise Unreadable("share_in_per_cent", metric=card.metric, key=key, value=value)
+    method = f"{_METHODS[kind]} in the source's summary (`{key}`); no series was imported"
+    return SummaryValue(metric=card.metric, statistic="initial" if kind == "initial" else "final", value=value, state=state, method=method)
 
 
 def _get(summary: Mapping[str, Any], key: str) -> Any:
     if key not in summary:
-        raise Unreadable(f"no key `{key}` in the run's summary. It has: {', '.join(sorted(map(str, summary))[:20])}")
+        raise Unreadable("no_key", key=key, keys=", ".join(sorted(map(str, summary))[:20]))
     return summary[key]

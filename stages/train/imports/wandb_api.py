@@ -18,9 +18,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from stages.contracts.artifact import write_text
 from stages.contracts.import_card import SNAPSHOT, Answer, Ask, Fault
@@ -28,23 +30,7 @@ from stages.train.imports.log import NoNumber, Unreadable, flat, number
 
 _SECRET = re.compile(r"(?:api|access|private|auth)[._-]?key|secret|passw|pwd|credential|(?:^|[._-])(?:auth|access|api)?[._-]?token$", re.I)
 _STATUS = re.compile(r"(?:returned error|HTTP|status(?: code)?)[ :]+(?P<status>[1-5][0-9]{2})\b")
-_FAULTS: tuple[tuple[str, str, Fault, str], ...] = (
-    ("401", "api key", "unknown", "W&B takes no key of this account: WANDB_API_KEY is missing or wrong"),
-    (
-        "404",
-        "could not find (?:run|project)|not found",
-        "unknown",
-        "W&B has no such run for this account: it was deleted, is misspelt, or belongs to another team",
-    ),
-    ("403", "permission denied|forbidden|(?:un|not )authori[sz]ed|relogin", "unknown", "W&B refuses this account the run"),
-    ("429", "rate limit", "away", "W&B asks to wait (rate limit), also after several tries"),
-    (
-        "5..",
-        "giving up after|connection|dial tcp|did not respond|timed? ?out|deadline|no such host|service process",
-        "away",
-        "W&B does not answer, also after several tries",
-    ),
-)
+_FAULTS: list[tuple[str, str, Fault, str]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 """The status, or words of the client where it gives none; the fault; a sentence."""
 
 
@@ -93,20 +79,17 @@ def fetch(run: Any, path: Path) -> int:
     for row in run.scan_history(use_cache=False):
         step, cells = row.get("_step"), numbers_of(row)
         if not isinstance(step, int):
-            raise Unreadable(f"row {len(rows) + 1} of the scan has no `_step`")
+            raise Unreadable("scan_no_step", row=len(rows) + 1)
         if rows.setdefault(step, cells) != cells:
-            raise Unreadable(f"the scan gives `_step` {step} twice, with different numbers")
+            raise Unreadable("scan_twice", step=step)
         left_out |= {name for name, _ in flat(row)} - set(cells)
     if not rows:
-        raise Unreadable(f"the scan of {run.id} returned 0 rows, but its last history step is {last}: this is no run of 0 steps")
+        raise Unreadable("scan_empty", run=run.id, last=last)
     if isinstance(last, int) and max(rows) < last:
-        raise Unreadable(f"the scan of {run.id} ends at {max(rows)} of {last}: it is not whole")
+        raise Unreadable("scan_short", run=run.id, step=max(rows), last=last)
     head = {
         "schema": SNAPSHOT,
-        "entity": run.entity,
-        "project": run.project,
-        "id": run.id,
-        "state": run.state,
+        **{name: getattr(run, name) for name in ("entity", "project", "id", "state")},
         "rows": len(rows),
         "last_history_step": last,
         "config": settings_of(run.config),
@@ -120,11 +103,11 @@ def fetch(run: Any, path: Path) -> int:
 
 def answers(questions: Iterable[Ask]) -> Iterator[Answer]:
     """Fetch each. Where W&B cannot be asked at all, the first fault is the last answer."""
-    api: Callable[[str], Any] | None = None
+    api: Any = None
     for ask in questions:
         try:
             api = api or _api()
-            run = api(ask.run)
+            run = api.run(ask.run)
             rows = fetch(run, Path(ask.file))
         except Exception as error:  # wandb raises many kinds for a wrong name, a missing key and a lost network
             fault, text = fault_of(error)
@@ -135,14 +118,13 @@ def answers(questions: Iterable[Ask]) -> Iterator[Answer]:
             yield Answer(run=ask.run, rows=rows, state=run.state)
 
 
-def _api() -> Callable[[str], Any]:
-    """Name of a run -> the run, by wandb's public API. Few retries: a server that is down for an hour is not waited for."""
+def _api() -> Any:
+    """wandb's public API. Few retries: a server that is down for an hour is not waited for."""
     os.environ.setdefault("WANDB_X_GRAPHQL_RETRY_MAX", "5")
     os.environ.setdefault("WANDB_SILENT", "true")
     import wandb
 
-    api = wandb.Api(overrides={"entity": "entity"}, timeout=300)  # names hold theirs; without one wandb would ask for a default
-    return lambda name: api.run(name)
+    return wandb.Api(overrides={"entity": "entity"}, timeout=300)  # names hold theirs; without one wandb would ask for a default
 
 
 def main() -> int:
