@@ -52,6 +52,11 @@ class ClaimRule(OneBound):
         return self.bound
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        """The condition, or the two that are compared."""
+        return (self.contrast.condition, self.contrast.against) if self.contrast else (self.condition or "",)
+
+    @property
     def included_only(self) -> bool:
         """Only runs that pass the health gates count."""
         return self.needs.health == "included"

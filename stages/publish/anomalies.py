@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stages.contracts.health import Detection, Signal
+from stages.contracts.health import Signal
 from stages.contracts.history import metric_title
 from stages.publish import numbers
 from stages.publish.causes import Explanation, clipped_at, explain, phrase
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
 
-SEVERITIES = ("severe", "warning", "info")
-_COUNTS = ("k", "n", "all_k", "all_n")
+_SEVERITIES = ("severe", "warning", "info")
 
 
-@dataclass(frozen=True)
-class Anomaly:
+class Anomaly(NamedTuple):
     """Signals of one detector on one metric in one condition."""
 
     condition: str
-    signals: tuple[tuple[str, Signal], ...]
+    signals: list[tuple[str, Signal]]
     """With the runs they are of."""
-    runs_of_condition: int
+    where: str
+    """`3 of 3 runs`."""
     explained: Explanation | None
     """None for mere information."""
 
@@ -39,22 +36,9 @@ class Anomaly:
         return self.signal.severity
 
     @property
-    def mark(self) -> str:
-        return {"severe": "▲", "warning": "△", "info": "○"}[self.severity]
-
-    @property
     def onsets(self) -> str:
         steps = sorted({signal.onset for _, signal in self.signals if signal.onset is not None})
         return "steps " + ", ".join(map(str, steps)) if len(steps) > 1 else f"step {steps[0]}" if steps else ""
-
-    @property
-    def where(self) -> str:
-        return f"{len({run for run, _ in self.signals})} of {plural(self.runs_of_condition, 'run')}"
-
-    @property
-    def heading(self) -> str:
-        name = self.signal.detector.replace("_", " ").replace("kl ", "KL ")
-        return f"{name[:1].upper()}{name[1:]} in {self.condition}: {self.where}"
 
     @property
     def phrase(self) -> str:
@@ -67,43 +51,47 @@ class Anomaly:
         return f"{what} in {self.where}" + (f" ({self.onsets})" if self.onsets else "")
 
 
-def anomalies(experiment: ExperimentFiles) -> tuple[Anomaly, ...]:
+def anomalies(experiment: ExperimentFiles) -> list[Anomaly]:
     """Severe ones first, then in the order of conditions."""
     groups: dict[tuple[str, str, str, str], list[tuple[str, Signal]]] = {}
-    for run, condition, detection in detections(experiment):
-        for signal in detection.signals:
-            groups.setdefault((signal.severity, condition, signal.detector, signal.metric), []).append((run, signal))
+    for run in experiment.runs:
+        for signal in run.signals:
+            groups.setdefault((signal.severity, run.ref.condition, signal.detector, signal.metric), []).append((run.ref.name, signal))
     grouped = []
     for (_, condition, _, _), signals in groups.items():
         explained = explain([signal for _, signal in signals], clipped_at(experiment.train_card(condition)))
-        grouped.append(Anomaly(condition, tuple(signals), len(experiment.of_condition(condition)), explained))
-    return tuple(sorted(grouped, key=lambda anomaly: SEVERITIES.index(anomaly.severity)))
+        where = f"{len({run for run, _ in signals})} of {plural(len(experiment.of_condition(condition)), 'run')}"
+        grouped.append(Anomaly(condition, signals, where, explained))
+    return sorted(grouped, key=lambda anomaly: _SEVERITIES.index(anomaly.severity))
 
 
-def detections(experiment: ExperimentFiles) -> Iterator[tuple[str, str, Detection]]:
-    """(run, condition, answer of a detector)."""
-    for run in experiment.runs:
-        for detection in run.health.detections if run.health else ():
-            yield run.ref.name, run.ref.condition, detection
+def warned(experiment: ExperimentFiles, seen: list[Anomaly]) -> list[tuple[str, bool, list[str]]]:
+    """(condition, whether a warning is severe, what happens in it) of conditions with warnings, the severe ones first."""
+    rows = []
+    for condition in experiment.card.conditions:
+        warnings = [anomaly for anomaly in seen if anomaly.condition == condition.name and anomaly.severity != "info"]
+        if warnings:
+            rows.append((condition.name, warnings[0].severity == "severe", list(dict.fromkeys(anomaly.phrase for anomaly in warnings))))
+    return sorted(rows, key=lambda row: not row[1])
+
+
+def answers(experiment: ExperimentFiles) -> pd.DataFrame:
+    """One row a run and detector: run, detector, state, reason, and whether it reported a signal."""
+    detections = ((run.ref.name, detection) for run in experiment.runs for detection in (run.health.detections if run.health else ()))
+    rows = [(run, each.detector, each.state.replace("_", " "), each.reason, bool(each.signals)) for run, each in detections]
+    return pd.DataFrame(rows, columns=["run", "detector", "state", "reason", "signals"])
 
 
 def looked(experiment: ExperimentFiles) -> list[tuple[str, int, int]]:
     """(detector, runs it looked at, runs with signals) of each detector that looked at a run."""
-    answers = _answers(experiment)
-    counts = answers[answers["state"] == "looked"].groupby("detector", sort=False)["signals"].agg(["size", "sum"])
-    return [(str(detector), int(runs), int(signals)) for detector, runs, signals in counts.itertuples()]
+    rows = answers(experiment).query("state == 'looked'")
+    return list(rows.groupby("detector", sort=False)["signals"].agg(["size", "sum"]).itertuples(name=None))
 
 
 def unseen(experiment: ExperimentFiles) -> list[tuple[str, str, str, list[str]]]:
     """(detector, state, reason, runs) of detectors that could not look: without this a page would pass silence for health."""
-    answers = _answers(experiment)
-    groups = answers[answers["state"] != "looked"].groupby(["detector", "state", "reason"], sort=False)["run"]
-    return [(detector, state.replace("_", " "), reason, list(runs)) for (detector, state, reason), runs in groups]
-
-
-def _answers(experiment: ExperimentFiles) -> pd.DataFrame:
-    rows = [(run, each.detector, each.state, each.reason, bool(each.signals)) for run, _, each in detections(experiment)]
-    return pd.DataFrame(rows, columns=["run", "detector", "state", "reason", "signals"])
+    groups = answers(experiment).query("state != 'looked'").groupby(["detector", "state", "reason"], sort=False)["run"]
+    return [(*key, list(runs)) for key, runs in groups]
 
 
 def evidence_words(signal: Signal) -> str:
@@ -111,9 +99,8 @@ def evidence_words(signal: Signal) -> str:
     evidence = {key: value for key, value in signal.evidence.items() if value != [] and not _is_texts(value)}
     parts = []
     if "k" in evidence and "n" in evidence:
-        whole = f" ({evidence['all_k']} of {evidence['all_n']} in all)" if "all_k" in evidence and "all_n" in evidence else ""
-        parts.append(f"{evidence['k']} of {evidence['n']}{whole}")
-        evidence = {key: value for key, value in evidence.items() if key not in _COUNTS}
+        k, n, all_k, all_n = (evidence.pop(key, None) for key in ("k", "n", "all_k", "all_n"))
+        parts.append(f"{k} of {n}" + ("" if all_k is None or all_n is None else f" ({all_k} of {all_n} in all)"))
     for key, value in evidence.items():
         text = _plain(value)
         parts.append(f"{key.replace('_', ' ')} {text if len(text) <= 80 else text[:77] + '…'}")

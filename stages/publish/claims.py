@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -13,12 +13,8 @@ from stages.contracts.history import metric_title
 from stages.contracts.lineage import Origin, Written
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles
-from stages.publish.facts import Facts, interval_text, is_signed
+from stages.publish.facts import Facts, interval_text
 from stages.publish.text import render
-
-WORDS = {"supported": "Supported", "refuted": "Refuted", "inconclusive": "Inconclusive", "void": "Void"}
-MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?", "void": "∅"}
-ORDER = tuple(WORDS)
 
 
 class Place(Frozen):
@@ -46,9 +42,8 @@ def bar(at: Place, verdict: str, printed: str, *, small: bool = False) -> Markup
     return Markup("".join(svg.splitlines()))
 
 
-@dataclass(frozen=True)
-class ClaimView:
-    """A claim, its verdict and its number, with the words that the template, the passports and the summary share."""
+class ClaimView(NamedTuple):
+    """A claim with what decides it, for the template, the passports and the summary."""
 
     id: str
     says: str
@@ -65,14 +60,6 @@ class ClaimView:
     @property
     def verdict(self) -> str:
         return self.decided.verdict
-
-    @property
-    def word(self) -> str:
-        return WORDS[self.verdict]
-
-    @property
-    def mark(self) -> str:
-        return MARKS[self.verdict]
 
     @property
     def at(self) -> Place | None:
@@ -101,18 +88,6 @@ class ClaimView:
             return _needed(self.decided, self.finding, "about ")
         return ""
 
-    @property
-    def with_all(self) -> str:
-        """The number with the excluded runs, in the number's digits; empty when none were excluded."""
-        if self.finding is None or self.finding.with_all is None:
-            return ""
-        digits = numbers.decimals_for(self.finding.value, self.finding.low, self.finding.high)
-        return numbers.number(self.finding.with_all, decimals=digits, signed=is_signed(self.finding))
-
-    def value(self, seed: SeedValue) -> str:
-        digits = numbers.column_decimals((seed.value, None, None) for seed in self.seeds)
-        return numbers.number(seed.value, self.finding.unit if self.finding else "share", decimals=digits)
-
 
 def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, ...]:
     """One view a claim of the page's card, in the spec's order."""
@@ -139,21 +114,16 @@ def _digits(verdict: Verdict, finding: Finding) -> int | None:
 
 
 def _sides(experiment: ExperimentFiles, rule: ClaimRule | None) -> tuple[SeedValue, ...]:
-    if rule is None:
-        return ()
-    sides = [rule.contrast.condition, rule.contrast.against] if rule.contrast else [rule.condition or ""]
-    findings = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in sides)
+    findings = (experiment.findings.get(f"{side}/{rule.metric}/{rule.statistic}") for side in rule.sides) if rule else ()
     return tuple(seed for finding in findings if finding for seed in finding.seeds)
 
 
 def rule_words(rule: ClaimRule) -> str:
     """The rule as it was written before the data, in words."""
-    subject = f"{rule.contrast.condition} minus {rule.contrast.against}" if rule.contrast else f"{rule.condition}"
     health = "healthy runs only" if rule.included_only else "all runs"
     return (
-        f"{metric_title(rule.metric)} (`{rule.metric}`), {rule.statistic}, {subject}, {rule.direction} "
-        f"{numbers.signed_setting(rule.margin)}, "
-        f"{numbers.plural(rule.needs.seeds, 'seed')} a condition, {health}"
+        f"{metric_title(rule.metric)} (`{rule.metric}`), {rule.statistic}, {' minus '.join(rule.sides)}, {rule.direction} "
+        f"{numbers.signed_setting(rule.margin)}, {numbers.plural(rule.needs.seeds, 'seed')} a condition, {health}"
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.contracts.finding import Finding
-from stages.publish.claims import MARKS, WORDS
 from stages.publish.facts import Facts
 from stages.publish.header import PageSummary
 from stages.publish.passports import FILE, finding_of, read_passports
@@ -55,8 +54,6 @@ def comparison(names: tuple[str, ...], pages: Mapping[str, Path], summaries: Map
         moved={name: _counted(rows, index) for index, name in enumerate(names) if index and not other[name]} if rows else {},
         differing={name: keys for name, keys in other.items() if keys},
         claims=_claims(columns),
-        words=WORDS,
-        marks=MARKS,
     )
 
 

@@ -14,15 +14,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.text import reveal_hidden
-
-HELP = {
-    "refused": "the preflight or a reward example refused this condition; change its reward or the limits in the spec",
-    "out_of_memory": "a smaller `per_device_train_batch_size` with more `gradient_accumulation_steps` keeps the batch",
-    "disk": "make room on the disk",
-    "data": "look at the data file that the spec names",
-    "reward": "repair the reward's own code, which raised or gave no score; octavo check --rewards tries it without training",
-}
+from stages.publish.text import TEXTS, reveal_hidden
 
 
 def unfinished(folder: Path) -> tuple[list[str], int]:
@@ -69,8 +61,8 @@ def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
         return
     why = (outcome.failure or "unknown").replace("_", " ")
     yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {_said(outcome)}"
-    if outcome.failure in HELP:
-        yield f"           {HELP[outcome.failure]}"
+    if outcome.failure in TEXTS["help"]:
+        yield f"           {TEXTS['help'][outcome.failure]}"
 
 
 def complete(folders: list[Path]) -> int:

@@ -15,7 +15,7 @@ from stages.contracts.artifact import Artifact, read
 from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Verdict
-from stages.contracts.health import Health
+from stages.contracts.health import Health, Signal
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Changed, Origin, Origins
@@ -59,6 +59,11 @@ class RunFiles:
     @property
     def included(self) -> bool:
         return self.health is not None and self.health.included
+
+    @property
+    def signals(self) -> list[Signal]:
+        """Of all detectors."""
+        return [signal for detection in (self.health.detections if self.health else ()) for signal in detection.signals]
 
     @property
     def left_out(self) -> list[str]:
@@ -127,6 +132,11 @@ class ExperimentFiles:
     def imported(self) -> bool:
         """Whether octavo only read these runs, and neither it nor a program that it ran trained them."""
         return bool(self.runs) and all(run.only_read for run in self.runs)
+
+    @property
+    def logs(self) -> list[RunFiles]:
+        """Runs whose numbers were read from logs that exist without octavo."""
+        return [run for run in self.runs if run.imported and (run.import_card is None or run.only_read)]
 
     @property
     def only_gold(self) -> bool:

@@ -47,6 +47,12 @@ class Facts:
         value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
         return self._link(finding, value, f"[{bounds}" if bounds else "")
 
+    @staticmethod
+    def with_all(finding: Finding, decimals: int | None = None) -> str:
+        """The number with the excluded runs counted in, in the number's own digits unless `decimals` are given."""
+        digits = numbers.decimals_for(finding.value, finding.low, finding.high) if decimals is None else decimals
+        return numbers.number(finding.with_all, finding.unit, decimals=digits, signed=is_signed(finding))
+
     def change(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value, and where its interval holds 0 the smallest change that the data could have shown."""
         written = self.value(finding, decimals)
@@ -74,6 +80,11 @@ class Facts:
             return None
         wanted = max(numbers.decimals_for(f.value, *((f.low, f.high) if bounds else ())) for f in row if f)
         return numbers.agreed_rows([values(row)], least=wanted)[0]
+
+    @staticmethod
+    def column(findings: Iterable[Finding | None]) -> int:
+        """Digits for a column of numbers with their intervals."""
+        return numbers.column_decimals((f.value, f.low, f.high) for f in findings if f)
 
     def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
         """Where a metric began, where it ended, and the change."""

@@ -9,11 +9,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from stages.contracts.artifact import read
-from stages.publish.claims import MARKS, ORDER, WORDS, bar
+from stages.publish.claims import bar
 from stages.publish.header import ClaimLine, PageSummary
-from stages.publish.text import render
+from stages.publish.text import TEXTS, render
 
 MARKER = "<!-- octavo: experiments -->"
+ORDER = tuple(TEXTS["verdicts"])
 _FINDINGS, _FINDINGS_OF_ONE = 8, 4
 _CARDS, _PROFILE_CARDS = 6, 2
 MEMBERS = 30
@@ -102,7 +103,7 @@ def overview(experiments: Sequence[PageSummary]) -> str:
 
 def _render(template: str, experiments: Sequence[PageSummary], **values: object) -> str:
     compared = {summary.experiment for summary in experiments if not summary.profile}
-    return render(template, experiments=experiments, pills=pills, words=WORDS, marks=MARKS, compared=compared, **values)
+    return render(template, experiments=experiments, pills=pills, compared=compared, **values)
 
 
 def _bar(claim: ClaimLine) -> Markup:

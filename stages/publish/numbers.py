@@ -66,9 +66,10 @@ def _side(value: float, margin: float, decimals: int | None = None) -> int:
 _Spread = tuple[float | None, float | None, float | None]
 
 
-def column_decimals(cells: Iterable[_Spread], *, most: int = 3) -> int:
-    """Digits for all numbers (value, low, high) of a column: those of the cell that needs most, but no more than `most`."""
-    filled = [cell for cell in cells if cell[0] is not None]
+def column_decimals(cells: Iterable[float | _Spread | None], *, most: int = 3) -> int:
+    """Digits for all numbers of a column, values or (value, low, high): those of the cell that needs most, but no more than `most`."""
+    spreads = (cell if isinstance(cell, tuple) else (cell, None, None) for cell in cells)
+    filled = [cell for cell in spreads if cell[0] is not None]
     largest = max((abs(x) for cell in filled for x in cell if x is not None), default=0.0)
     return min(_cap(largest, most), max((decimals_for(*cell) for cell in filled), default=2))
 
@@ -81,7 +82,7 @@ def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:
     mistake, another number of digits does not. None: numbers so small that they are printed with an exponent.
     """
     every = list(rows)
-    start = min(_MOST, max(least, column_decimals(((value, None, None) for row in every for value in row), most=_MOST)))
+    start = min(_MOST, max(least, column_decimals((value for row in every for value in row), most=_MOST)))
     whole = [row for row in every if None not in row]
     column = min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in whole))
     return [_row_digits(row, column, least) for row in every]
@@ -92,7 +93,7 @@ def _row_digits(row: _Spread, column: int, least: int) -> int | None:
     largest = max(sizes, default=0.0)
     if 0 < largest < 10.0 ** (1 - _FINEST):
         return None
-    start = max(least, column_decimals(((value, None, None) for value in row), most=_MOST))
+    start = max(least, column_decimals(row, most=_MOST))
     if 0 < largest < 10.0 ** (2 - _MOST) and min(sizes) < 0.5 * 10.0**-column:  # near zero, and some of it would not be seen
         powers = [math.floor(math.log10(size)) for size in (min(sizes), largest)]
         start = column = max(least, min(1 - powers[0], 3 - powers[1]))  # two digits of the smallest, but no more than four of the largest

@@ -50,33 +50,29 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
     facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, completions, imported, methods, questions, rules)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
-    warnings = list(header.banners(experiment, claims))
-    finished = attempts.rates(experiment, facts)
-    index = render(
-        "experiment.md.j2",
+    values = {
         **{module.__name__.rpartition(".")[2]: module for module in modules},
-        experiment=experiment,
-        name=experiment.folder.name,
-        card=experiment.card,
-        facts=facts,
-        front_title=Markup(json.dumps(escape(experiment.card.title))),  # themes write titles and tags as they are
-        front_tags=Markup(json.dumps([escape(tag) for tag in experiment.card.tags])),
-        answer=header.answer(claims),
-        badges=header.badges(experiment),
-        banners=warnings,
-        summary=list(header.summary(experiment, facts, claims, seen, finished)),
-        claims=claims,
-        seen=seen,
-        rates=finished,
-        older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
-        drawn=figures.pictures(experiment),
-        examples=completions.examples(experiment),
-        settings=setting_groups(experiment),
-        prose=_prose(experiment, facts),
-        citation=citation(experiment),
-        judged=judged_page(experiment),
-    )
-    warned = len(warnings) + sum(anomaly.severity != "info" for anomaly in seen)
+        "experiment": experiment,
+        "name": experiment.folder.name,
+        "card": experiment.card,
+        "facts": facts,
+        "front_title": Markup(json.dumps(escape(experiment.card.title))),  # themes write titles and tags as they are
+        "front_tags": Markup(json.dumps([escape(tag) for tag in experiment.card.tags])),
+        "answer": header.answer(claims),
+        "claims": claims,
+        "seen": seen,
+        "rates": attempts.rates(experiment, facts),
+        "older_code": {run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
+        "drawn": figures.pictures(experiment),
+        "examples": completions.examples(experiment),
+        "settings": setting_groups(experiment),
+        "prose": lambda: _prose(experiment, facts),
+        "citation": citation(experiment),
+        "judged": judged_page(experiment),
+    }
+    banners = header.banners(experiment, claims)
+    index = render("experiment.md.j2", banners=banners, **values)
+    warned = banners.count(' role="note">') + sum(anomaly.severity != "info" for anomaly in seen)
     texts = {
         "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},

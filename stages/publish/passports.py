@@ -25,7 +25,7 @@ from stages.publish.figures import files
 from stages.publish.methods import judged_finding, judged_run, judged_words
 from stages.publish.numbers import code_words
 from stages.publish.rules import asked_by
-from stages.publish.text import figure_id, reveal_hidden, script_literal, verdict_id
+from stages.publish.text import TEXTS, figure_id, reveal_hidden, script_literal, verdict_id
 
 FILE = "passports.js"
 _FIRST, _LAST = "octavo.passports(\n", ")\n"
@@ -119,7 +119,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
     rules = [rule for rule in experiment.conclude.claims if rule.id == claim.id] if experiment.conclude else []
     return Passport(
         id=verdict_id(claim.id),
-        printed=claim.word,
+        printed=TEXTS["verdicts"][claim.verdict],
         says=claim.says.replace("`", ""),
         rows=_written(
             ("why", claim.why),

@@ -16,12 +16,15 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from ruamel.yaml import YAML
 
 from stages.contracts.expressions import text as expression_text
 from stages.contracts.history import metric_title
 from stages.publish import numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
+TEXTS: dict[str, dict[str, str]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+"""Table -> key -> words."""
 _PLAIN = re.compile(r"(?![A-Za-z0-9 ,./\u00a1-\U0010ffff]|(?<=[A-Za-z0-9])[-_](?=[A-Za-z0-9]))[\s\S]")
 
 
@@ -103,7 +106,10 @@ def environment() -> jinja2.Environment:
         duration=numbers.duration,
         listed=lambda parts: numbers.listed(list(parts)),
         spaced=lambda name: name.replace("_", " "),
+        names=lambda runs: [run.ref.name for run in runs],
+        look_up=lambda key, table: table[key],
     )
+    jinja.globals.update(texts=TEXTS, numbers=numbers)
     return jinja
 
 

@@ -462,3 +462,9 @@ def import_card(condition: str = "random", seed: int = 2, *, column: ColumnCard 
     pinned = SourceCard(path=source, sha256="0" * 64)
     names = {"experiment": "quickstart", "condition": condition, "seed": seed, "null_control": False}
     return ImportCard(**names, source=pinned, read=read, target_steps=STEPS, code={"some.stage": "0" * 16})
+
+
+def banners_by_title(markup: str) -> dict[str, tuple[str, str]]:
+    """Title -> tone and text of each banner."""
+    parts = re.findall(r'<div class="banner (\w+)" role="note"><strong>(.*?)</strong><p>(.*?)</p></div>', markup)
+    return {plain(title): (tone, plain(text)) for tone, title, text in parts}

@@ -1,6 +1,7 @@
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example_experiment import HOSTILE, build
@@ -10,8 +11,9 @@ from stages.contracts.finding import Expected, Findings, Ruled, RunScore
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import Action, Contingency, PageCard
 from stages.publish.page import page
-from stages.publish.rules import expectation_state, flag_state
+from stages.publish.text import environment
 
+WORDS: Any = environment().get_template("plan_words.html.j2").module
 CHANGE = {"train.temperature": "1.1 <b>|"}
 
 
@@ -90,8 +92,8 @@ def expected(condition: str, *states: str) -> Expected:
     ],
 )
 def test_states_of_plans_for_an_expectation(scored: list[Expected], if_missed: str, if_met: str) -> None:
-    assert expectation_state(scored, ("missed",))[0] == if_missed
-    assert expectation_state(scored, ("met",))[0] == if_met
+    for wanted, state in ((("missed",), if_missed), (("met",), if_met)):
+        assert plain(WORDS.expectation_state(scored, wanted)).startswith(state)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_states_of_plans_for_a_red_flag(states: tuple[str, ...], expected_state:
         Ruled(run=f"a-s{n}", condition="a", rule="red_flag-1", says="", state=state)  # type: ignore[arg-type]
         for n, state in enumerate(states)
     ]
-    flag = flag_state(ruled)
-    assert flag[0] == expected_state and why in flag[1]
+    says = plain(WORDS.flag_state(ruled))
+    assert says.startswith(expected_state) and why in says
 
 
 def test_plans_for_expectations_and_red_flags_are_told(project: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from example_experiment import SPEC, build, import_card
+from example_experiment import SPEC, banners_by_title, build, import_card
 
 from stages.contracts.analysis_card import Bound, ConcludeCard, HealthRule, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
@@ -266,10 +266,10 @@ def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
     changes = load(root).changed
     assert (changes.dropped, changes.added) == ((then.runs[0].name,), ("shaped-s9",))
     assert changes.withdrawn == (f"claim {then.claims[0].id}",)
-    titles = {banner.title: banner for banner in banners(load(root))}
-    assert titles["Runs taken out after the data: 1"].text == f"{then.runs[0].name}: no longer declared, so no number here rests on them."
-    assert titles["Runs added after the first data: 1"].tone == "excluded"
-    assert titles["Withdrawn after the data: 1"].text == f"No longer declared: claim {then.claims[0].id}."
+    shown = banners_by_title(banners(load(root)))
+    assert shown["Runs taken out after the data: 1"][1] == f"{then.runs[0].name}: no longer declared, so no number here rests on them."
+    assert shown["Runs added after the first data: 1"][0] == "excluded"
+    assert shown["Withdrawn after the data: 1"][1] == f"No longer declared: claim {then.claims[0].id}."
     write(card, then)
     assert load(root).changed.dropped == load(root).changed.added == load(root).changed.withdrawn == ()
 
@@ -297,7 +297,7 @@ def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
     Path(SPEC).write_text("\n".join(lines))
     commit(Path(SPEC), AFTER)
     assert load(root).changed.expectations["learns"].late
-    assert "Expectations changed after the data: 1" in [banner.title for banner in banners(load(root))]
+    assert "Expectations changed after the data: 1" in banners_by_title(banners(load(root)))
     commit(card, "2026-11-01T10:00:00Z")  # as old as the data allow, and the same
     assert load(root).changed.expectations["learns"].late == ""
 

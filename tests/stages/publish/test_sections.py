@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from example_experiment import FAILED, GATED, build, plain, section
+from example_experiment import FAILED, GATED, banners_by_title, build, plain, section
 
 from stages.contracts.analysis_card import RunRef
 from stages.contracts.artifact import read, write
@@ -22,7 +22,7 @@ from stages.publish.attempts import changes, hours, rates
 from stages.publish.claims import ClaimView, Place, bar, claim_views, explain_verdict
 from stages.publish.experiment import RunFiles, load
 from stages.publish.facts import Facts, undetected_change
-from stages.publish.header import _exclusions, answer, banners
+from stages.publish.header import answer, banners, exclusions
 from stages.publish.methods import citation
 from stages.publish.page import page
 from stages.publish.passports import read_passports
@@ -58,21 +58,21 @@ def test_what_a_reader_must_know_stands_before_the_first_number(project: Path) -
     experiment = load(build(project, hostile="x" * 300))
     views = claim_views(experiment, Facts(experiment.findings))
     late = Written(written="2026-11-28, after the first data", late="the rule was edited")
-    titles = {banner.title: banner for banner in banners(experiment, (replace(views[0], dated=late), *views[1:]))}
-    assert titles["Rules changed after the data: 1 claim"].text == "shaped-teaches: 2026-11-28, after the first data."
-    assert titles["Failed runs: 1 of 12"].text == f"Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
-    assert not any("Rules" in banner.title for banner in banners(experiment, views))
+    shown = banners_by_title(banners(experiment, (views[0]._replace(dated=late), *views[1:])))
+    assert shown["Rules changed after the data: 1 claim"][1] == "shaped-teaches: 2026-11-28, after the first data."
+    assert shown["Failed runs: 1 of 12"][1] == f"Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
+    assert not any("Rules" in title for title in banners_by_title(banners(experiment, views)))
 
     def broken(run: RunFiles) -> RunFiles:
         assert run.outcome
         end = {"finished": False, "failure": "out_of_memory", "error": "CUDA out of memory."}
         return replace(run, outcome=run.outcome.model_copy(update=end))
 
-    [failed] = [b for b in banners(replace(experiment, runs=tuple(map(broken, experiment.runs)))) if b.title.startswith("Failed")]
-    assert failed.text.startswith("Out of memory (all runs): CUDA out of memory. What helps: a smaller `per_device_train_batch_size`")
+    broke = banners_by_title(banners(replace(experiment, runs=tuple(map(broken, experiment.runs)))))["Failed runs: 12 of 12"][1]
+    assert broke.startswith("Out of memory (all runs): CUDA out of memory. What helps: a smaller per_device_train_batch_size with")
     gone = replace(experiment.runs[0], outcome=None, attempts=())
-    [missing] = [b for b in banners(replace(experiment, runs=(gone, *experiment.runs[1:]))) if b.title == "Missing runs: 1 of 12"]
-    assert (missing.tone, missing.text) == ("hole", "shaped-s1. No attempt has ended; dvc repro runs/quickstart/dvc.yaml runs them.")
+    missing = banners_by_title(banners(replace(experiment, runs=(gone, *experiment.runs[1:]))))["Missing runs: 1 of 12"]
+    assert missing == ("hole", "shaped-s1. No attempt has ended; dvc repro runs/quickstart/dvc.yaml runs them.")
 
 
 def drawn(value: float, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
@@ -193,7 +193,7 @@ def test_a_rule_is_named_once_with_all_runs_that_do_not_meet_it(project: Path) -
     for name, failed in (("shaped-s1", (truncated,)), ("shaped-s2", (truncated, steps))):
         update = {"included": False, "exclusions": failed, "reasons": tuple(exclusion.reason for exclusion in failed)}
         excluded.append(replace(runs[name], health=runs[name].health.model_copy(update=update)))  # type: ignore[union-attr]
-    assert _exclusions([*excluded, runs[GATED]]) == (
+    assert exclusions([*excluded, runs[GATED]]) == (
         "Not met: truncated share below 0.5 in the final window (shaped-s1 and shaped-s2); steps complete (shaped-s2). "
         "inverted-s3: nonfinite: gradient norms are not finite from step 41."
     )
