@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 from compiler.document.layers import overlay
@@ -17,7 +16,7 @@ from compiler.language.rewards import DECISIONS, ConstantReward, GateUse, Invert
 from compiler.language.spec import CombinedScore, Condition
 from compiler.problems import problem, unknown
 from stages.contracts.algorithms import ALGORITHMS, SFT
-from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluation import CombinedCard
 from stages.contracts.expressions import Expression
 from stages.contracts.model import Adapter, TrainData
@@ -120,8 +119,8 @@ class _Expander:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment, self.spec = experiment, experiment.spec
         self.problems: list[Diagnostic] = []
-        self.unchanged: dict[str, Any] = {}
-        """The sections that conditions without keys of their own share, once they have been validated."""
+        self.unchanged: dict[Place, Any] = {}
+        """The sections that conditions without keys of their own share, by their place, once they have been validated."""
         self.gates = {name: self._gates(name) for name in self.spec.rewards}
         self.penalties = {name: self._penalties(name) for name in self.spec.rewards}
         self.complete = all(len(self.gates[name]) == len(reward.gates) for name, reward in self.spec.rewards.items())
@@ -134,16 +133,13 @@ class _Expander:
 
     def _setup(self, name: str, condition: Condition) -> Setup | None:
         root, node, model = self.experiment.root, self.experiment.node("conditions", name), self.experiment.node("model")
-        over = node.get("train")
-        train = (
-            None if self._changes_algorithm(name, over) else self._section("train", train_settings, _base(root.get("train"), over), over)
-        )
-        data_of: Callable[[Node], tuple[TrainData | None, list[Diagnostic]]] = partial(validated, TrainData, where="data.train")
-        data = self._section("data", data_of, self.experiment.node("data", "train"), node.get("data", "train"))
-        adapter_of: Callable[[Node], tuple[Adapter | None, list[Diagnostic]]] = partial(validated, Adapter, where="model.adapter")
-        adapter = self._section(
-            "adapter", adapter_of, root.get("model", "adapter") or Node({}, model.place, model.key), node.get("model", "adapter")
-        )
+        over, train = node.get("train"), None
+        if not self._changes_algorithm(name, over):
+            train = self._section(train_settings, _base(root.get("train"), over), over)
+        blocks = self.experiment.node("data", "train"), node.get("data", "train")
+        data = self._section(lambda block: validated(TrainData, block, "data.train"), *blocks)
+        blocks = root.get("model", "adapter") or Node({}, model.place, model.key), node.get("model", "adapter")
+        adapter = self._section(lambda block: validated(Adapter, block, "model.adapter"), *blocks)
         if algorithm(over if node.get("train", "algorithm") else root.get("train")) == SFT:
             reward: RewardUse | None = RewardUse(SUPERVISED, None, (), node.get("reward") or node)
         else:
@@ -151,18 +147,18 @@ class _Expander:
         return Setup(name, condition, node, *train, *data, *adapter, reward) if train and data and adapter and reward else None
 
     def _section(
-        self, key: str, validate: Callable[[Node], tuple[M | None, list[Diagnostic]]], base: Node, over: Node | None
+        self, validate: Callable[[Node], tuple[M | None, list[Diagnostic]]], base: Node, over: Node | None
     ) -> tuple[M, Node] | None:
         """A section with a condition's keys on top, and where each came from; None when it is wrong."""
-        if over is None and key in self.unchanged:
-            section: tuple[M, Node] | None = self.unchanged[key]
+        if over is None and base.place in self.unchanged:
+            section: tuple[M, Node] | None = self.unchanged[base.place]
             return section
         node = base if over is None else overlay(base, over, "condition")
         value, wrong = validate(node)
         self.problems += wrong
         section = None if value is None else (value, node)
         if over is None:
-            self.unchanged[key] = section
+            self.unchanged[base.place] = section
         return section
 
     def _changes_algorithm(self, name: str, over: Node | None) -> bool:
@@ -180,8 +176,8 @@ class _Expander:
         return True
 
     def _gates(self, reward: str) -> tuple[GateUse, ...]:
-        entries = (self.experiment.node("rewards", reward, "gates", index) for index in range(len(self.spec.rewards[reward].gates)))
-        return tuple(use for entry in entries if (use := self._gate(entry, f"rewards.{reward}.gates")))
+        gates = self.experiment.entries(self.spec.rewards[reward].gates, "rewards", reward, "gates")
+        return tuple(use for _, entry in gates if (use := self._gate(entry, f"rewards.{reward}.gates")))
 
     def _gate(self, entry: Node, where: str) -> GateUse | None:
         use, wrong = gate_use(entry, where)
@@ -194,15 +190,14 @@ class _Expander:
         if len(self.gates[name]) != len(reward.gates):
             return None  # its gates are wrong, and conditions ask for gates
         cards = []
-        for index, entry in enumerate(reward.penalties):
+        for entry, node in self.experiment.entries(reward.penalties, "rewards", name, "penalties"):
             for penalty, effect in entry.items():
-                if when := self._condition(kinds, "rewards", name, "penalties", index, penalty, "when"):
+                if when := self._condition(kinds, node.value[penalty].value["when"]):
                     cards.append(Penalty(name=penalty, when=when, set=effect.set, factor=effect.factor))
         return tuple(cards) if len(cards) == len(reward.penalties) else None
 
-    def _condition(self, kinds: Mapping[str, str], *path: str | int) -> Expression | None:
-        """The condition at a place of the spec, or None with the reason among the problems. `kinds`: gate -> kind."""
-        node = self.experiment.node(*path)
+    def _condition(self, kinds: Mapping[str, str], node: Node) -> Expression | None:
+        """A condition, or None with the reason among the problems. `kinds`: gate -> kind."""
         try:
             return reward_condition(node.value, kinds)
         except Unreadable as error:
@@ -232,19 +227,18 @@ class _Expander:
 
     def _scores(self) -> tuple[tuple[GateUse, ...], tuple[CombinedCard, ...]]:
         """Scores of the evaluation: gates of rewards by name, gates of their own; and those that are made of other scores."""
-        uses, combined = [], []
-        written = self.spec.evaluation.scores if self.spec.evaluation else ()
-        for index, score in enumerate(written):
-            node = self.experiment.node("evaluation", "scores", index)
+        uses: list[GateUse | None] = []
+        combined: list[tuple[str, Node]] = []
+        for score, node in self.experiment.entries(self.spec.evaluation.scores if self.spec.evaluation else (), "evaluation", "scores"):
             if isinstance(score, str):
                 uses.append(self._named_score(score, node))
             elif isinstance(next(iter(score.values())), CombinedScore):
-                combined.append((next(iter(score)), index))
+                combined += node.items()
             else:
                 uses.append(self._gate(node, "evaluation.scores"))
         scores = tuple(use for use in uses if use)
         kinds = {use.card.name: use.card.kind for use in scores}
-        whens = ((name, self._condition(kinds, "evaluation", "scores", index, name, "when")) for name, index in combined)
+        whens = ((name, self._condition(kinds, block.value["when"])) for name, block in combined)
         return scores, tuple(CombinedCard(name=name, when=when) for name, when in whens if when)
 
     def _named_score(self, name: str, node: Node) -> GateUse | None:
