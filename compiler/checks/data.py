@@ -16,7 +16,7 @@ from compiler.language.rewards import GateUse
 from compiler.problems import Fault, nearest, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.model import PromptData
-from stages.contracts.plugin import columns
+from stages.contracts.plugin import declared
 from stages.contracts.training import SampledSettings
 
 
@@ -115,7 +115,7 @@ def _columns(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> It
     uses += [(evaluation, gate) for gate in expansion.scores] if evaluation is not None else []
     read = {}
     for data, gate in uses:
-        for key in columns(gate.card.kind):
+        for key in declared(gate.card.kind, "COLUMNS"):
             value = gate.card.settings.get(key)
             for column in [value] if isinstance(value, str) else value or ():
                 read[data.path, data.rows, gate.card.name, key, column] = gate

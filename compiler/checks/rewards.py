@@ -16,7 +16,7 @@ from compiler.language.rewards import GateUse, Reward
 from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Mark, Status, leaves
-from stages.contracts.plugin import reads
+from stages.contracts.plugin import declared
 
 TOLERANCE = 1e-9
 """By how much weights may miss the sum of 1."""
@@ -66,7 +66,7 @@ def _readers(expansion: Expansion) -> Iterator[Diagnostic]:
     for where, gates in [(f"`{reward}`", gates) for reward, gates in expansion.rewards.items()] + [("the evaluation", expansion.scores)]:
         kinds: dict[str, str] = {}
         for gate in gates:
-            read, needs = reads(gate.card.kind), gate.node.get("needs")
+            read, needs = declared(gate.card.kind, "READS"), gate.node.get("needs")
             if read and not set(read) & {*kinds.values()}:
                 yield problem("E397", place_of(gate.node, "kind"), gate=gate.card.name, kind=gate.card.kind, read=read[0], where=where)
             if needs is not None and where != "the evaluation" and kinds.get(str(gate.card.needs)) in read:

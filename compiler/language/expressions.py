@@ -21,7 +21,7 @@ from compiler.problems import problem, sentence, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, Expression, Mark, Sign, Signal, Status
 from stages.contracts.names import OneBound
-from stages.contracts.plugin import marks
+from stages.contracts.plugin import declared
 from stages.contracts.stops import length
 
 MAX_CHARS = 500
@@ -90,9 +90,9 @@ def reward_condition(text: str, kinds: Mapping[str, str]) -> Expression:
             return Signal.model_validate({"signal": word, "holds": holds})
         if gate in kinds and seen in STATUSES:
             return Status.model_validate({"gate": gate, "status": seen, "holds": holds})
-        if gate in kinds and seen in marks(kinds[gate]):
+        if gate in kinds and seen in declared(kinds[gate], "MARKS"):
             return Mark(gate=gate, mark=seen, holds=holds)
-        known = [*SIGNALS, *(f"{name}.{word}" for name, kind in kinds.items() for word in (*STATUSES, *marks(kind)))]
+        known = [*SIGNALS, *(f"{name}.{word}" for name, kind in kinds.items() for word in (*STATUSES, *declared(kind, "MARKS")))]
         raise Unreadable(unknown("E351", word, known, None), token.start("leaf"), len(word))
 
     return _read(text, "E350", _REWARD_TOKEN, leaf)

@@ -104,24 +104,22 @@ def of_completions(name: str) -> bool:
     return name.startswith(("gate.", "penalty.")) or (algorithms != () and "sft" not in algorithms)
 
 
-_PENALTY = re.compile(r"penalty\.(?P<penalty>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
-_GATE = re.compile(r"(?P<where>gate|evaluation)\.(?P<gate>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
 EVALUATION_MEASURES = ("pass_share", "score", "unknown_share")
+_NAME = re.compile(r"(?P<where>gate|evaluation|penalty)\.(?P<name>[a-z0-9_]+(?:-[a-z0-9_]+)*)\.(?P<measure>[a-z_]+)")
+_MEASURES = {"gate": GATE_METRICS, "penalty": PENALTY_METRICS, "evaluation": {name: GATE_METRICS[name] for name in EVALUATION_MEASURES}}
+_PLACES = {"gate": "gate {}, training", "penalty": "penalty {}, training", "evaluation": "gate {}, shared evaluation"}
 
 
 def metric(name: str) -> Metric | None:
     """What a metric name means: history metrics, `gate.<gate>.<measure>`, `penalty.<penalty>.share` and
     `evaluation.<gate>.<measure>`; None if unknown."""
-    if name in METRICS:
-        return METRICS[name]
-    if (penalty := _PENALTY.fullmatch(name)) and penalty["measure"] in PENALTY_METRICS:
-        meaning, place = PENALTY_METRICS[penalty["measure"]], f"penalty {penalty['penalty']}, training"
-    elif (gate := _GATE.fullmatch(name)) and gate["measure"] in (EVALUATION_MEASURES if gate["where"] == "evaluation" else GATE_METRICS):
-        place = f"gate {gate['gate']}, {'shared evaluation' if gate['where'] == 'evaluation' else 'training'}"
-        meaning = GATE_METRICS[gate["measure"]]
-    else:
+    parts = _NAME.fullmatch(name)
+    if name in METRICS or parts is None:
+        return METRICS.get(name)
+    meaning = _MEASURES[parts["where"]].get(parts["measure"])
+    if meaning is None:
         return None
-    return replace(meaning, name=name, title=metric_title(name), says=f"{meaning.says} ({place})")
+    return replace(meaning, name=name, title=metric_title(name), says=f"{meaning.says} ({_PLACES[parts['where']].format(parts['name'])})")
 
 
 def metric_title(name: str) -> str:

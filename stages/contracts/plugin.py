@@ -82,16 +82,6 @@ def load(package: str, kind: str) -> ModuleType:
     return importlib.import_module(f"{package}.{kind}")
 
 
-def marks(kind: str) -> tuple[str, ...]:
-    """Names of the marks that a gate kind's judgements may hold. Raises KeyError for an unknown kind."""
-    return tuple(getattr(load(GATES, kind), "MARKS", ()))
-
-
-def columns(kind: str) -> tuple[str, ...]:
-    """Settings of a gate kind that name a column of the data row, or several. Raises KeyError for an unknown kind."""
-    return tuple(getattr(load(GATES, kind), "COLUMNS", ()))
-
-
-def reads(kind: str) -> tuple[str, ...]:
-    """Kinds of which a gate of this kind reads the verdict: one of them must stand before it. Raises KeyError for an unknown kind."""
-    return tuple(getattr(load(GATES, kind), "READS", ()))
+def declared(kind: str, table: Literal["MARKS", "COLUMNS", "READS"]) -> tuple[str, ...]:
+    """What the module of a gate kind declares under this name. Raises KeyError for an unknown kind."""
+    return tuple(getattr(load(GATES, kind), table, ()))

@@ -16,8 +16,7 @@ from stages.contracts.artifact import Frozen, Section
 from stages.contracts.expressions import Expression
 from stages.contracts.names import OneBound, Slug, refused, slugged
 
-PATTERN = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*%\s*$|^\s*[0-9]{1,9}\s*steps?\s*$"
-_LENGTH = re.compile(r"\s*([0-9]{1,9})(\.[0-9]{1,9})?\s*(%|steps?)\s*")
+_LENGTH = r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%\s*|\s*([0-9]{1,9})\s*steps?\s*"
 
 
 def step_of(share: float, target_steps: int) -> int:
@@ -41,12 +40,10 @@ class Length:
 
 def length(text: str) -> Length | None:
     """The length that a text says, such as `20%` or `60 steps`; None when it is none."""
-    match = _LENGTH.fullmatch(text)
-    if match is None or (match[2] and match[3] != "%"):
+    match = re.fullmatch(_LENGTH, text)
+    if match is None:
         return None
-    if match[3] == "%":
-        return Length(float(f"{float(match[1] + (match[2] or '')) / 100:.15g}"), "%")
-    return Length(float(match[1]), "steps")
+    return Length(float(match[2]), "steps") if match[2] else Length(float(f"{float(match[1]) / 100:.15g}"), "%")
 
 
 def read_length(text: str) -> Length:
@@ -63,7 +60,7 @@ def _with_unit(value: Any) -> Any:
     raise refused("E260", value=shown)
 
 
-LengthText = Annotated[str, BeforeValidator(_with_unit), Field(json_schema_extra={"pattern": PATTERN})]
+LengthText = Annotated[str, BeforeValidator(_with_unit), Field(json_schema_extra={"pattern": f"^(?:{_LENGTH})$"})]
 """Text with the unit checked."""
 _WHEN = "Comparisons of history metrics with numbers, joined by `and`, `or`, `not` and brackets; `slope(metric, 20%)` is the trend."
 _FOR = "Number of logged steps in a row on which the condition must hold; not given: once, for the mean over the last tenth of the run."
@@ -76,19 +73,17 @@ class EarlyStop(Section):
     lasting: LengthText | None = Field(None, alias="for", description=_FOR)
 
 
-class RedFlag(Section):
-    """Stops a run that does not work, unless a green light is on."""
-
-    when: str = Field(min_length=1, description=_WHEN)
-    after: LengthText | None = Field(None, description="Place from which on the rule looks; not given: from the start.")
-    lasting: LengthText | None = Field(None, alias="for", description=_FOR)
-    conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
-
-
 class GreenLight(Section):
     """Keeps a run going: no red flag stops it at a step at which this holds."""
 
     when: str = Field(min_length=1, description=_WHEN)
+    conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
+
+
+class RedFlag(EarlyStop):
+    """Stops a run that does not work, unless a green light is on."""
+
+    after: LengthText | None = Field(None, description="Place from which on the rule looks; not given: from the start.")
     conditions: tuple[Slug, ...] = Field((), max_length=1_000, description="Conditions it is for; not given: all but null controls.")
 
 

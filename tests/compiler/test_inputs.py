@@ -85,9 +85,9 @@ def test_a_broken_model_spec_is_shown_at_its_place(work):
 def test_every_setting_that_names_a_column_is_looked_for():
     """Descriptions say `Column`; the module says COLUMNS, and so the compiler looks whether the data have it."""
     from compiler.language.rewards import settings_of
-    from stages.contracts.plugin import GATES, columns, kinds
+    from stages.contracts.plugin import GATES, declared, kinds
 
     for kind in kinds(GATES):
         fields = settings_of(kind).model_fields
         described = {name for name, field in fields.items() if (field.description or "").startswith("Column")}
-        assert described == set(columns(kind)), kind
+        assert described == set(declared(kind, "COLUMNS")), kind

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.contracts.expressions import Expression, Leaf, Mark, Signal, Status, truth
-from stages.contracts.plugin import GATES, Answer, Judgement, load, reads
+from stages.contracts.plugin import GATES, Answer, Judgement, declared, load
 from stages.contracts.reward import Gate, Reward
 
 TOLERANCE = 1e-9
@@ -157,7 +157,7 @@ def _judge(gates: Sequence[ReadyGate], place: int, reached: Sequence[int], answe
     """Let a gate judge the answers that reach it, each with the judgements of earlier gates that the gate reads. Writes down in `scored`
     what it says and how long it takes."""
     began = time.perf_counter()
-    gate, kinds = gates[place], reads(gates[place].card.kind)
+    gate, kinds = gates[place], declared(gates[place].card.kind, "READS")
     sources = {earlier.card.kind: scored.judgements[earlier.card.name] for earlier in gates[:place] if earlier.card.kind in kinds}
     batch = [answers[index] for index in reached]
     if sources:
