@@ -56,21 +56,12 @@ class UnjudgedCode(Exception):
 def code_versions(tree: CodeTree, modules: Iterable[str]) -> dict[str, Version]:
     """Unit -> version of dotted modules such as `stages.train.trl`. Raises UnjudgedCode and ArtifactError."""
     versions = count_versions(read_judgements(tree.root / VERSIONS))
-    code: dict[str, Version] = {}
-    unjudged = []
     units = {module.removeprefix("stages."): module for module in modules}
-    covered: set[str] = set()
-    for unit, module in units.items():
-        if unit in versions:
-            covered |= tree.files(module)
-            version = versions[unit].get(tree.digest(module))
-            if version is None:
-                unjudged.append(unit)
-            else:
-                code[unit] = version
-    if unjudged:
+    counted = {unit: versions[unit].get(tree.digest(module)) for unit, module in units.items() if unit in versions}
+    if unjudged := [unit for unit, version in counted.items() if version is None]:
         raise UnjudgedCode(unjudged)
-    return code | {unit: tree.digest(module, covered) for unit, module in units.items() if unit not in versions}
+    covered = {file for unit in counted for file in tree.files(units[unit])}
+    return {unit: counted.get(unit) or tree.digest(module, covered) for unit, module in units.items()}
 
 
 def count_versions(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
@@ -88,11 +79,10 @@ def count_versions(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]
 
 def judged_same(judgements: Iterable[Judgement], code: Code) -> tuple[Judgement, ...]:
     """The judgements by which these versions stand for other digests than the one that began them."""
-    same = []
-    judgements = list(judgements)
+    same, judgements = [], list(judgements)
     versions = count_versions(judgements)
     for judgement in judgements:
-        units = {unit: hash_ for unit, hash_ in judgement.digests.items() if code.get(unit) == versions[unit][hash_]}
+        units = {unit: digest for unit, digest in judgement.digests.items() if code.get(unit) == versions[unit][digest]}
         if judgement.results == "same" and units:
             same.append(judgement.model_copy(update={"digests": units}))
     return tuple(same)

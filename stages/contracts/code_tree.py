@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from importlib.util import resolve_name
 from pathlib import Path
@@ -79,9 +79,10 @@ class CodeTree:
 
 @functools.cache  # one process may look at the same files again: `octavo plan` does, and tests do
 def _module(file: str, text: str, data: str, package: str) -> _Module:
-    tree = ast.parse(text)
-    imports = (name for name in _imports(file, tree) if package in ("", name.split(".")[0]))
-    return _Module(file, _digest(_meaning(tree) + data), tuple(imports))
+    statements: list[ast.Import | ast.ImportFrom] = []
+    meaning = _meaning(ast.parse(text), statements)
+    names = (name for statement in statements for name in _imported(file, statement))
+    return _Module(file, _digest(meaning + data), tuple(name for name in names if package in ("", name.split(".")[0])))
 
 
 def _is_harmless(module: str) -> bool:
@@ -89,24 +90,11 @@ def _is_harmless(module: str) -> bool:
     return package in ("stages.contracts", "stages.train") and name in HARMLESS
 
 
-def _imports(file: str, tree: ast.Module) -> Iterator[str]:
-    for node in _statements(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            origin = resolve_name("." * node.level + (node.module or ""), file.rpartition("/")[0].replace("/", "."))
-            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        yield from names
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements below a node, without a look at expressions."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            yield child
-            yield from _statements(child)
+def _imported(file: str, statement: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    origin = resolve_name("." * statement.level + (statement.module or ""), file.rpartition("/")[0].replace("/", "."))
+    return [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
 
 
 def _digest(text: str) -> str:
@@ -117,15 +105,17 @@ _IGNORED = {"ctx", "kind", "type_comment", "type_ignores"}
 _WORDS_OF_FIELDS = {"description", "examples", "title"}
 
 
-def _meaning(node: object) -> str:
-    """What a syntax tree means. Not `ast.dump`, which differs between Python versions: 3.12 added type_params, 3.13 leaves empty fields
-    out, and they split the texts of an f-string differently."""
+def _meaning(node: object, imports: list[ast.Import | ast.ImportFrom]) -> str:
+    """What a syntax tree means; its imports are added to a list. Not `ast.dump`, which differs between Python versions: 3.12 added
+    type_params, 3.13 leaves empty fields out, and they split the texts of an f-string differently."""
     if isinstance(node, list):
-        return "".join(f"{_meaning(item)}," for item in node if not _is_words(item))
+        return "".join(f"{_meaning(item, imports)}," for item in node if not _is_words(item))
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        imports.append(node)
     if isinstance(node, ast.JoinedStr):
-        texts = (str(part.value) if isinstance(part, ast.Constant) else f"\0{_meaning(part)}\0" for part in node.values)
+        texts = (str(part.value) if isinstance(part, ast.Constant) else f"\0{_meaning(part, imports)}\0" for part in node.values)
         return f"(JoinedStr {''.join(texts)})"
     name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
     if name in ("StageError", "ArtifactError"):
@@ -136,7 +126,7 @@ def _meaning(node: object) -> str:
         if name == "Field" and field == "keywords":
             value = [keyword for keyword in value or () if keyword.arg not in _WORDS_OF_FIELDS]
         if value is not None and value != [] and field not in _IGNORED:
-            parts.append(f"{field}={_meaning(value)}")
+            parts.append(f"{field}={_meaning(value, imports)}")
     return f"({' '.join(parts)})"
 
 
