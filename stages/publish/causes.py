@@ -33,8 +33,8 @@ def phrase(signals: Sequence[Signal]) -> str:
     """A few words for signals of one detector on one metric."""
     detector, metric = signals[0].detector, signals[0].metric
     kinds = causes().get(detector, {})
-    text = kinds.get(metric, {}).get("phrase") or kinds.get("default", {}).get("phrase") or detector.replace("_", " ")
-    return text.format(metric=metric_title(metric))
+    text = kinds.get(metric, {}).get("phrase") or kinds.get("default", {}).get("phrase")
+    return text.format(metric=metric_title(metric)) if text else detector.replace("_", " ")
 
 
 def explain(signals: Sequence[Signal], clip: float | None = None) -> Explanation | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
-from stages.contracts.artifact import Artifact, read
+from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Verdict
@@ -255,4 +255,9 @@ def _maybe(kind: type[A], path: Path) -> A | None:
 def _drawings(folder: Path) -> tuple[Drawing, ...]:
     """Figures with a picture, but not that of claims: it holds verdicts without the date of their rules, and each claim has its bar."""
     paths = [path for path in sorted(folder.glob("*.json")) if path.with_suffix(".svg").exists() and path.stem != "claims"]
-    return tuple(Drawing(read(Figure, path), path.with_suffix(".svg"), path.with_suffix(".csv")) for path in paths)
+    drawings = tuple(Drawing(read(Figure, path), path.with_suffix(".svg"), path.with_suffix(".csv")) for path in paths)
+    for drawing in drawings:
+        if drawing.figure.name != drawing.svg.stem:  # names of files come from it
+            what = f"the figure is called {drawing.figure.name!r}, not as its file"
+            raise ArtifactError(drawing.svg.with_suffix(".json"), what, why="its picture and numbers lie under its name", fix="dvc repro")
+    return drawings

@@ -1,9 +1,7 @@
-"""Figures on a page: the SVG that draw made, inlined after a check that it only draws, and the numbers of its interactive form."""
+"""Figures on a page: what draws of the SVG that draw made, inlined, and the numbers of its interactive form."""
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as etree
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,14 +12,11 @@ from markupsafe import Markup
 
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.figure import Figure
+from stages.publish.clean import clean_figure
 from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.text import script_literal
 
 MEAN = "mean"
-STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
-_REFUSED = {"script", "foreignobject", "iframe", "object", "embed", "image", "a", "animate", "set", "handler"}
-_HEAD = re.compile(r"^\s*(?:<\?xml[^>]*\?>)?\s*(?:<!DOCTYPE[^>\[]*>)?\s*(?:<!--.*?-->\s*)*", re.DOTALL)
-_FAR = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(", re.IGNORECASE)
 
 
 class Picture(NamedTuple):
@@ -33,11 +28,8 @@ class Picture(NamedTuple):
 
 
 def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
-    """Pictures by the section that shows them (`conditions`, `reward`, `curves`), in the order of the page's card.
-
-    Pictures that share their style rules carry them once.
-    """
-    card, styles = experiment.card, set[str]()
+    """Pictures by the section that shows them (`conditions`, `reward`, `curves`), in the order of the page's card."""
+    card = experiment.card
     order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
     order += [f"curves-{name}" for name in card.curves]
     drawings = sorted(experiment.drawings, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
@@ -45,49 +37,26 @@ def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
     for drawing in drawings:
         first = drawing.figure.name.split("-")[0]
         sections[{"evaluation": "conditions", "funnel": "reward"}.get(first, "curves")].append(drawing)
-    return {section: [picture(drawing, styles) for drawing in some] for section, some in sections.items()}
+    return {section: [picture(drawing, inlined(drawing.svg)) for drawing in some] for section, some in sections.items()}
 
 
-def picture(drawing: Drawing, styles: set[str], svg: Markup | None = None) -> Picture:
-    """Without the rules of style that the page has already; `styles` collects them. `svg` in place of the file's."""
-    svg, name = inlined(drawing.svg) if svg is None else svg, drawing.figure.name
-    style = STYLE.search(svg)
-    if style and style[0] in styles:
-        svg = Markup(svg.replace(style[0], "", 1))
-    elif style:
-        styles.add(style[0])
+def picture(drawing: Drawing, svg: Markup) -> Picture:
+    name = drawing.figure.name
     return Picture(drawing.figure, svg, drawing.csv.name, f"{name}.js" if name.startswith("curves-") else "")
 
 
 def inlined(path: Path) -> Markup:
-    """The picture as one HTML element without blank lines. Raises ArtifactError when it is no plain drawing."""
-    text = path.read_text(encoding="utf-8")
-    if "<!ENTITY" in text:
-        raise _refuse(path, "an entity declaration")
-    try:
-        root = etree.fromstring(text)
-    except etree.ParseError as error:
-        raise _refuse(path, f"not XML: {error}") from None
-    for element in root.iter():
-        tag = str(element.tag).rpartition("}")[2].lower()
-        if tag in _REFUSED:
-            raise _refuse(path, f"a <{tag}> element")
-        if tag == "style" and _FAR.search(element.text or ""):
-            raise _refuse(path, "a style that loads something")
-        for name, value in element.attrib.items():
-            plain = name.rpartition("}")[2].lower()
-            if plain.startswith("on") or (plain in {"href", "src"} and not value.startswith("#")) or _FAR.search(value):
-                raise _refuse(path, f"the attribute {plain}={value[:40]!r}")
-    return Markup("\n".join(line for line in _HEAD.sub("", text).splitlines() if line.strip()))
-
-
-def _refuse(path: Path, what: str) -> ArtifactError:
-    return ArtifactError(path, f"the figure holds {what}", why="a figure on a page draws and does nothing else", fix="dvc repro")
+    """The picture as one HTML element, drawing only. Raises ArtifactError when it is no picture."""
+    svg = clean_figure(path.read_text(encoding="utf-8", errors="replace"), path.stem)
+    if not svg.startswith("<svg ") or not svg.endswith("</svg>"):
+        raise ArtifactError(path, "the file is no SVG picture", why="a page shows it as a figure", fix="dvc repro")
+    return svg
 
 
 def files(drawing: Drawing) -> dict[str, bytes]:
-    """Name -> content of picture, table and words, those that there are."""
-    return {path.name: path.read_bytes() for path in (drawing.svg, drawing.csv, drawing.svg.with_suffix(".json")) if path.exists()}
+    """Name -> content of picture, table and words, those that there are. The picture is the one that the page shows."""
+    rest = {path.name: path.read_bytes() for path in (drawing.csv, drawing.svg.with_suffix(".json")) if path.exists()}
+    return {drawing.svg.name: f"{inlined(drawing.svg)}\n".encode(), **rest}
 
 
 def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:

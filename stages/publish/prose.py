@@ -7,72 +7,62 @@ stage with its place. Code spans and code blocks are left alone.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as etree
+import subprocess
+import sys
 from pathlib import Path
 
-import markdown  # type: ignore[import-untyped]
-from markdown.inlinepatterns import InlineProcessor  # type: ignore[import-untyped]
-from markdown.treeprocessors import Treeprocessor  # type: ignore[import-untyped]
 from markupsafe import Markup
 
 from stages.contracts.diagnostic import StageError
+from stages.publish import markdown
+from stages.publish.clean import clean_prose, inert
 from stages.publish.facts import Facts
+from stages.publish.text import escape
 
-_REFERENCE = r"\{\{(.*?)\}\}"
-_EXPRESSION = re.compile(r"\s*(?P<id>[^\s|]+)\s*(?:\|\s*(?P<form>interval|value)\s*)?")
+_EXPRESSION = re.compile(r"\{\{\s*(?P<id>[^\s|]+)\s*(?:\|\s*(?P<form>interval|value)\s*)?\}\}")
+_REFERENCE = re.compile(f"{markdown.OPEN}(.*?){markdown.CLOSE}", re.DOTALL)
 _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|(?P<ticks>`+).+?(?P=ticks)", re.DOTALL | re.MULTILINE)
-_SAFE_LINK = re.compile(r"(?:https?://|mailto:|#|\.{0,2}/|[\w./-]+$)", re.IGNORECASE)
-
-
-class _Reference(InlineProcessor):  # type: ignore[misc]
-    """Replaces a reference by its number; collects those that name nothing."""
-
-    def __init__(self, markdown_: markdown.Markdown, facts: Facts) -> None:
-        super().__init__(_REFERENCE, markdown_)
-        self.facts = facts
-        self.unknown: list[tuple[str, str]] = []
-
-    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:
-        expression = _EXPRESSION.fullmatch(m[1])
-        if expression is None:
-            self.unknown.append((m[0], f"{m[0]} is not a finding id, with `| interval` or without"))
-            return "", m.start(0), m.end(0)
-        try:
-            finding = self.facts.get(expression["id"])
-        except KeyError as error:
-            self.unknown.append((m[0], str(error.args[0])))
-            return "", m.start(0), m.end(0)
-        bounds = expression["form"] == "interval"
-        digits = self.facts.digits(finding, bounds=bounds)
-        written = self.facts.interval(finding, decimals=digits) if bounds else self.facts.value(finding, decimals=digits)
-        return self.md.htmlStash.store(str(written)), m.start(0), m.end(0)
-
-
-class _Tame(Treeprocessor):  # type: ignore[misc]
-    """Headings two levels down, so that the page's own stay above them; links only to where a reader may safely go."""
-
-    def run(self, root: etree.Element) -> None:
-        for element in root.iter():
-            if re.fullmatch("h[1-6]", element.tag):
-                element.tag = f"h{min(6, int(element.tag[1]) + 2)}"
-            for name in ("href", "src"):
-                target = element.get(name)
-                if target is not None and not _SAFE_LINK.match(target):
-                    del element.attrib[name]
 
 
 def render_prose(text: str, path: Path, facts: Facts) -> Markup:
-    """HTML of the author's Markdown. Raises StageError S301 at the first reference that names no finding."""
-    converter = markdown.Markdown(extensions=["tables", "fenced_code", "sane_lists"], output_format="html")
-    converter.preprocessors.deregister("html_block")
-    converter.inlinePatterns.deregister("html")
-    reference = _Reference(converter, facts)
-    converter.inlinePatterns.register(reference, "octavo_reference", 185)
-    converter.treeprocessors.register(_Tame(converter), "octavo_tame", 5)
-    html = converter.convert(text)
-    if reference.unknown:
-        raise _unknown(text, path, reference.unknown)
-    return Markup(html)
+    """HTML of the author's Markdown. Raises StageError S301 at references that name no finding, S302 when it is too much to read."""
+    unknown: list[tuple[str, str]] = []
+
+    def fill(words: str) -> Markup:
+        parts: list[str] = _REFERENCE.split(words)
+        for at, part in enumerate(parts):
+            try:
+                parts[at] = _number(part, facts) if at % 2 else escape(part)
+            except KeyError as error:
+                unknown.append((part, str(error.args[0])))
+        return Markup("").join(map(Markup, parts))
+
+    html = inert(clean_prose(_convert(text, path)), fill)
+    if unknown:
+        raise _unknown(text, path, unknown)
+    return html
+
+
+def _number(reference: str, facts: Facts) -> Markup:
+    """Raises KeyError, with what is wrong, where the reference names no finding."""
+    expression = _EXPRESSION.fullmatch(reference)
+    if expression is None:
+        raise KeyError(f"{reference} is not a finding id, with `| interval` or without")
+    finding, bounds = facts.get(expression["id"]), expression["form"] == "interval"
+    digits = facts.digits(finding, bounds=bounds)
+    return facts.interval(finding, decimals=digits) if bounds else facts.value(finding, decimals=digits)
+
+
+def _convert(text: str, path: Path) -> str:
+    converted = subprocess.run([sys.executable, "-I", markdown.__file__], input=text.encode(), capture_output=True, check=False)
+    if converted.returncode:
+        raise StageError(
+            "S302",
+            f"{path}: the interpretation cannot be read as Markdown in {markdown.SECONDS} s and {markdown.MEGABYTES} MB",
+            why="a page is built in bounded time, whatever an author wrote",
+            fix=f"shorten {path}: look for thousands of brackets, links or table cells",
+        )
+    return converted.stdout.decode()
 
 
 def _unknown(text: str, path: Path, unknown: list[tuple[str, str]]) -> StageError:
@@ -85,9 +75,5 @@ def _unknown(text: str, path: Path, unknown: list[tuple[str, str]]) -> StageErro
         "S301",
         "\n".join(dict.fromkeys(places)),
         why="a number in the interpretation must be one that was computed, so that prose cannot drift from the data",
-        fix=f"grep '\"id\"' {_findings_beside(path)}  # all ids",
+        fix=f"grep '\"id\"' runs/{path.stem}/analysis/findings.json  # all ids",
     )
-
-
-def _findings_beside(path: Path) -> str:
-    return f"runs/{path.stem}/analysis/findings.json"

@@ -78,15 +78,14 @@ def _passports(experiment: ExperimentFiles, facts: Facts, name: str) -> Markup:
 
 
 def _curves(experiment: ExperimentFiles, run: str) -> Iterator[Picture]:
-    """The experiment's curves with the lines and marks of one run and every condition's mean; rules of style in the first one."""
+    """The experiment's curves with the lines and marks of one run and every condition's mean."""
     others = {ref.name for ref in experiment.card.runs} - {run}
     drawings = {drawing.figure.name: drawing for drawing in experiment.drawings}
-    styles: set[str] = set()
     for name in (f"curves-{metric}" for metric in experiment.card.curves):
         if name in drawings:
             lines = inlined(drawings[name].svg).splitlines()
             kept = [line for line in lines if not ((owner := _RUN.search(line)) and owner[1] in others)]
-            yield picture(drawings[name], styles, Markup("\n".join(kept)))
+            yield picture(drawings[name], Markup("\n".join(kept)))
 
 
 def _settings(experiment: ExperimentFiles, run: RunFiles, group: str) -> Iterator[tuple[str, str, str]]:

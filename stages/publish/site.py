@@ -10,7 +10,6 @@ at their depth, the frame; each static page is set into a copy of it. They are o
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from ruamel.yaml import YAML
 
 from stages.contracts.artifact import file_digest, read
 from stages.contracts.diagnostic import StageError
@@ -30,6 +30,7 @@ from stages.contracts.stage import main
 from stages.publish import compare
 from stages.publish.header import FOLDER, PageSummary
 from stages.publish.home import home, overview, summaries
+from stages.publish.policy import SCOPE, put_policies, with_policy
 from stages.publish.text import escape, render
 
 SOURCE = Path("site")
@@ -83,9 +84,10 @@ def build(pages: Mapping[str, Path], folder: Path) -> None:
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments), encoding="utf-8")
     (docs / "experiments" / "index.md").write_text(overview(experiments), encoding="utf-8")
-    (folder / "mkdocs.yml").write_text(json.dumps(settings(docs, experiments), indent=2) + "\n", encoding="utf-8")
+    YAML(typ="safe").dump(settings(docs, experiments), folder / "mkdocs.yml")  # not as JSON: a title may be longer than a plain key
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(folder / "mkdocs.yml")
+    put_policies(new, (new / FRAME).with_suffix(".html"))
     write_static_pages(new, static)
     _write_missing(new / "404.html")
     shutil.rmtree(old, ignore_errors=True)
@@ -122,7 +124,8 @@ def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
         if paths:
             nav.append({title: paths})
     places = {"docs_dir": docs.name, "site_dir": "site.new"}
-    return {"INHERIT": os.path.relpath(SOURCE / "mkdocs.yml", docs.parent), **places, "nav": nav, "not_in_nav": "experiments/"}
+    inherited = os.path.relpath(SOURCE / "mkdocs.yml", docs.parent)
+    return {"INHERIT": inherited, **places, "nav": nav, "not_in_nav": "experiments/", "extra": {"scope": SCOPE}}
 
 
 def _mkdocs(settings_file: Path) -> None:
@@ -182,7 +185,8 @@ def _write_missing(path: Path) -> None:
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     link, title = _LOGO.search(text), re.search(r"<title>([^<]*)</title>", text)
     values = {"home": Markup(link[1]) if link else "/", "name": Markup(title[1]) if title else "octavo"}
-    path.write_text(render("404.html.j2", **values), encoding="utf-8")
+    text = render("404.html.j2", **values)
+    path.write_text(with_policy(text, styles=[text.partition("<style>")[2].partition("</style>")[0]]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`octavo new`: what it writes is right at once, and nothing is ever overwritten."""
 
+import html
 import shutil
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_a_new_spec_trains_the_small_model_of_this_repository_and_its_page_build
     assert [run.name for run in compiled.expansion.runs][:2] == ["shaped-s1", "shaped-s2"]
     path = home / "specs/my-first.md"
     assert path.read_text().count("runs/my-first/analysis/findings.json") == 1
-    page = str(render_prose(path.read_text(), path, Facts({})))
+    page = html.unescape(render_prose(path.read_text(), path, Facts({})))
     assert "<strong>Expected.</strong>" in page and "{{ shaped/evaluation.tests.pass_share/final | interval }}" in page
 
 

@@ -23,29 +23,32 @@ _SECONDS = 120
 
 
 class Browser:
-    """One tab. `requested` holds every address that its pages asked for, `errors` what their scripts threw."""
+    """One tab. `requested` holds every address that its pages asked for, `errors` what their scripts threw, `violations` what their
+    policies kept a browser from."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read, self._rest, self._number = write, read, b"", 0
         self._events: list[dict[str, Any]] = []
         self.requested: list[str] = []
         self.errors: list[str] = []
+        self.violations: list[str] = []
         self._session = ""
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Network", "Runtime"):
+        for domain in ("Page", "Network", "Runtime", "Log"):
             self._ask(f"{domain}.enable")
 
-    def open(self, page: Path, *, width: int = 1280, dark: bool = False) -> None:
-        """Load a page from the file system and wait until it is complete."""
+    def open(self, page: Path | str, *, width: int = 1280, dark: bool = False) -> None:
+        """Load a page from the file system, or an address, and wait until it is complete."""
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.media(scheme)
         self._events.clear()
-        self._ask("Page.navigate", url=page.resolve().as_uri())
+        self._ask("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self._until("Page.loadEventFired")
         # the theme keeps the first choice for the whole folder, so asking the media query anew does not change it
-        self.run("document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}))")
+        still = "* {transition: none !important}"
+        self.run(f"document.adoptedStyleSheets = [new CSSStyleSheet()]; document.adoptedStyleSheets[0].insertRule('{still}')")
         self.run(f"document.body.setAttribute('data-md-color-scheme', '{'slate' if dark else 'default'}')")
 
     def media(self, features: list[dict[str, str]]) -> None:
@@ -87,6 +90,8 @@ class Browser:
             self.requested.append(message["params"]["request"]["url"])
         if message.get("method") == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(message["params"]["exceptionDetails"])[:500])
+        if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["source"] == "security":
+            self.violations.append(message["params"]["entry"]["text"])
         return message
 
 

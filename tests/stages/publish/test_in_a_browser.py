@@ -3,17 +3,23 @@
 Skipped where there is no Chromium; axe also where it is not installed (`make axe`).
 """
 
+import functools
 import json
 import re
+import shutil
+import threading
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chromium import CHROMIUM, Browser, browser
 from example_experiment import build, copy_site
+from poison import poison
 
 from stages.contracts.artifact import read, write, write_text
+from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure, Mark
 from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
@@ -59,9 +65,43 @@ OPEN = """(async () => {
   };
 })()"""
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="0 0 440 180" role="img" aria-label="Reward over steps">
-<path d="M0 90l400 -60" class="line seed c1"><title>shaped-s1</title></path>
+<desc><p><![CDATA[x><img src=http://evil.invalid/f onerror="window.hacked=6">]]></p></desc><script>window.hacked=7</script>
+<text id="__config">x
+``` {#__config}
+{"base": ".", "features": [], "search": "data:text/javascript,window.hacked=8", "translations": {}}
+```
+</text><style>* {position: fixed}</style><path d="M0 90l400 -60" style="fill: none; stroke: red" onclick="window.hacked=9"/>
 </svg>
 """
+CONFIG = {
+    "base": "../..",
+    "features": [],
+    "search": "data:text/javascript,postMessage({type: 1})",
+    "translations": {
+        "clipboard.copy": "<img src=x onerror=window.hacked=10>",
+        "search.result.placeholder": "<img src=x onerror=window.hacked=11>",
+    },
+}
+PROSE = f"""Honest words, {{{{ shaped/evaluation.tests.pass_share/final }}}}.
+
+``` {{#__config}}
+{json.dumps(CONFIG)}
+```
+
+# A heading {{#__search onclick=window.hacked=12}}
+
+~~~
+``` {{#__config}}
+x
+```
+~~~
+
+![x](http://evil.invalid/pixel.png) ![y](figures/reward.svg) *a*{{: onclick=window.hacked=13}} <b onclick=window.hacked=14>raw</b>
+
+{EVIL.replace("{{ 7*7 }}", "")}
+"""
+FILE = 'curves-"><img src=x onerror=window.hacked=15>&lt;'
+"""A file name, which holds no slash."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +111,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         copy_site(root)
-        _trained(ExperimentFolder(build(root, name="hostile", hostile=EVIL)))
+        _trained(ExperimentFolder(build(root, name="hostile", hostile=EVIL, prose=PROSE)))
         _imported(ExperimentFolder(build(root, name="imported", hostile=EVIL)))
         site(Path("runs"))
     yield root / "build/site"
@@ -81,7 +121,8 @@ def _words(folder: ExperimentFolder, **more: Any) -> None:
     card = read(PageCard, folder.page_card)
     claims = tuple(ClaimText(id=claim.id, says=EVIL) for claim in card.claims)
     texts = {"title": EVIL[:299].replace("\n", " "), "question": EVIL, "owner": EVIL[:99], "tags": (EVIL[:50],), "claims": claims}
-    write(folder.page_card, card.model_copy(update={**texts, **more}))
+    judged = (Judgement(results="same", why=EVIL, who=EVIL, at="2027-01-01T00:00:00Z", digests={"some.stage": "0" * 12}),)
+    write(folder.page_card, card.model_copy(update={**texts, "judged": judged, **more}))
 
 
 def _trained(folder: ExperimentFolder) -> None:
@@ -93,6 +134,10 @@ def _trained(folder: ExperimentFolder) -> None:
     write_text(folder.figures / "curves-reward.svg", SVG)
     rows = "".join(f"reward,{EVIL[:20]},shaped,shaped-s1,1,{step},0.{step},value,true\n" for step in (1, 2, 3, 4))
     write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts\n" + rows)
+    for ending in ("svg", "csv"):
+        shutil.copy(folder.figures / f"curves-reward.{ending}", folder.figures / f"{FILE}.{ending}")
+    write(folder.figures / f"{FILE}.json", read(Figure, folder.figures / "curves-reward.json").model_copy(update={"name": FILE}))
+    assert len(poison(folder.root, EVIL)) > 50
     page(folder.root)
 
 
@@ -117,6 +162,7 @@ def _imported(folder: ExperimentFolder) -> None:
         write(run.import_card, card)
         entry = {"source": source, "read": reading, "rows": 60, "first_step": 1, "last_step": 60, "stride": 1, "steps": "known"}
         write(run.imported, Imported(card_id=card_id(card), attempt=f"{ref.name}-1", notes=(f"the log line {EVIL} is cut",), **entry))
+    poison(folder.root, EVIL)
     page(folder.root)
 
 
@@ -131,13 +177,14 @@ def tab(hostile: Path) -> Iterator[Browser]:
 def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile: Path, tab: Browser, kind: str, width: int) -> None:
     tab.requested.clear()
     tab.errors.clear()
+    tab.violations.clear()
     tab.open(hostile / kind, width=width)
     state = tab.run(OPEN)
     assert (state["hacked"], state["made"], state["wide"]) == (None, 0, False)
     assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|experiments/index", kind))
     assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
-    assert tab.errors == []
+    assert tab.errors == [] and tab.violations == []
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: make axe")
@@ -178,7 +225,8 @@ CLOSE = """(async () => {
   const popover = () => document.querySelector(".popover");
   const open = async () => { fact.click(); for (let n = 0; n < 100 && !popover(); n++) await new Promise((done) => setTimeout(done, 50)); };
   await open();
-  const opened = popover().textContent.includes(fact.dataset.finding) && popover().textContent.includes("Welch t interval");
+  const opened = popover().textContent.includes(fact.dataset.finding)
+    && popover().textContent.includes("<script>window.hacked=1<" + "/script>");
   const expanded = fact.getAttribute("aria-expanded");
   document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
   const closed = !popover(), focused = document.activeElement === fact;
@@ -195,20 +243,56 @@ def test_a_passport_closes_by_a_key_or_a_click_outside_and_the_focus_goes_back(h
     assert tab.run(CLOSE) == [True, "true", True, True, True, True, "", True]
 
 
-def test_the_search_finds_a_claim_by_its_words(hostile: Path, tab: Browser) -> None:
-    tab.open(hostile / "index.html")
-    links = tab.run(
-        """(async () => {
-          const input = document.querySelector(".md-search__input");
-          input.focus(); input.value = "declared"; input.dispatchEvent(new Event("input", {bubbles: true}));
-          input.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true, key: "d"}));
-          const links = () => [...document.querySelectorAll(".md-search-result__link")].map((link) => link.getAttribute("href"));
-          for (let n = 0; n < 600 && !links().length; n++) await new Promise((done) => setTimeout(done, 100));
-          return links();
-        })()"""
-    )
-    assert any("experiments/hostile/index.html" in link for link in links)
-    assert tab.run("window.hacked === undefined")
+SEARCH = """(async (word) => {
+  const input = document.querySelector(".md-search__input");
+  input.focus(); input.value = word; input.dispatchEvent(new Event("input", {bubbles: true}));
+  input.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true, key: "d"}));
+  const links = () => [...document.querySelectorAll(".md-search-result__link")];
+  for (let n = 0; n < 600 && !links().length; n++) await new Promise((done) => setTimeout(done, 100));
+  document.querySelectorAll(".md-search-result details").forEach((part) => { part.open = true; });
+  await new Promise((done) => setTimeout(done, 300));
+  return {
+    links: links().map((link) => link.getAttribute("href")), text: document.querySelector(".md-search-result").textContent,
+    hacked: window.hacked === undefined ? null : window.hacked,
+    made: document.querySelectorAll(".md-search-result :is(img, iframe, script, style, link, [onerror], a[href^=javascript])").length,
+  };
+})"""
+
+
+@pytest.fixture(scope="module")
+def host(hostile: Path) -> Iterator[str]:
+    """The address of the site on a web server."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=hostile)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("word", ["declared", "onerror"])
+def test_the_search_finds_words_and_shows_hostile_ones_as_text(hostile: Path, host: str, tab: Browser, word: str, served: bool) -> None:
+    """From the file system, where the theme's worker is an iframe, and from a web server."""
+    tab.requested.clear()
+    tab.violations.clear()
+    tab.open(f"{host}/index.html" if served else hostile / "index.html")
+    result = tab.run(f"{SEARCH}({json.dumps(word)})")
+    assert any("experiments/hostile/index.html" in link for link in result["links"])
+    assert (result["hacked"], result["made"], tab.violations) == (None, 0, [])
+    assert word == "declared" or "<img src=http://evil.invalid/a onerror=window.hacked=2>" in result["text"]
+    assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:", "about:", host))] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_of_a_web_server_runs_nothing_of_others_and_works(host: str, tab: Browser, kind: str) -> None:
+    tab.requested.clear()
+    tab.violations.clear()
+    tab.errors.clear()
+    tab.open(f"{host}/{kind}")
+    state = tab.run(OPEN)
+    assert (state["hacked"], state["made"], tab.violations, tab.errors) == (None, 0, [], [])
+    assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
+    assert [address for address in tab.requested if not address.startswith((host, "data:", "blob:"))] == []
 
 
 @pytest.mark.parametrize("way", ["picture", "caption", "keyboard", "verdict"])
@@ -237,7 +321,7 @@ def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path
     if way == "verdict":
         assert "verdict/shaped-teaches" in state["text"] and "rule written" in state["text"]
     else:
-        assert "figure/curves-reward" in state["text"] and "Reward rises from 0.62 to 0.87." in state["text"]
+        assert "figure/curves-reward" in state["text"] and EVIL[:300] in state["text"]
         assert f"{place}/figures/curves-reward.csv" in state["stands"]
 
 
@@ -255,7 +339,7 @@ def test_what_a_finger_aims_at_is_large_enough(hostile: Path, tab: Browser, kind
 
 def test_nothing_moves_for_readers_who_asked_for_less_motion(hostile: Path, tab: Browser) -> None:
     tab.open(hostile / "index.html")
-    tab.run("document.head.lastElementChild.remove(); 0")  # the tests' own style that ends all transitions
+    tab.run("document.adoptedStyleSheets = []; 0")  # the tests' own style that ends all transitions
     longest = (
         'Math.max(...[...document.querySelectorAll("*")].map((one) => getComputedStyle(one))'
         ".flatMap((style) => [...style.transitionDuration.split(','), ...style.animationDuration.split(',')]).map(parseFloat))"

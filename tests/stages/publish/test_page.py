@@ -234,17 +234,3 @@ def test_the_reward_section_shows_what_preflight_tried_and_predicted(project: Pa
     text = words(written(build(project)))
     assert "earn, before any inversion: empty 0 one word 1.0 (no right answer earns more)" in text
     assert "A step of 64 completions was predicted to take 2.5 s to sample and 0.5 s to score, most of that for tests." in text
-
-
-def test_pictures_keep_their_style_on_a_page_without_claims(project: Path) -> None:
-    folder = ExperimentFolder(build(project))
-    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"claims": ()}))
-    style = "<style>.octavo-figure .line{fill:none}</style>"
-    some = folder.figures / "reward.svg"
-    for ending in ("svg", "json", "csv"):
-        content = some.with_suffix(f".{ending}").read_text().replace(f'"{some.stem}"', '"claims"')
-        (folder.figures / f"claims.{ending}").write_text(content)
-    for path in folder.figures.glob("*.svg"):
-        path.write_text(path.read_text().replace("</svg>", style + "</svg>"))
-    text = written(folder.root)
-    assert text.count(style) == 1 and "<svg" in text.split('id="curves"')[-1]

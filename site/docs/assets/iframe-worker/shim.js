@@ -1,1 +1,32 @@
-"use strict";(()=>{function c(s,n){parent.postMessage(s,n||"*")}function d(...s){return s.reduce((n,e)=>n.then(()=>new Promise(r=>{let t=document.createElement("script");t.src=e,t.onload=r,document.body.appendChild(t)})),Promise.resolve())}var o=class extends EventTarget{constructor(e){super();this.url=e;this.m=e=>{e.source===this.w&&(this.dispatchEvent(new MessageEvent("message",{data:e.data})),this.onmessage&&this.onmessage(e))};this.e=(e,r,t,i,m)=>{if(r===`${this.url}`){let a=new ErrorEvent("error",{message:e,filename:r,lineno:t,colno:i,error:m});this.dispatchEvent(a),this.onerror&&this.onerror(a)}};let r=document.createElement("iframe");r.hidden=!0,document.body.appendChild(this.iframe=r),this.w.document.open(),this.w.document.write(`<html><body><script>postMessage=${c};importScripts=${d};addEventListener("error",({error})=>{parent.dispatchEvent(new ErrorEvent("error",{filename:"${e}",error}))})<\/script><script src=${e}?${+Date.now()}><\/script></body></html>`),this.w.document.close(),onmessage=this.m,onerror=this.e,this.r=new Promise((t,i)=>{this.w.onload=t,this.w.onerror=i})}terminate(){this.iframe.remove(),onmessage=onerror=null}postMessage(e){this.r.catch().then(()=>{this.w.dispatchEvent(new MessageEvent("message",structuredClone({data:e})))})}get w(){return this.iframe.contentWindow}};window.IFrameWorker=o;location.protocol==="file:"&&(window.Worker=o);})();
+// Search on pages from the file system, where a browser loads no worker: an iframe of the page runs the worker's script.
+// A rewrite of iframe-worker by Martin Donath (see LICENSE.txt) without an inline script, which the policy of a page would not run.
+"use strict";
+(() => {
+  class IFrameWorker extends EventTarget {
+    constructor(url) {
+      super();
+      this.url = url;
+      this.iframe = document.body.appendChild(Object.assign(document.createElement("iframe"), { hidden: true }));
+      const inside = this.iframe.contentWindow;
+      const load = (address) => new Promise((done, failed) => {
+        const script = Object.assign(inside.document.createElement("script"), { src: address, onload: done, onerror: failed });
+        inside.document.body.append(script);
+      });
+      inside.postMessage = (data) => {
+        const message = new MessageEvent("message", { data });
+        this.dispatchEvent(message);
+        if (this.onmessage) this.onmessage(message);
+      };
+      inside.importScripts = (...addresses) => addresses.reduce((before, address) => before.then(() => load(address)), Promise.resolve());
+      this.ready = load(url);
+      this.ready.catch((event) => { if (this.onerror) this.onerror(event); });
+    }
+    postMessage(data) {
+      const inside = this.iframe.contentWindow;
+      this.ready.then(() => inside.dispatchEvent(new MessageEvent("message", { data: structuredClone(data) })));
+    }
+    terminate() { this.iframe.remove(); }
+  }
+  window.IFrameWorker = IFrameWorker;
+  if (location.protocol === "file:") window.Worker = IFrameWorker;
+})();
