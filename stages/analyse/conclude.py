@@ -5,27 +5,9 @@
 Reads analysis/conclude.card.json, preflight, and each run's history, completions, evaluation, health and ledger; writes
 analysis/findings.json.
 
-Ids of findings are `<subject>/<metric>/<statistic>`. Pages, `octavo trace` and the author's prose refer to them:
-
-- subject `<run>` or `<condition>`; metric `reward`, `zero_signal_share`, `truncated`, a history metric of the card or of a claim, of a
-  condition also `gate.<gate>.pass_share`; statistic `initial`, `final`, `change` (last window minus first).
-- subject `<run>`, `<condition>` or `untrained`; metric `evaluation.<score>.pass_share` or `evaluation.<score>.score`; statistic `final`,
-  for runs and conditions also `change` (against the untrained model).
-- subject `<condition>-vs-<against>`; metric `evaluation.<score>.pass_share` against each null control, and what a claim compares;
-  statistic `final` or `change`: the value is the difference of that statistic.
-- subject `<condition>`; metric `gate.<gate>.reach` (share of all completions), `gate.<gate>.pass`, `.fail`, `.unknown` (shares of those
-  that reached the gate); statistic `preflight`, `initial`, `final`.
-- subject `<condition>`; metric `reward`, `zero_signal_share`, `truncated`, `unknown_share`; statistic `preflight`.
-- `<condition>/attempts/finished`, `<condition>/runs/included`, the same two of `experiment`, and `<run>/steps/done`.
-
-- of what questions ask: `<run>/detector.<kind>/onset`, `<condition>/detector.<kind>/runs` (runs with a warning, of those it looked at),
-  `<condition>/detectors/runs` and `<condition>/runs/complete`, the last two of `experiment` too.
-- subject `<run>`; a metric; statistic `at-<place>` such as `at-50pct` or `at-step-100`: what an expectation looks at. Subject
-  `<condition>`; metric `expect.<id>`; statistic `met`: how many runs met it.
-- subject `<run>`; metric a rule such as `early_stop` or `red_flag-1`; statistic `first-step`, `value`, `held-back`, `stop-step`: only of
-  rules that held. Subject `<condition>`; statistic `stopped`: in how many runs the rule stops the run.
-
-A claim that counts excluded runs too adds `-with-excluded` to its statistic. The field `statistic` of a contrast is `difference`.
+Ids of findings are `<subject>/<metric>/<statistic>`; the column `id` of findings.csv holds all forms. Pages, `octavo trace` and the
+author's prose refer to them. A subject is a run, a condition, `<condition>-vs-<against>`, `untrained` or `experiment`. A claim that counts
+excluded runs too adds `-with-excluded` to its statistic.
 """
 
 from __future__ import annotations
@@ -88,8 +70,10 @@ def _findings(evidence: Evidence) -> Iterator[Finding]:
         gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
         for name, statistic in (*_trained(evidence, condition, *gates), *evaluated):
             yield seeds_finding(evidence, [condition.name], name, statistic)
+    conditions = {condition.name: condition for condition in evidence.card.conditions}
     for run in evidence.runs:
-        yield from (run_finding(evidence, run, name, statistic) for name, statistic in (*_trained(evidence, run.condition), *evaluated))
+        own = (*_trained(evidence, conditions[run.ref.condition]), *evaluated)
+        yield from (run_finding(evidence, run, name, statistic) for name, statistic in own)
     yield from _contrasts(evidence)
     yield from count_findings(evidence)
     yield from question_findings(evidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +28,8 @@ from stages.rules import Answer, Row, Watch, answer
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
 MEASURES = ("pass_share", "score")
-SCORES = (*MEASURES, "unknown_share")
-COMPLETION_SHARES = ("truncated", "unknown_share", "zero_signal_share")
-GATE_SHARES = ("pass_share", "reach_share", "unknown_share")
+_SHARES = {"truncated", "zero_signal_share", "pass_share", "reach_share", "unknown_share"}
+"""Metrics, and measures of gates, that are shares of a step's completions."""
 NOT_EVALUATED = "it was not evaluated"
 
 
@@ -59,19 +58,21 @@ class RunEvidence:
     """What is kept of one run's files."""
 
     ref: RunRef
-    condition: ConditionCard
     place: RunFolder
     health: Health | None
     imported: Imported | None
     only_read: bool
     """Its log was read, and the run was trained elsewhere."""
+    attempts: tuple[Attempt, ...]
     attempt: str | None
     exists: bool
     """Whether there is a history."""
     last_step: int
     """0 when nothing was logged."""
+    windows: Mapping[str, Window]
+    """`initial` and `final`."""
     gates: Mapping[tuple[str, str], Mapping[str, int]]
-    """By gate and statistic: completions of the window by status, and all of them as `completions`."""
+    """By gate and window: completions by status, and all of them as `completions`."""
     watch: Watch | None
     """The stop rules, evaluated on the history once more."""
     answers: Mapping[str, Answer]
@@ -104,7 +105,6 @@ class Evidence:
     runs: list[RunEvidence] = field(default_factory=list)
     measures: dict[tuple[str, str, str], Measure] = field(default_factory=dict)
     """By run (`untrained` too), metric and statistic."""
-    attempts: dict[str, tuple[Attempt, ...]] = field(default_factory=dict)
     _sources: dict[tuple[Path, str | None], Source] = field(default_factory=dict)
 
     def runs_of(self, condition: str) -> list[RunEvidence]:
@@ -116,22 +116,19 @@ class Evidence:
         """Conditions with an imported run, read or not."""
         return frozenset(run.ref.condition for run in self.runs if run.place.import_card.exists())
 
-    def source(self, path: Path, attempt: str | None = None) -> Source:
-        """Raises OSError when the file is missing: ask only for files that were read."""
-        if (path, attempt) not in self._sources:
+    def sources(self, files: Iterable[tuple[Path, str | None]]) -> tuple[Source, ...]:
+        """Files that were read, each with its attempt. Raises OSError when one is missing."""
+        files = list(files)
+        for path, attempt in set(files) - self._sources.keys():
             self._sources[path, attempt] = Source(path=path.as_posix(), sha256=file_digest(path), attempt=attempt)
-        return self._sources[path, attempt]
+        return tuple(self._sources[file] for file in files)
 
     def histories(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
         """The histories of runs, those that there are."""
-        return tuple(self.source(run.place.history, run.attempt) for run in runs if run.exists)
+        return self.sources((run.place.history, run.attempt) for run in runs if run.exists)
 
     def healths(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
-        return tuple(self.source(run.place.health) for run in runs if run.health)
-
-    def window(self, run: RunRef, statistic: str) -> Window:
-        """The window of `initial` or `final`."""
-        return window_of(statistic, run.target_steps, self.card.windows)
+        return self.sources((run.place.health, None) for run in runs if run.health)
 
 
 def meaning(name: str) -> Metric:
@@ -149,14 +146,12 @@ def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
     """Read all files of an experiment, one run at a time. Missing files are holes, broken ones raise ArtifactError."""
     evidence = Evidence(folder, card, read_if_there(Preflight, folder.preflight))
     conditions = {condition.name: condition for condition in card.conditions}
-    statuses, _ = read_evaluation(folder.untrained.evaluation, card.evaluation)
-    untrained = dict(_evaluated(statuses, card.evaluation))
+    untrained = _evaluated(read_evaluation(folder.untrained.evaluation, card.evaluation)[0], card.evaluation)
     evidence.measures |= {("untrained", name, "final"): measure for name, measure in untrained.items()}
     for ref in card.runs:
         run, measures = _load_run(folder.run(ref.name), ref, conditions[ref.condition], card, untrained)
         evidence.runs.append(run)
         evidence.measures |= {(ref.name, *estimand): measure for estimand, measure in measures.items()}
-        evidence.attempts[ref.name] = tries(read_attempts(run.place.attempts), only_read=run.only_read)
     return evidence
 
 
@@ -168,37 +163,40 @@ def _load_run(
     statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
     windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
     completions = {statistic: _completions(run, window) for statistic, window in windows.items()}
-    watch = watch_of(run, card)
+    only_read = place.import_card.exists() and read(ImportCard, place.import_card).only_read
     evidence = RunEvidence(
         ref=ref,
-        condition=condition,
         place=place,
         health=health,
         imported=read_if_there(Imported, place.imported),
-        only_read=place.import_card.exists() and read(ImportCard, place.import_card).only_read,
+        only_read=only_read,
+        attempts=tries(read_attempts(place.attempts), only_read=only_read),
         attempt=run.attempt,
         exists=run.card_id is not None,
         last_step=run.last_step,
+        windows=windows,
         gates={(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()},
-        watch=watch,
+        watch=watch_of(run, card),
         answers=answers_of(run, card, health),
         evaluated_attempt=attempt,
         evaluated=len(statuses) > 0,
     )
     measures: dict[tuple[str, str], Measure] = {}
     for name in dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))):
-        for statistic, window in windows.items():
-            sampled = len(completions[statistic]) > 0
-            measures[name, statistic] = (
-                _summary(evidence, name, statistic) if evidence.only_summary else _mean(evidence, run, name, window, sampled=sampled)
-            )
-        change = _change(measures[name, "initial"], measures[name, "final"])
+        first, last = (
+            _summary(evidence, name, end)
+            if evidence.only_summary
+            else _mean(evidence, run, name, window, sampled=len(completions[end]) > 0)
+            for end, window in windows.items()
+        )
+        change = _change(first, last)
         if change.value is not None and not evidence.only_summary:
-            first, last = (run.values(name).loc[window.first : window.last] for window in windows.values())
-            change = change._replace(interval=trend(first, last, card.level))
-        measures[name, "change"] = change
-    for name, final in _evaluated(statuses, card.evaluation):
-        measures |= {(name, "final"): final, (name, "change"): _change(untrained[name], final)}
+            change = change._replace(
+                interval=trend(*(window.rows(run.values(name)) for window in (windows["initial"], windows["final"])), level=card.level)
+            )
+        measures |= {(name, "initial"): first, (name, "final"): last, (name, "change"): change}
+    for name, last in _evaluated(statuses, card.evaluation).items():
+        measures |= {(name, "final"): last, (name, "change"): _change(untrained[name], last)}
     return evidence, measures
 
 
@@ -224,7 +222,7 @@ def _gate_counts(completions: pd.DataFrame, gate: str) -> dict[str, int]:
 
 def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled: bool) -> Measure:
     """A history metric in a window. `sampled`: the window has completions."""
-    rows = run.values(name).loc[window.first : window.last]
+    rows = window.rows(run.values(name))
     if len(rows):
         end = run.last_step + run.stride - 1  # a stride's last row stands for its stride
         if run.since is not None:
@@ -232,8 +230,7 @@ def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled
         part = f"one logged step of {window}" if len(rows) == 1 < window.length else ""
         if end < window.last:
             part = f"a mean over {Window(window.first, end)} only, because the run ends inside {window}"
-        kind, _, rest = name.partition(".")
-        share = name in COMPLETION_SHARES or (kind == "gate" and rest.rpartition(".")[2] in GATE_SHARES)
+        share = (name.rpartition(".")[2] if name.startswith("gate.") else name) in _SHARES
         return Measure(float(rows.mean()), part=part, worth=float(len(rows)) if share and sampled else None)
     stopped = evidence.health.stopped if evidence.health else None
     if run.since is not None and run.since <= window.last:
@@ -258,21 +255,19 @@ def _summary(evidence: RunEvidence, name: str, statistic: str) -> Measure:
     return Measure(summary.value, method=summary.method)
 
 
-def _evaluated(statuses: pd.DataFrame, scores: Sequence[str]) -> Iterator[tuple[str, Measure]]:
+def _evaluated(statuses: pd.DataFrame, scores: Sequence[str]) -> dict[str, Measure]:
     """By metric: pass_share (of the known), mean score and unknown_share of a model on the shared evaluation."""
+    measures: dict[str, Measure] = {}
     for score in scores:
         status, value, _ = gate_columns(score)
-        names = [f"evaluation.{score}.{measure}" for measure in SCORES]
-        if statuses.empty:
-            yield from ((name, Measure(None, NOT_EVALUATED)) for name in names)
-            continue
-        unknown = f"{score} knew of no completion"
-        passed, failed, lost = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
-        mean, n = float(statuses[value].astype(float).mean()), passed + failed
-        yield names[0], Measure(passed / n, k=passed, n=n, worth=float(n)) if n else Measure(None, unknown, 0, 0)
-        yield names[1], Measure(None, unknown) if math.isnan(mean) else Measure(mean)
-        n += lost
-        yield names[2], Measure(lost / n, k=lost, n=n, worth=float(n)) if n else Measure(None, unknown, 0, 0)
+        passed, failed, unknown = (int((statuses[status] == word).sum()) for word in ("pass", "fail", "unknown"))
+        nothing = NOT_EVALUATED if statuses.empty else f"{score} knew of no completion"
+        for measure, k, n in (("pass_share", passed, passed + failed), ("unknown_share", unknown, passed + failed + unknown)):
+            none = Measure(None, nothing) if statuses.empty else Measure(None, nothing, 0, 0)
+            measures[f"evaluation.{score}.{measure}"] = Measure(k / n, k=k, n=n, worth=float(n)) if n else none
+        mean = float(statuses[value].astype(float).mean())
+        measures[f"evaluation.{score}.score"] = Measure(None, nothing) if math.isnan(mean) else Measure(mean)
+    return measures
 
 
 def _change(start: Measure, final: Measure) -> Measure:

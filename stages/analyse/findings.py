@@ -1,160 +1,157 @@
-"""Findings over seeds: values of runs, means of conditions, differences between conditions, the untrained model."""
+"""Findings over seeds: values of runs, means of conditions, differences between conditions, the untrained model.
+
+Every finding is a row of `findings.csv`, where ids and texts stand with holes in braces, and a number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from stages.analyse.evidence import NOT_EVALUATED, Evidence, RunEvidence, meaning
+from stages.analyse.evidence import NOT_EVALUATED, Evidence, Measure, RunEvidence, meaning
 from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 
 WITH_EXCLUDED = "-with-excluded"
 """Added to the statistic of a finding that counts excluded runs too."""
+with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as _table:
+    _KINDS = {row.pop("kind"): row for row in csv.DictReader(_table)}
 
 
-class Group:
-    """A condition's runs with their values of one estimand. `everyone`: excluded runs count too."""
+def finding(
+    evidence: Evidence, kind: str, value: float | None, interval: Interval | None = None, *, words: Mapping[str, Any], **fields: Any
+) -> Finding:
+    """A finding of a kind of the table. `words` fill its texts, `fields` replace them. The reason is kept only where there is no value, the
+    level only where the interval has ends."""
+    texts = {column: text.format(**words) for column, text in _KINDS[kind].items()}
+    subject, metric, statistic = texts["id"].split("/")
+    fields = {"subject": subject, "metric": metric, "statistic": statistic, "value": value, **texts, **fields}
+    if value is not None:
+        fields["reason"] = ""
+    if interval is not None:
+        level = None if interval.low is None else evidence.card.level
+        fields |= {"low": interval.low, "high": interval.high, "level": level, "equal_seeds": interval.equal}
+    return Finding(**fields)
 
-    def __init__(self, evidence: Evidence, condition: str, name: str, statistic: str, *, everyone: bool = False) -> None:
-        self.condition, self.runs = condition, evidence.runs_of(condition)
-        pairs = [(run, evidence.measures[run.ref.name, name, statistic]) for run in self.runs]
-        values = [(run, measure.value) for run, measure in pairs if measure.value is not None]
-        self.counting = {run.ref.name: value for run, value in values if run.included or everyone}
-        """Value of each run that counts."""
-        self.values, self.all_values = list(self.counting.values()), [value for _, value in values]
-        self.scale = max((measure.scale for _, measure in pairs), default=0.0)
-        self.seeds = tuple(
-            SeedValue(
-                run=run.ref.name,
-                seed=run.ref.seed,
-                value=measure.value,
-                included=run.ref.name in self.counting,
-                why=measure.part or measure.why if run.included else "; ".join(filter(None, (run.why_not, measure.part))),
-            )
-            for run, measure in pairs
-        )
-        self.any_excluded = any(not run.included for run, _ in values)
 
-    @property
-    def nothing(self) -> str:
-        """Why the group has no value: each run's reason once."""
-        reasons = [f"{seed.run}: {seed.why}" for seed in self.seeds if seed.why]
-        return f"no run of {self.condition} counts ({'; '.join(reasons)})" if reasons else f"{self.condition} has no runs"
+def runs_finding(
+    evidence: Evidence, kind: str, counts: Iterable[tuple[RunEvidence, bool, str]], words: Mapping[str, Any], sources: tuple[Source, ...]
+) -> Finding:
+    """How many runs count; `counts`: each run, whether it does, and why."""
+    seeds = tuple(SeedValue(run=run.ref.name, seed=run.ref.seed, value=float(holds), included=True, why=why) for run, holds, why in counts)
+    k, n = sum(seed.value == 1.0 for seed in seeds), len(seeds)
+    return finding(evidence, kind, float(k) if seeds else None, words={"runs": n, **words}, k=k, n=n, seeds=seeds, sources=sources)
+
+
+def seeds_of(finding: Finding, evidence: Evidence, condition: str) -> list[SeedValue]:
+    """A condition's runs in a finding."""
+    names = {run.ref.name for run in evidence.runs_of(condition)}
+    return [seed for seed in finding.seeds if seed.run in names]
+
+
+def values_of(seeds: Iterable[SeedValue]) -> list[float]:
+    """Values of the runs that count."""
+    return [seed.value for seed in seeds if seed.included and seed.value is not None]
 
 
 def run_finding(evidence: Evidence, run: RunEvidence, name: str, statistic: str) -> Finding:
     """One run's value. Shares of its evaluation carry k/n. A window's mean has no interval, because a run is one trajectory; its change
     has one from its steps, which is about this run and says nothing of other seeds."""
-    measure, level = evidence.measures[run.ref.name, name, statistic], evidence.card.level
-    interval = proportion(measure.k, measure.n, level) if measure.k is not None and measure.n else measure.interval
+    measure = evidence.measures[run.ref.name, name, statistic]
+    interval = _proportion(evidence, measure) or measure.interval
     method = "completions of the shared evaluation" if name.startswith("evaluation.") else "mean over the logged steps of one run"
     return finding(
-        f"{run.ref.name}/{name}/{statistic}",
-        _says(evidence, [run], name, statistic, f"run {run.ref.name}"),
+        evidence,
+        "run",
+        measure.value,
         interval,
-        level,
-        unit=meaning(name).unit,
-        value=measure.value,
+        words={"run": run.ref.name, **_words(evidence, [run], name, statistic)},
         reason=measure.why,
         method="; ".join(filter(None, (measure.method or (interval.method if interval else method), measure.part))),
         k=measure.k,
         n=measure.interval.n if measure.interval else measure.n,
-        window=_window(evidence, [run], name, statistic),
-        sources=_sources(evidence, [run], name, statistic),
+        sources=evidence.sources(_files(evidence, [run], name, statistic)),
         detectable=measure.interval.detectable if measure.interval else None,
     )
 
 
 def untrained_finding(evidence: Evidence, name: str) -> Finding:
     """The base model on the shared evaluation."""
-    measure, level = evidence.measures["untrained", name, "final"], evidence.card.level
-    interval = proportion(measure.k, measure.n, level) if measure.k is not None and measure.n else None
-    return finding(
-        f"untrained/{name}/final",
-        f"{meaning(name).says}; the untrained model",
-        interval,
-        level,
-        unit=meaning(name).unit,
-        value=measure.value,
-        reason=measure.why,
-        method=interval.method if interval else "mean over completions of the shared evaluation",
-        k=measure.k,
-        n=measure.n,
-        window="shared evaluation",
-        sources=(evidence.source(evidence.folder.untrained.evaluation),) if measure.why != NOT_EVALUATED else (),
-    )
+    measure = evidence.measures["untrained", name, "final"]
+    interval = _proportion(evidence, measure)
+    own: dict[str, Any] = {"reason": measure.why, "k": measure.k, "n": measure.n} | ({"method": interval.method} if interval else {})
+    own["sources"] = evidence.sources(_untrained_files(evidence, name))
+    words = {"metric": name, "unit": meaning(name).unit, "meaning": meaning(name).says}
+    return finding(evidence, "untrained", measure.value, interval, words=words, **own)
 
 
 def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, statistic: str, *, everyone: bool = False) -> Finding:
     """Mean over a condition's runs with a t interval over seeds, or the first of two conditions minus the second with Welch's. Of equal
-    shares of completions the interval is the completions' own. The id ends with the statistic that is averaged or compared."""
-    groups = [Group(evidence, condition, name, statistic, everyone=everyone) for condition in conditions]
-    level, contrast, unit = evidence.card.level, len(groups) > 1, meaning(name)
-    reason = next((group.nothing for group in groups if not group.values), "")
-    interval = None if reason else estimate([group.values for group in groups], level, max(group.scale for group in groups))
-    if interval and interval.equal:
-        interval = _or_of_completions(evidence, interval, name, statistic, groups)
-    if interval and interval.low is not None and interval.high is not None and unit.share and statistic != "change" and not contrast:
-        low, high = max(0.0, interval.low), min(1.0, interval.high)
-        if (low, high) != (interval.low, interval.high):
-            interval = interval._replace(low=low, high=high, method=f"{interval.method}, limited to 0..1")
+    shares of completions the interval is the completions' own. The id ends with the statistic that is averaged or compared. `everyone`:
+    excluded runs count too."""
+    groups = [[_seed(evidence, run, name, statistic, everyone=everyone) for run in evidence.runs_of(condition)] for condition in conditions]
+    values, level = [values_of(group) for group in groups], evidence.card.level
+    every = [[seed.value for seed in group if seed.value is not None] for group in groups]
+    runs = [run for condition in conditions for run in evidence.runs_of(condition)]
+    contrast, share = len(groups) > 1, meaning(name).share
+    interval = None
+    if all(values):
+        interval = estimate(values, level, max(evidence.measures[run.ref.name, name, statistic].scale for run in runs))
+        if interval.equal:
+            counting = [[seed.run for seed in group if seed.included] for group in groups]
+            interval = _of_completions(evidence, interval, name, statistic, counting)
+        if interval.low is not None and interval.high is not None and share and statistic != "change" and not contrast:
+            low, high = max(0.0, interval.low), min(1.0, interval.high)
+            if (low, high) != (interval.low, interval.high):
+                interval = interval._replace(low=low, high=high, method=f"{interval.method}, limited to 0..1")
     method = interval.method if interval else "difference of means over seeds" if contrast else "mean over seeds"
     if name.startswith("evaluation.") and statistic == "change" and not contrast and not (interval and interval.equal):
         method += "; the untrained model's own sampling error is not in it"
-    with_all = None
-    if not everyone and any(group.any_excluded for group in groups) and all(group.all_values for group in groups):
-        with_all = estimate([group.all_values for group in groups], level).value
-    runs = [run for group in groups for run in group.runs]
-    powered = interval and not interval.equal and (contrast or statistic == "change")
+    excluded = not everyone and every != values and all(every)
+    whose = " minus ".join(conditions) if contrast else f"mean over the seeds of {conditions[0]}"
+    words = {"subject": "-vs-".join(conditions), "whose": whose, **_words(evidence, runs, name, statistic)}
+    words["statistic"] += WITH_EXCLUDED if everyone else ""
+    empty = [_nothing(condition, group) for condition, group in zip(conditions, groups, strict=True) if not values_of(group)]
     return finding(
-        f"{'-vs-'.join(conditions)}/{name}/{statistic}{WITH_EXCLUDED if everyone else ''}",
-        _says(evidence, runs, name, statistic, " minus ".join(conditions) if contrast else f"mean over the seeds of {conditions[0]}"),
+        evidence,
+        "seeds",
+        interval.value if interval else None,
         interval,
-        level,
+        words=words,
+        reason=empty[0] if empty else "",
         statistic="difference" if contrast else statistic,
-        unit=unit.unit,
-        value=interval.value if interval else None,
-        reason=reason,
         method=method,
         n=interval.n if interval else 0,
-        window=_window(evidence, runs, name, statistic),
-        seeds=tuple(seed for group in groups for seed in group.seeds),
-        sources=_sources(evidence, runs, name, statistic),
-        with_all=with_all,
-        detectable=detectable([group.values for group in groups], level) if powered else None,
+        seeds=tuple(seed for group in groups for seed in group),
+        sources=evidence.sources(_files(evidence, runs, name, statistic)),
+        with_all=estimate(every, level).value if excluded else None,
+        detectable=detectable(values, level) if interval and not interval.equal and (contrast or statistic == "change") else None,
     )
 
 
-def finding(id_: str, says: str, interval: Interval | None = None, level: float | None = None, **fields: Any) -> Finding:
-    """A finding whose id is `<subject>/<metric>/<statistic>`. The reason is kept only where there is no value, the level only where the
-    interval has ends."""
-    subject, metric, statistic = id_.split("/")
-    fields = {"subject": subject, "metric": metric, "statistic": statistic, **fields}
-    if fields["value"] is not None:
-        fields["reason"] = ""
-    if interval is not None:
-        bounded = interval.low is not None
-        fields |= {"low": interval.low, "high": interval.high, "level": level if bounded else None, "equal_seeds": interval.equal}
-    return Finding(id=id_, says=says, **fields)
+def _seed(evidence: Evidence, run: RunEvidence, name: str, statistic: str, *, everyone: bool) -> SeedValue:
+    measure = evidence.measures[run.ref.name, name, statistic]
+    why = measure.part or measure.why if run.included else "; ".join(filter(None, (run.why_not, measure.part)))
+    included = measure.value is not None and (run.included or everyone)
+    return SeedValue(run=run.ref.name, seed=run.ref.seed, value=measure.value, included=included, why=why)
 
 
-def count_of_runs(
-    id_: str, says: str, method: str, counts: Iterable[tuple[RunEvidence, bool, str]], sources: Sequence[Source], reason: str = ""
-) -> Finding:
-    """How many runs count; `counts`: each run, whether it does, and why."""
-    seeds = tuple(SeedValue(run=run.ref.name, seed=run.ref.seed, value=float(holds), included=True, why=why) for run, holds, why in counts)
-    k = sum(seed.value == 1.0 for seed in seeds)
-    fields: dict[str, Any] = {"value": float(k) if seeds else None, "reason": reason or "there is no run", "k": k, "n": len(seeds)}
-    return finding(id_, says, unit="runs", method=method, seeds=seeds, sources=tuple(sources), **fields)
+def _nothing(condition: str, seeds: Sequence[SeedValue]) -> str:
+    """Why a condition has no value: each run's reason once."""
+    reasons = [f"{seed.run}: {seed.why}" for seed in seeds if seed.why]
+    return f"no run of {condition} counts ({'; '.join(reasons)})" if reasons else f"{condition} has no runs"
 
 
-def _or_of_completions(evidence: Evidence, interval: Interval, name: str, statistic: str, groups: Sequence[Group]) -> Interval:
-    """Of seeds that do not differ: the interval of their completions, where the values are shares of them."""
-    plus, minus = (
-        [_share(evidence, group, name, "final" if statistic == "change" else statistic) for group in side]
-        for side in (groups[:1], groups[1:])
-    )
+def _proportion(evidence: Evidence, measure: Measure) -> Interval | None:
+    return proportion(measure.k, measure.n, evidence.card.level) if measure.k is not None and measure.n else None
+
+
+def _of_completions(evidence: Evidence, interval: Interval, name: str, statistic: str, groups: Sequence[Sequence[str]]) -> Interval:
+    """Of seeds that do not differ: the interval of their completions, where the values are shares of them. `groups`: runs that count."""
+    ends = [_share(evidence, group, name, "final" if statistic == "change" else statistic) for group in groups]
+    plus, minus = ends[:1], ends[1:]
     if statistic == "change" and not (minus and name.startswith("evaluation.")):  # the untrained model's own share cancels
         starts = [_share(evidence, group, name, "initial") for group in groups]
         plus, minus = [*plus, *starts[1:]], [*minus, *starts[:1]]
@@ -163,55 +160,50 @@ def _or_of_completions(evidence: Evidence, interval: Interval, name: str, statis
     return completions_interval(interval, added, taken, evidence.card.level) if complete else interval
 
 
-def _share(evidence: Evidence, group: Group, name: str, statistic: str) -> Share | None:
+def _share(evidence: Evidence, runs: Sequence[str], name: str, statistic: str) -> Share | None:
     """What the seeds that count are a share of; None where that is not known of all of them. Seeds of the shared evaluation that show no
     difference count once, because the same prompts made them."""
     evaluated = name.startswith("evaluation.")
-    runs = ["untrained"] if evaluated and statistic == "initial" else list(group.counting)
-    measures = [evidence.measures[run, name, "final" if evaluated else statistic] for run in runs]
+    names = ["untrained"] if evaluated and statistic == "initial" else runs
+    measures = [evidence.measures[run, name, "final" if evaluated else statistic] for run in names]
     worth = [measure.worth for measure in measures if measure.worth]
-    if len(worth) < len(measures):
-        return None
     value = sum(measure.value or 0.0 for measure in measures) / len(measures)
+    if len(worth) < len(measures) or not 0 <= value <= 1:
+        return None
     if not evaluated:
         return Share(value, sum(worth), f"the completions of {sum(worth):,.0f} steps")
     k, n = sum(measure.k or 0 for measure in measures), sum(measure.n or 0 for measure in measures)
     return Share(value, min(worth), f"{k:,} of {n:,} completions")
 
 
-def _says(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str, subject: str) -> str:
+def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> dict[str, str]:
+    """What fills the texts of a value of runs."""
+    change, targets = statistic == "change", {run.ref.target_steps for run in runs}
+    ends = ("final", "initial") if change else (statistic,)
     if name.startswith("evaluation."):
-        when = "after training minus the untrained model" if statistic == "change" else "after training"
+        untrained = " minus the untrained model" if change else ""
+        when, window = f"after training{untrained}", f"shared evaluation at the end{untrained}"
     elif runs and all(run.only_summary for run in runs):
         methods = {measure.method for run in runs if (measure := evidence.measures[run.ref.name, name, statistic]).method}
-        when = methods.pop() if len(methods) == 1 else "from the sources' summaries"
-    elif statistic == "change":
-        when = "last window minus first window"
+        when, window = methods.pop() if len(methods) == 1 else "from the sources' summaries", "no window: a value of the source's summary"
     else:
-        targets, end = {run.ref.target_steps for run in runs}, "first" if statistic == "initial" else "last"
-        when = f"mean over the {end} {getattr(evidence.card.windows, statistic):.0%} of each run's steps"
-        if len(targets) == 1:
-            when = f"mean over the {end} {evidence.window(runs[0].ref, statistic).length} of {targets.pop()} steps"
-    return f"{meaning(name).says}; {when}; {subject}"
+        equal = len(targets) == 1
+        window = " minus ".join(str(runs[0].windows[end]) for end in ends) if equal else "windows differ between runs"
+        length = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps" if equal else ""
+        length = length or f"{getattr(evidence.card.windows, ends[0]):.0%} of each run's steps"
+        when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {length}"
+    measured = meaning(name)
+    return {"metric": name, "statistic": statistic, "unit": measured.unit, "meaning": measured.says, "when": when, "window": window}
 
 
-def _window(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> str:
-    if name.startswith("evaluation."):
-        return "shared evaluation at the end" + (" minus the untrained model" if statistic == "change" else "")
-    if runs and all(run.only_summary for run in runs):
-        return "no window: a value of the source's summary"
-    if len({run.ref.target_steps for run in runs}) != 1:
-        return "windows differ between runs"
-    ends = ("final", "initial") if statistic == "change" else (statistic,)
-    return " minus ".join(str(evidence.window(runs[0].ref, end)) for end in ends)
+def _untrained_files(evidence: Evidence, name: str) -> list[tuple[Path, str | None]]:
+    evaluated = evidence.measures["untrained", name, "final"].why != NOT_EVALUATED
+    return [(evidence.folder.untrained.evaluation, None)] if evaluated else []
 
 
-def _sources(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> tuple[Source, ...]:
-    """Files that hold the values, the untrained model's first when a change rests on it."""
-    if name.startswith("evaluation."):
-        files = [(run.place.evaluation, run.evaluated_attempt) for run in runs if run.evaluated]
-        if statistic == "change" and evidence.measures["untrained", name, "final"].why != NOT_EVALUATED:
-            files.insert(0, (evidence.folder.untrained.evaluation, None))
-    else:
-        files = [(run.place.imported if run.only_summary else run.place.history, run.attempt) for run in runs if run.exists]
-    return tuple(evidence.source(path, attempt) for path, attempt in files)
+def _files(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> list[tuple[Path, str | None]]:
+    """Files that hold the values, with their attempts; the untrained model's first when a change rests on it."""
+    if not name.startswith("evaluation."):
+        return [(run.place.imported if run.only_summary else run.place.history, run.attempt) for run in runs if run.exists]
+    evaluations = [(run.place.evaluation, run.evaluated_attempt) for run in runs if run.evaluated]
+    return [*(_untrained_files(evidence, name) if statistic == "change" else []), *evaluations]

@@ -51,6 +51,10 @@ class Window(NamedTuple):
     def length(self) -> int:
         return self.last - self.first + 1
 
+    def rows(self, values: pd.Series) -> pd.Series:
+        """The part of a series by step that lies inside."""
+        return values.loc[self.first : self.last]
+
 
 def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
     """The window of `initial` or `final`: a share of the target steps. A run that stopped early has no values in its final window."""

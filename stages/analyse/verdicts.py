@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from stages.analyse.evidence import Evidence, meaning
-from stages.analyse.findings import WITH_EXCLUDED, Group
+from stages.analyse.findings import WITH_EXCLUDED, seeds_of, values_of
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.claim import ClaimRule
-from stages.contracts.finding import Finding, Verdict
+from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
 from stages.rules import beside, bound_text
 
@@ -60,17 +60,18 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
     refused = refusal(claim, evidence.card.conditions, evidence.imported)
     if refused or finding is None:
         return "void", f"Void: {refused or 'nothing was computed'}.", {"finding": None}
-    groups = [Group(evidence, name, claim.metric, claim.statistic, everyone=not claim.included_only) for name in sides(claim)]
+    groups = {name: seeds_of(finding, evidence, name) for name in sides(claim)}
+    values = [values_of(group) for group in groups.values()]
     lacking = [
-        (f"{group.condition} has {len(group.values)} of the {claim.needs.seeds} seeds needed", _losses(group))
-        for group in groups
-        if len(group.values) < claim.needs.seeds
+        (f"{name} has {len(own)} of the {claim.needs.seeds} seeds needed", _losses(evidence, group))
+        for (name, group), own in zip(groups.items(), values, strict=True)
+        if len(own) < claim.needs.seeds
     ]
     if lacking:
         why = f"Void: {'; '.join(f'{words}{losses}' for words, losses in lacking)}."
         return "void", why, {"cause": "; ".join(words for words, _ in lacking)} | ({"finding": None} if finding.value is None else {})
     subject = f"{claim.metric} ({claim.statistic}) of {' minus '.join(sides(claim))}"
-    seeds = f"{' and '.join(str(len(group.values)) for group in groups)} seeds"
+    seeds = f"{' and '.join(str(len(own)) for own in values)} seeds"
     if finding.value is not None and finding.equal_seeds and finding.low is None:
         return "inconclusive", f"{subject} is {finding.value:.3g} in {seeds}: {NO_SPREAD}, and decides nothing.", {}
     if finding.value is None or finding.low is None or finding.high is None:
@@ -87,21 +88,20 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
     why = f"{numbers}: the interval contains {bound_text(claim.margin)}."
     if finding.equal_seeds:
         return "inconclusive", f"{why} The seeds are equal, so their spread says nothing of how many it takes.", {}
-    values, distance = [group.values for group in groups], abs(finding.value - claim.margin)
-    smallest = detectable(values, evidence.card.level)
+    distance, smallest = abs(finding.value - claim.margin), detectable(values, evidence.card.level)
     needed = seeds_needed(values, distance, evidence.card.level)
     why += f" These seeds could have shown a distance of {smallest:.3g} from it"
     why += f"; the distance seen, {distance:.3g}, needs {needed} seeds a condition." if needed else "; no number of seeds is in sight."
     return "inconclusive", why, {"detectable": smallest, "seeds_needed": needed}
 
 
-def _losses(group: Group) -> str:
+def _losses(evidence: Evidence, seeds: Iterable[SeedValue]) -> str:
     """Runs by the first reason for which each is lost."""
+    reasons = {run.ref.name: run.health.reasons for run in evidence.runs if run.health}
     lost: dict[str, list[str]] = {}
-    for run, seed in zip(group.runs, group.seeds, strict=True):
+    for seed in seeds:
         if not seed.included:
-            reason = run.health.reasons[0] if run.health and run.health.reasons else seed.why
-            lost.setdefault(reason, []).append(seed.run)
+            lost.setdefault(next(iter(reasons.get(seed.run, ())), seed.why), []).append(seed.run)
     return f" ({'; '.join(f'{_and(runs)}: {why}' for why, runs in lost.items())})" if lost else ""
 
 
