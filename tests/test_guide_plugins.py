@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from stages.analyse.frames import Run
+from stages.analyse.signals import ask
 from stages.contracts.plugin import Answer
 
 GUIDE = Path(__file__).parents[1] / "site/docs/guide"
@@ -36,7 +37,7 @@ def test_the_detector_warns_below_its_threshold_only(tmp_path: Path, monkeypatch
 
     def detected(*lengths: float) -> object:
         steps = pd.DataFrame({"completion_tokens": lengths} if lengths else {}, index=range(1, len(lengths) + 1))
-        return detector.detect(detector.Settings(), Run("a-s1", "a", "treatment", 40, steps))
+        return ask("short_answers", detector, {}, Run("a-s1", "a", "treatment", 40, steps))
 
     quiet, loud, blind = detected(*[2.0] * 10, *[3.0] * 10), detected(*[9.0] * 10, *[2.9] * 10), detected()
     assert (quiet.state, quiet.signals) == ("looked", ())

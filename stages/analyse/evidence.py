@@ -191,9 +191,8 @@ def _load_run(
         )
         change = _change(first, last)
         if change.value is not None and not evidence.only_summary:
-            change = change._replace(
-                interval=trend(*(window.rows(run.values(name)) for window in (windows["initial"], windows["final"])), level=card.level)
-            )
+            before, after = (window.rows(run.values(name)) for window in windows.values())
+            change = change._replace(interval=trend(before, after, card.level))
         measures |= {(name, "initial"): first, (name, "final"): last, (name, "change"): change}
     for name, last in _evaluated(statuses, card.evaluation).items():
         measures |= {(name, "final"): last, (name, "change"): _change(untrained[name], last)}

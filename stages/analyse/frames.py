@@ -72,15 +72,6 @@ class Resume(NamedTuple):
     """Steps that the earlier attempt had made too; the later attempt's count."""
 
 
-class Overlap(NamedTuple):
-    """Steps of an attempt that a later one made again, both ends included: the later one counts."""
-
-    attempt: str
-    by: str
-    first: int
-    last: int
-
-
 class NonFinite(NamedTuple):
     """The k steps of n logged ones at which a metric is not finite. `since`: the first step from which no row is finite, to the end."""
 
@@ -123,7 +114,8 @@ class Run:
     """Of the file's metadata; None: there is no file."""
     attempt: str | None = None
     resumes: tuple[Resume, ...] = ()
-    overlaps: tuple[Overlap, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What attempts made twice."""
     repeated: int = 0
     """Rows of one attempt that repeat a metric and a step; the last one counts."""
     adapter: Literal["unknown", "changed", "zero"] = "unknown"
@@ -212,14 +204,14 @@ class Run:
             self._values[metric] = values
         return self._values[metric]
 
-    def ends(self, metric: str, share: float = 0.1) -> tuple[pd.Series, pd.Series]:
+    def ends(self, metric: str) -> tuple[pd.Series, pd.Series]:
         """Values in the first and in the last window of the target steps. A run that stopped early has none in the last."""
-        n, values = self.window(share), self.values(metric)
+        n, values = self.window(), self.values(metric)
         return values.loc[1:n], values.loc[self.target_steps - n + 1 : self.target_steps]
 
-    def window(self, share: float = 0.1) -> int:
-        """Steps of the first and of the last window."""
-        return window_length(self.target_steps, share)
+    def window(self) -> int:
+        """Steps of the first and of the last window: a tenth of the target steps."""
+        return window_length(self.target_steps, 0.1)
 
     def why_none(self, metric: str) -> str:
         """Why `values` of a metric is empty: not logged, no number, or no step that counts."""
@@ -228,12 +220,6 @@ class Run:
         if not np.isfinite(self.logged(metric)).any():
             return f"no logged value of {metric} is a number: each is null, NaN or Inf"
         return f"{metric} has no value at a step that counts: the gradient is not finite wherever it was logged"
-
-    def no_share(self, metric: str) -> str:
-        """Why a metric cannot be a share; empty when all of its values lie from 0 to 1."""
-        values = self.values(metric)
-        odd = values[(values < -1e-6) | (values > 1 + 1e-6)]
-        return f"{metric} is {odd.iloc[0]:.4g} at step {odd.index[0]}, and a share lies from 0 to 1: look at its unit" if len(odd) else ""
 
     @cached_property
     def fingerprint(self) -> str | None:
@@ -308,7 +294,7 @@ def usual_distance(steps: Any) -> int:
 def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = ()) -> Run:
     """Read a run's history, and these columns of its completions. Raises ArtifactError for a broken or foreign file."""
     rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
-    rows, overlaps, boundaries = merge_attempts(rows)
+    rows, again, notes = merge_attempts(rows)
     steps, repeated = _wide(rows)
     sampled = pd.DataFrame()
     if completions:
@@ -323,15 +309,10 @@ def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completion
         path=place.history,
         card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,
         attempt=metadata.get("octavo.attempt"),
-        resumes=tuple(_resume(steps.index, boundary, overlaps) for boundary in boundaries),
-        overlaps=overlaps,
+        resumes=tuple(Resume(first, int(max(steps.index[steps.index < first], default=0)), n) for first, n in again.items()),
+        notes=notes,
         repeated=repeated,
     )
-
-
-def _resume(steps: pd.Index, boundary: int, overlaps: Sequence[Overlap]) -> Resume:
-    again = max((lap.last - lap.first + 1 for lap in overlaps if lap.first == boundary), default=0)
-    return Resume(boundary, int(steps[steps < boundary].max()) if (steps < boundary).any() else 0, again)
 
 
 def read_if_there(kind: type[A], path: Path) -> A | None:
@@ -344,46 +325,51 @@ def read_table(path: Path, schema: str, columns: Sequence[str], required: Sequen
     ArtifactError when it is no Parquet file, of another schema, or lacks a column."""
     if not path.is_file():
         return pd.DataFrame({column: [] for column in columns}), {}
-    fix = "dvc checkout, or dvc repro"
+    texts = [name for name in columns if name in _TEXTS or name.endswith(".status")]
     try:
         arrow = pq.read_schema(path)
         metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}
-        if metadata.get("octavo.schema") != schema:
-            what = f"schema is {metadata.get('octavo.schema')!r}, expected {schema!r}"
+        kinds = {name: arrow.field(name).type for name in columns if name in arrow.names}
+        missing = sorted({*columns, *required} - set(arrow.names))
+        odd = [
+            f"column {name} is {kind}"
+            for name, kind in kinds.items()
+            if pa.types.is_primitive(kind) is (name in texts) and not pa.types.is_null(kind)
+        ]
+        if (written := metadata.get("octavo.schema")) != schema:
+            what = f"schema is {written!r}, expected {schema!r}"
             raise ArtifactError(path, what, why="another version or another file", fix="dvc repro")
-        if missing := sorted({*columns, *required} - set(arrow.names)):
-            what = f"columns are missing: {', '.join(missing)}"
-            raise ArtifactError(path, what, why=f"{schema} has them", fix="octavo compile && dvc repro")
-        texts = [name for name in columns if name in _TEXTS or name.endswith(".status")]
-        for name in columns:
-            kind = arrow.field(name).type
-            if pa.types.is_primitive(kind) is (name in texts) and not pa.types.is_null(kind):
-                raise ArtifactError(path, f"column {name} is {kind}", why=f"{schema} has other types", fix="octavo compile && dvc repro")
+        if missing or odd:
+            what = f"columns are missing: {', '.join(missing)}" if missing else odd[0]
+            raise ArtifactError(path, what, why=f"{schema} has other columns", fix="octavo compile && dvc repro")
         table = pq.read_table(path, columns=list(columns), read_dictionary=texts, use_threads=False, partitioning=None)
         return table.to_pandas(ignore_metadata=True), metadata
     except (pa.ArrowInvalid, OSError) as error:
+        fix = "dvc checkout, or dvc repro"
         raise ArtifactError(path, f"not a Parquet file: {error}", why="it was cut or overwritten", fix=fix) from None
 
 
-def merge_attempts(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Overlap, ...], tuple[int, ...]]:
-    """Rows of the trajectory that counts, what was made twice, and the first steps of the attempts that went on after another one.
+def merge_attempts(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[int, int], tuple[str, ...]]:
+    """Rows of the trajectory that counts, steps that were made again by the first step of each attempt that went on after another one, and
+    the same in words.
 
     Attempts are in order of their first row. Rows beyond the later attempt's last step go too: that trajectory was given up.
     """
     codes, names = pd.factorize(rows["attempt"], use_na_sentinel=False)
     if len(names) < 2:
-        return rows, (), ()
-    steps = rows["step"].to_numpy()
-    firsts = pd.Series(steps).groupby(codes).min()
-    kept, overlaps = np.ones(len(rows), dtype=bool), []
+        return rows, {}, ()
+    steps, kept = rows["step"].to_numpy(), np.ones(len(rows), dtype=bool)
+    firsts, again, notes = pd.Series(steps).groupby(codes).min(), dict[int, int](), list[str]()
     for code in range(len(names) - 1):
         by = firsts[code + 1 :].idxmin()
-        again = (codes == code) & (steps >= firsts[by])
-        if again.any():
-            overlaps.append(Overlap(str(names[code]), str(names[by]), int(steps[again].min()), int(steps[again].max())))
-            kept &= ~again
-    begun = pd.Series(steps[kept]).groupby(codes[kept], sort=False).min()
-    return rows[kept], tuple(overlaps), tuple(sorted(int(step) for step in begun.iloc[1:]))
+        lost = (codes == code) & (steps >= firsts[by])
+        if lost.any():
+            first, last = int(steps[lost].min()), int(steps[lost].max())
+            again[first] = max(again.get(first, 0), last - first + 1)
+            notes.append(f"steps {first}-{last} of attempt {names[code]} were made again by attempt {names[by]}; the later rows count")
+            kept &= ~lost
+    begun = sorted(pd.Series(steps[kept]).groupby(codes[kept], sort=False).min().iloc[1:].tolist())
+    return rows[kept], {first: again.get(first, 0) for first in begun}, tuple(notes)
 
 
 def _wide(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:

@@ -5,22 +5,22 @@ Of a run that is imported as a summary alone there are single values and no seri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from stages.analyse.frames import Run, Window, window_of
-from stages.analyse.signals import EXPECTED, looked
+from stages.analyse.signals import EXPECTED
 from stages.contracts.analysis_card import Bound, DetectorCard, HealthRule, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, GateResult, Signal
 from stages.contracts.history import metric_title, of_completions
-from stages.contracts.import_card import Imported, SummaryValue
+from stages.contracts.import_card import Imported
 from stages.rules import above, below
 
 Answer = tuple[str, bool | None, str]
 """Rule in words, whether the run passes (None: undecided), what was seen."""
 SUMMARY = "summary"
-NO_SERIES = "only a summary was imported: there is no series to look at"
+FINITE = "non-finite values must not persist"
 _SHARES = {
     "truncated": ("truncation", "of completions were cut at the length limit"),
     "zero_signal_share": ("zero_signal", "of groups had no reward spread"),
@@ -40,12 +40,12 @@ def judge(
     supervised: bool = False,
 ) -> GateResult:
     """Whether the run passes a gate. `supervised`: it was trained on gold answers."""
-    if imported is not None and imported.summary and rule != "complete":
-        words, passed, says = _summary(name, rule, imported)
-    elif rule == "not persistent":
-        words, passed, says = _not_persistent(run, detections)
-    elif rule == "complete":
+    if rule == "complete":
         words, passed, says = _complete(run, outcome)
+    elif rule == "not persistent":
+        words, passed, says = FINITE, *_not_persistent(run, detections, imported)
+    elif imported is not None and imported.summary:
+        words, passed, says = _summary(name, rule, imported)
     else:
         words, passed, says = _bound(name, rule, run, window_of("final", run.target_steps, windows))
     if isinstance(rule, Bound) and rule.except_null_controls and run.null_control and not passed:
@@ -74,20 +74,26 @@ def exclusion(reason: str, gate: GateResult | None = None) -> Exclusion:
     """A reason with its plain words for the page: without the gate's name, its metric in words."""
     if gate is None:
         return Exclusion(reason=reason, says=reason.replace("_", " ") if reason.startswith("the last attempt failed") else reason)
-    return Exclusion(reason=reason, says=_plain(gate.gate, gate.says), gate=gate.gate, rule=_plain(gate.gate, gate.rule))
+    says, rule = (
+        metric_title(gate.gate) + text.removeprefix(gate.gate) if text.startswith(f"{gate.gate} ") else text
+        for text in (gate.says, gate.rule)
+    )
+    return Exclusion(reason=reason, says=says, gate=gate.gate, rule=rule)
 
 
-def _plain(gate: str, text: str) -> str:
-    return metric_title(gate) + text.removeprefix(gate) if text.startswith(f"{gate} ") else text
-
-
-def _not_persistent(run: Run, detections: Sequence[Detection]) -> Answer:
-    rule = "non-finite values must not persist"
-    if run.steps.empty:
-        return rule, None, "nothing was logged"
-    signals = [signal for detection in detections if detection.detector == "nonfinite" for signal in detection.signals]
-    lasting = [f"{s.metric} is persistently non-finite from step {s.onset}" for s in signals if s.evidence["class"] == "persistent"]
-    return rule, not lasting, "; ".join(lasting) or "no metric is persistently non-finite"
+def _not_persistent(run: Run, detections: Sequence[Detection], imported: Imported | None) -> tuple[bool | None, str]:
+    summary = imported is not None and bool(imported.summary)
+    if run.steps.empty and not summary:
+        return None, "nothing was logged"
+    kind, ends = (SUMMARY, " to its last logged value") if summary else ("nonfinite", "")
+    signals = [signal for detection in detections if detection.detector == kind for signal in detection.signals]
+    lasting = [
+        f"{signal.metric} is persistently non-finite{'' if signal.onset is None else f' from step {signal.onset}'}{ends}"
+        for signal in signals
+        if signal.evidence.get("class") == "persistent"
+    ]
+    nothing = "no metric's last value is NaN or Inf" if summary else "no metric is persistently non-finite"
+    return not lasting, "; ".join(lasting) or nothing
 
 
 def _complete(run: Run, outcome: Outcome | None) -> Answer:
@@ -108,8 +114,7 @@ def _complete(run: Run, outcome: Outcome | None) -> Answer:
 
 def _bound(metric: str, bound: Bound, run: Run, window: Window) -> Answer:
     words = f"{bound.direction} {bound.bound:g}"
-    rule = f"{metric} {words} in {window}"
-    values = run.values(metric).loc[window.first : window.last]
+    rule, values = f"{metric} {words} in {window}", window.rows(run.values(metric))
     if values.empty:
         lost = run.since is not None and run.since <= window.last
         why = f": the gradient is not finite from step {run.since} on, so nothing after counts" if lost else ""
@@ -119,60 +124,39 @@ def _bound(metric: str, bound: Bound, run: Run, window: Window) -> Answer:
     return rule, passed, f"{metric} is {mean:.4g} in {window}" + ("" if passed else f", not {words}")
 
 
-def _summary(metric: str, gate: HealthRule, imported: Imported) -> Answer:
-    """A health gate other than `steps: complete`, of a run whose source gave single values."""
-    if isinstance(gate, str):
-        rule = "non-finite values must not persist"
-        lasting = [
-            f"{signal.metric} is persistently non-finite{'' if signal.onset is None else f' from step {signal.onset}'}"
-            for signal in _nonfinite(imported)
-            if signal.severity == "severe"
-        ]
-        says = "; ".join(f"{words} to its last logged value" for words in lasting) or "no metric's last value is NaN or Inf"
-        return rule, not lasting, says
-    words = f"{gate.direction} {gate.bound:g}"
+def _summary(metric: str, bound: Bound, imported: Imported) -> Answer:
+    """A bound, of a run whose source gave single values."""
+    words = f"{bound.direction} {bound.bound:g}"
     rule = f"{metric} {words} in the source's summary"
-    final = next((value for value in _finals(imported) if value.metric == metric), None)
+    final = next((value for value in imported.summary if (value.metric, value.statistic) == (metric, "final")), None)
     if final is None or final.value is None:
         return rule, None, f"the source's summary has no value of {metric}"
-    passed = final.value < gate.bound if gate.direction == "below" else final.value > gate.bound
-    says = f"{metric} is {final.value:.4g} ({final.method})" + ("" if passed else f", not {words}")
-    return rule, passed, says
+    passed = final.value < bound.bound if bound.direction == "below" else final.value > bound.bound
+    return rule, passed, f"{metric} is {final.value:.4g} ({final.method})" + ("" if passed else f", not {words}")
 
 
 def look_at_summary(imported: Imported, detectors: Sequence[DetectorCard], null_control: bool) -> Detection:
     """Shares above the thresholds of their detectors, and metrics whose last value is not finite."""
     settings = {detector.kind: detector.settings for detector in detectors}
-    return looked(SUMMARY, *_shares(imported, settings, null_control), *_nonfinite(imported))
-
-
-def _finals(imported: Imported) -> Iterator[SummaryValue]:
-    return (value for value in imported.summary if value.statistic == "final")
-
-
-def _shares(imported: Imported, settings: Mapping[str, Mapping[str, Any]], null_control: bool) -> Iterator[Signal]:
-    for value in _finals(imported):
-        kind, words = _SHARES.get(value.metric, ("", ""))
+    finals = [value for value in imported.summary if value.statistic == "final"]
+    signals: list[dict[str, Any]] = []
+    for final in finals:
+        kind, words = _SHARES.get(final.metric, ("", ""))
         limits = settings.get(kind)
-        if limits is None or value.value is None or value.value <= limits["warn_above"]:
-            continue
-        expected = null_control and kind == "zero_signal"
-        severity: Any = "info" if expected else "severe" if value.value > limits["severe_above"] else "warning"
-        says = f"{value.value:.0%} {words} ({value.method}){EXPECTED if expected else ''}"
-        yield Signal(detector=SUMMARY, metric=value.metric, severity=severity, says=says, value=value.value, last=imported.last_step)
-
-
-def _nonfinite(imported: Imported) -> Iterator[Signal]:
-    for value in _finals(imported):
-        since, lasts = imported.nonfinite_from.get(value.metric), value.state == "nonfinite"
-        if not lasts and since is None:
-            continue
-        says = f"{value.metric} was NaN or Inf, first at step {since}, and its last value is finite (the source's summary)"
-        if lasts:
-            first = f", first at step {since}" if since is not None else ""
-            says = f"{value.metric} is NaN or Inf at the end{first} ({value.method})"
-        kind, severity = ("persistent", "severe") if lasts else ("transient", "warning")
-        yield Signal.model_validate(
-            {"detector": SUMMARY, "metric": value.metric, "kind": kind, "severity": severity, "says": says}
-            | {"onset": since, "evidence": {"class": kind}}
-        )
+        if limits is not None and final.value is not None and final.value > limits["warn_above"]:
+            expected = null_control and kind == "zero_signal"
+            severity = "info" if expected else "severe" if final.value > limits["severe_above"] else "warning"
+            says = f"{final.value:.0%} {words} ({final.method}){EXPECTED if expected else ''}"
+            own: dict[str, Any] = {"value": final.value, "last": imported.last_step}
+            signals.append({"metric": final.metric, "severity": severity, "says": says, **own})
+    for final in finals:
+        since, lasts = imported.nonfinite_from.get(final.metric), final.state == "nonfinite"
+        if lasts or since is not None:
+            says = f"{final.metric} was NaN or Inf, first at step {since}, and its last value is finite (the source's summary)"
+            if lasts:
+                first = f", first at step {since}" if since is not None else ""
+                says = f"{final.metric} is NaN or Inf at the end{first} ({final.method})"
+            kind, severity = ("persistent", "severe") if lasts else ("transient", "warning")
+            own = {"kind": kind, "onset": since, "evidence": {"class": kind}}
+            signals.append({"metric": final.metric, "severity": severity, "says": says, **own})
+    return Detection(detector=SUMMARY, state="looked", signals=tuple(Signal(detector=SUMMARY, **own) for own in signals))

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from stages.analyse import health_gates
-from stages.analyse.detectors import duplicates
+from stages.analyse import health_gates, signals
 from stages.analyse.frames import Run, read_if_there, read_run, window_of
-from stages.analyse.signals import not_applicable, not_observable
-from stages.contracts.analysis_card import RunRef, ScreenCard
+from stages.contracts.analysis_card import ConditionCard, DetectorCard, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, Health
@@ -46,9 +44,10 @@ def screen(folder: Path) -> None:
     """Write health.json of every run."""
     experiment = ExperimentFolder(folder)
     card = open_card(ScreenCard, experiment.screen_card, MODULES, plugins)
-    runs = _Runs(card)
-    null_first = sorted(card.runs, key=lambda ref: runs.conditions[ref.condition].role != "null_control")  # others are compared with them
-    healths = {ref.name: _measure(runs, ref, experiment.run(ref.name)) for ref in null_first}
+    measured = _Measured(card)
+    # null controls first: the others are held against them
+    null_first = sorted(card.runs, key=lambda ref: measured.conditions[ref.condition].role != "null_control")
+    healths = {ref.name: measured.measure(ref, experiment.run(ref.name)) for ref in null_first}
     for ref in card.runs:
         health, place = healths[ref.name], experiment.run(ref.name)
         write(place.health, health)
@@ -58,100 +57,96 @@ def screen(folder: Path) -> None:
     print(f"screen: {sum(health.included for health in healths.values())} of {len(healths)} runs are included")
 
 
-class _Runs:
+class _Measured:
     """A few numbers of each run measured so far: a thousand histories do not fit in memory together."""
 
     def __init__(self, card: ScreenCard) -> None:
         self.card = card
         self.conditions = {condition.name: condition for condition in card.conditions}
+        self._others = {own.condition: own.detectors for own in card.others}
         self._sizes = Counter(ref.condition for ref in card.runs)
         self._same: dict[tuple[str, str], str] = {}
         """Fingerprint of series and condition -> the first run that counts and has them."""
         self._null_finals: dict[str, list[float]] = {name: [] for name in HELD_AGAINST_NULL}
 
-    def read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
+    def measure(self, ref: RunRef, place: RunFolder) -> Health:
+        """What detectors and gates say of a run, and whether it counts."""
+        card, condition = self.card, self.conditions[ref.condition]
+        outcome, imported = read_if_there(Outcome, place.outcome), read_if_there(Imported, place.imported)
+        run, detectors = self._read(ref, place, imported is not None), self._others.get(ref.condition, card.detectors)
+        if imported is not None and imported.summary:
+            nothing = "only a summary was imported: there is no series to look at"
+            detections = [Detection(detector=detector.kind, state="not_observable", reason=nothing) for detector in detectors]
+            detections.append(health_gates.look_at_summary(imported, card.detectors, run.null_control))
+        else:
+            detections = [_detect(detector, run, condition) for detector in detectors]
+        judged = [
+            (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
+            for name, rule in card.gates.items()
+        ]
+        exclusions = [
+            *_always_out(run, outcome, only_summary=imported is not None and bool(imported.summary)),
+            *health_gates.failed(outcome, judged, lost=run.since is not None),
+        ]
+        if not exclusions:
+            same = [signal for detection in detections if detection.detector == "duplicates" for signal in detection.signals]
+            exclusions = [health_gates.exclusion(signal.says) for signal in same if signal.severity == "severe"]
+        if not exclusions:
+            self._remember(run)
+        ended = {name: getattr(outcome, name, None) for name in ("steps_done", "failure", "error", "stopped")}
+        return Health(
+            run=run.name,
+            condition=run.condition,
+            seed=ref.seed,
+            card_id=run.card_id or (outcome.card_id if outcome else None),
+            attempt=run.attempt or (outcome.attempt if outcome else None),
+            state="missing" if outcome is None else "finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
+            target_steps=run.target_steps,
+            detections=tuple(detections),
+            gates=tuple(result for _, result in judged),
+            included=not exclusions,
+            reasons=tuple(exclusion.reason for exclusion in exclusions),
+            exclusions=tuple(exclusions),
+            stride=run.stride,
+            valid_until=run.since - 1 if run.since is not None else None,
+            notes=(*run.notes, *(imported.notes if imported else ())),
+            **ended,
+        )
+
+    def _read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
         """A run's tables, with what lies around them."""
         run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS)
         run.adapter, run.imported, run.siblings = adapter_state(place.adapter), imported, self._sizes[ref.condition] - 1
         run.null_finals = {} if run.null_control else self._null_finals
-        series = run.fingerprint
-        if series is not None:
-            run.twin = self._same.get((series, ref.condition))
-            run.elsewhere = next((name for (same, other), name in self._same.items() if same == series and other != ref.condition), None)
+        same = {condition: name for (series, condition), name in self._same.items() if series == run.fingerprint}
+        run.twin = same.pop(ref.condition, None)
+        run.elsewhere = next(iter(same.values()), None)
         return run
 
-    def remember(self, run: Run, included: bool) -> None:
-        if included and run.fingerprint is not None:
+    def _remember(self, run: Run) -> None:
+        """A run that counts."""
+        if run.fingerprint is not None:
             self._same.setdefault((run.fingerprint, run.condition), run.name)
-        if included and run.null_control:
+        if run.null_control:
             window = window_of("final", run.target_steps, self.card.windows)
             for name, finals in self._null_finals.items():
-                values = run.values(name).loc[window.first : window.last]
+                values = window.rows(run.values(name))
                 finals += [float(values.mean())] if len(values) else []
 
 
-def _measure(runs: _Runs, ref: RunRef, place: RunFolder) -> Health:
-    card, condition = runs.card, runs.conditions[ref.condition]
-    outcome, imported = read_if_there(Outcome, place.outcome), read_if_there(Imported, place.imported)
-    run = runs.read(ref, place, imported is not None)
-    detectors = next((own.detectors for own in card.others if own.condition == run.condition), card.detectors)
-    if imported is not None and imported.summary:
-        detections = [not_observable(detector.kind, health_gates.NO_SERIES) for detector in detectors]
-        detections.append(health_gates.look_at_summary(imported, card.detectors, run.null_control))
-    else:
-        detections = [_detect(detector.kind, detector.settings, run, supervised=condition.supervised) for detector in detectors]
-    judged = [
-        (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
-        for name, rule in card.gates.items()
-    ]
-    exclusions = [
-        *_always_out(run, outcome, only_summary=imported is not None and bool(imported.summary)),
-        *health_gates.failed(outcome, judged, lost=run.since is not None),
-    ]
-    if not exclusions:
-        same = [signal for detection in detections if detection.detector == duplicates.NAME for signal in detection.signals]
-        exclusions = [health_gates.exclusion(signal.says) for signal in same if signal.severity == "severe"]
-    runs.remember(run, included=not exclusions)
-    ended = {name: getattr(outcome, name) for name in ("steps_done", "failure", "error", "stopped")} if outcome else {"steps_done": None}
-    again = "steps {0.first}-{0.last} of attempt {0.attempt} were made again by attempt {0.by}; the later rows count"
-    return Health(
-        run=run.name,
-        condition=run.condition,
-        seed=ref.seed,
-        card_id=run.card_id or (outcome.card_id if outcome else None),
-        attempt=run.attempt or (outcome.attempt if outcome else None),
-        state=_state(outcome),
-        target_steps=run.target_steps,
-        detections=tuple(detections),
-        gates=tuple(result for _, result in judged),
-        included=not exclusions,
-        reasons=tuple(exclusion.reason for exclusion in exclusions),
-        exclusions=tuple(exclusions),
-        stride=run.stride,
-        valid_until=run.since - 1 if run.since is not None else None,
-        notes=(*(again.format(overlap) for overlap in run.overlaps), *(imported.notes if imported else ())),
-        **ended,
-    )
-
-
-def _state(outcome: Outcome | None) -> Literal["finished", "failed", "unknown", "missing"]:
-    if outcome is None:
-        return "missing"
-    return "finished" if outcome.finished else "unknown" if outcome.unknown else "failed"
-
-
-def _detect(kind: str, settings: dict[str, Any], run: Run, *, supervised: bool) -> Detection:
+def _detect(detector: DetectorCard, run: Run, condition: ConditionCard) -> Detection:
     try:
-        plugin = load(DETECTORS, kind)
+        plugin = load(DETECTORS, detector.kind)
     except KeyError:
-        raise ArtifactError("screen.card.json", f"no detector {kind!r}", why="it was removed or renamed", fix="octavo compile") from None
-    if supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
-        return not_applicable(kind, "supervised fine-tuning samples no completions and has no rewards")
-    detection: Detection = plugin.detect(plugin.Settings.model_validate(settings), run)
-    return detection
+        what = f"no detector {detector.kind!r}"
+        raise ArtifactError("screen.card.json", what, why="it was removed or renamed", fix="octavo compile") from None
+    if condition.supervised and getattr(plugin, "NEEDS_COMPLETIONS", False):
+        reason = "supervised fine-tuning samples no completions and has no rewards"
+        return Detection(detector=detector.kind, state="not_applicable", reason=reason)
+    return signals.ask(detector.kind, plugin, detector.settings, run)
 
 
-def _always_out(run: Run, outcome: Outcome | None, only_summary: bool) -> list[Exclusion]:
+def _always_out(run: Run, outcome: Outcome | None, *, only_summary: bool) -> list[Exclusion]:
     """Why the run does not count whatever its gates say, the cause first."""
     reasons = []
     if outcome is None:

@@ -5,8 +5,9 @@ The compiler imports detectors for their settings, so pandas and numpy are impor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import ConfigDict, Field
 
@@ -16,17 +17,15 @@ from stages.rules import stretch
 
 if TYPE_CHECKING:  # names of what detectors are given, for their annotations
     from pandas import DataFrame as DataFrame
-    from pandas import Index as Index
     from pandas import Series as Series
 
-    from stages.analyse.frames import NonFinite as NonFinite
-    from stages.analyse.frames import Resume as Resume
     from stages.analyse.frames import Run as Run
 else:
-    DataFrame = Index = NonFinite = Resume = Run = Series = Any
+    DataFrame = Run = Series = Any
 
 OWN = "octavo's own choice"
 EXPECTED = "; expected for a null control"
+UNCOUNTED = "no step counts: the gradient is not finite in any with completions"
 
 
 class Thresholds(Frozen):
@@ -40,49 +39,74 @@ def threshold(default: Any, unit: str, source: str = OWN, **bounds: Any) -> Any:
     return Field(default, json_schema_extra={"unit": unit, "source": source}, **bounds)
 
 
-def looked(detector: str, *signals: Signal | None, reason: str = "") -> Detection:
-    """The detector looked; `reason` says what it could not see. No signals (None is none): there is nothing to report."""
-    return Detection(detector=detector, state="looked", reason=reason, signals=tuple(signal for signal in signals if signal))
+class Event(NamedTuple):
+    """One dated measurement. `dates`: first step concerned, step at which a live detector could first have known, last step. `kind`: which
+    of the things that the detector can find on the metric. `null`: in a null control it is information, and `expected` there."""
+
+    metric: str
+    severity: str
+    says: str
+    value: float | None = None
+    dates: tuple[int | None, int | None, int | None] = (None, None, None)
+    evidence: Mapping[str, Any] = {}
+    kind: str = ""
+    null: Literal["", "info", "expected"] = ""
 
 
-def not_observable(detector: str, reason: str) -> Detection:
+Answer: TypeAlias = Iterator[Event | str]
+"""The detector looked and found these events; a text says what it could not see."""
+
+
+class NotObservable(Exception):
     """What the detector needs was not logged, or has no number at a step that counts."""
-    return Detection(detector=detector, state="not_observable", reason=reason)
 
 
-def not_applicable(detector: str, reason: str) -> Detection:
-    """The rule says nothing about this run."""
-    return Detection(detector=detector, state="not_applicable", reason=reason)
+class NotApplicable(Exception):
+    """The detector's rule says nothing about this run."""
 
 
-def lacks(detector: str, run: Run, metric: str, meaning: str) -> Detection:
-    """The answer for a run without a metric. octavo logs a metric wherever it exists, so its absence has a meaning; an import leaves out
-    what the source did not log or the spec does not map."""
+def ask(kind: str, detector: ModuleType, settings: Mapping[str, Any], run: Run) -> Detection:
+    """What a detector says of a run."""
+    try:
+        answer = list(detector.detect(detector.Settings.model_validate(settings), run))
+    except NotObservable as refusal:
+        return Detection(detector=kind, state="not_observable", reason=str(refusal))
+    except NotApplicable as refusal:
+        return Detection(detector=kind, state="not_applicable", reason=str(refusal))
+    reason = "; ".join(part for part in answer if isinstance(part, str) and part)
+    signals = tuple(_signal(kind, part, run) for part in answer if isinstance(part, Event))
+    return Detection(detector=kind, state="looked", reason=reason, signals=signals)
+
+
+def _signal(kind: str, event: Event, run: Run) -> Signal:
+    shown: dict[str, Any] = {"metric": event.metric, "severity": event.severity, "says": event.says, "value": event.value}
+    if run.null_control and event.null:
+        shown |= {"severity": "info", "says": event.says + (EXPECTED if event.null == "expected" else "")}
+    dates = {name: None if step is None else int(step) for name, step in zip(("onset", "detected", "last"), event.dates, strict=True)}
+    return Signal(detector=kind, kind=event.kind, evidence=dict(event.evidence), **shown, **dates)
+
+
+def needed(run: Run, metric: str, meaning: str) -> Series:
+    """A metric's values, of which there are some. octavo logs a metric wherever it exists, so its absence has a meaning; an import leaves
+    out what the source did not log or the spec does not map."""
+    values = run.values(metric)
+    if len(values):
+        return values
     if run.logs(metric) or run.steps.empty:
-        return not_observable(detector, run.why_none(metric) if len(run.steps) else "nothing was logged")
+        raise NotObservable(run.why_none(metric) if len(run.steps) else "nothing was logged")
     if run.imported:
-        return not_observable(detector, f"{metric} was not imported: the source did not log it, or the spec maps no name to it")
-    return not_applicable(detector, f"{metric} was not logged: {meaning}")
+        raise NotObservable(f"{metric} was not imported: the source did not log it, or the spec maps no name to it")
+    raise NotApplicable(f"{metric} was not logged: {meaning}")
 
 
-def signal(
-    detector: str,
-    run: Run,
-    metric: str,
-    severity: Any,
-    says: str,
-    value: float | None = None,
-    dates: tuple[int | None, int | None, int | None] = (None, None, None),
-    evidence: Mapping[str, Any] | None = None,
-    kind: str = "",
-    null: Literal["", "info", "expected"] = "",
-) -> Signal:
-    """One signal. `dates`: onset, detected, last. `null`: in a null control it is information, and `expected` there."""
-    if run.null_control and null:
-        severity, says = "info", says + (EXPECTED if null == "expected" else "")
-    onset, detected, last = (None if step is None else int(step) for step in dates)
-    shown = {"onset": onset, "detected": detected, "last": last, "evidence": dict(evidence or {})}
-    return Signal(detector=detector, metric=metric, kind=kind, severity=severity, says=says, value=value, **shown)
+def check_shares(run: Run, *metrics: str) -> None:
+    """Raises NotApplicable when one of the metrics cannot be a share: a value lies outside 0..1."""
+    for metric in metrics:
+        values = run.values(metric)
+        odd = values[(values < -1e-6) | (values > 1 + 1e-6)]
+        if len(odd):
+            at = f"{metric} is {odd.iloc[0]:.4g} at step {odd.index[0]}"
+            raise NotApplicable(f"{at}, and a share lies from 0 to 1: look at its unit")
 
 
 def counted(count: int, noun: str) -> str:
@@ -140,24 +164,13 @@ def millionths(shares: Series) -> DataFrame:
     return (shares * 1_000_000).round().astype(int).to_frame("k").assign(n=1_000_000)
 
 
-def share_signal(
-    detector: str,
-    run: Run,
-    metric: str,
-    counts: DataFrame,
-    limits: Any,
-    words: tuple[str, str],
-    *,
-    exact: bool,
-    more: str = "",
-    null: Literal["", "expected"] = "",
-) -> Signal | None:
-    """The pooled share of the last window against the `window`, `warn_above` and `severe_above` of `limits`; None where no window is above
-    `warn_above` and the detector reports only that (`null`). `exact`: completions were counted. `more`: the end of the sentence."""
+def share_event(
+    metric: str, counts: DataFrame, limits: Any, words: tuple[str, str], *, exact: bool, null: Literal["", "expected"] = ""
+) -> Event:
+    """The pooled share of the last window against the `window`, `warn_above` and `severe_above` of `limits`. No onset: no window is above
+    `warn_above`. `exact`: completions were counted."""
     (k, n), steps = pooled(counts, limits.window), counts.index
     hit, share = first_above(counts, limits.warn_above, limits.window), k / n
-    if hit is None and null:
-        return None
     says = f"{share:.0%} of {words[0]}" + (f" ({k} of {n})" if exact else "") + f" {words[1]} in {end(steps[0], steps[-1], limits.window)}"
     evidence: dict[str, float | str] = {"k": k, "n": n} if exact else {"rows": len(counts)}
     if exact and null:
@@ -167,8 +180,7 @@ def share_signal(
         if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
             evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
     severity = "severe" if share > limits.severe_above else "warning" if hit is not None else "info"
-    dates = (hit.onset if hit else None, hit.last if hit else None, steps[-1])
-    return signal(detector, run, metric, severity, says + more, share, dates, evidence, null=null)
+    return Event(metric, severity, says, share, (hit.onset if hit else None, hit.last if hit else None, steps[-1]), evidence, null=null)
 
 
 def since_outside(run: Run, inside: Series) -> int:

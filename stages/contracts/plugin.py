@@ -11,9 +11,9 @@ one in `READS`, and finds its judgement in `Answer.earlier`. One that runs proce
 `require(settings)` beside it raises what `tier()` raises where the machine lacks what these settings need. A detector module has
 `Settings` and
 
-    def detect(settings: Settings, series: <see stages/contracts/health.py>) -> Detection
+    def detect(settings: Settings, run: Run) -> Answer          (see stages/analyse/signals.py)
 
-and says `NEEDS_COMPLETIONS = True` when it looks at completions or rewards: of supervised fine-tuning it is then not asked.
+which yields events, and says `NEEDS_COMPLETIONS = True` when it looks at completions or rewards: of supervised fine-tuning it is then not asked.
 
 What a corpus has stands in stages/train/corpus.py.
 """

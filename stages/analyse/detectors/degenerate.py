@@ -4,13 +4,9 @@ A reward for short answers ended at 1.94 of 2.0 with one-word answers: a reward 
 same to this rule, so its signal asks for the texts and never says that the answers are wrong.
 """
 
-from collections.abc import Iterator
-
-from stages.analyse.signals import OWN, Run, Thresholds, at_end, looked, not_observable, signal, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Thresholds, at_end, threshold
 from stages.rules import above, below
 
-NAME = "degenerate"
 NEEDS_COMPLETIONS = True
 
 
@@ -27,40 +23,36 @@ class Settings(Thresholds):
     """Entropy is at its floor below this share of the run's own first window."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """One signal a floor, at the end of the run."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """One event a floor, at the end of the run."""
     _, last = run.ends("reward")
     if not run.logs("reward"):
-        return not_observable(NAME, "reward was not logged")
+        raise NotObservable("reward was not logged")
     if last.empty:
-        return not_observable(NAME, "reward has no value in the last window")
+        raise NotObservable("reward has no value in the last window")
     if run.same_text.empty and not any(run.logs(name) for name in ("completion_tokens", "entropy")):
-        return not_observable(NAME, "neither length, texts nor entropy were logged")
+        raise NotObservable("neither length, texts nor entropy were logged")
     mean = last.mean()
     observed = run.counting(run.rewards)  # or, where no completions were recorded, the steps' means
     highest = observed.columns[observed.sum() > 0].max() if len(observed) else run.values("reward").max()
     maximum = max(settings.maximum, highest)
     if below(mean, settings.near * maximum):
-        return looked(NAME)
-    reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(run.window())}"
-    examples = run.examples[max(run.examples)] if run.examples else []
-    dates = (max(1, run.target_steps - run.window() + 1), None, run.target_steps)
-    evidence = {"reward": mean, "examples": examples}
-    signals = [
-        signal(NAME, run, metric, "warning", f"{reached} while {words}", value, dates, evidence, null="expected")
-        for metric, value, words in _floors(settings, run)
-    ]
-    return looked(NAME, *signals)
-
-
-def _floors(settings: Settings, run: Run) -> Iterator[tuple[str, float, str]]:
+        return
+    floors: list[tuple[str, float, str]] = []
     first, last = (end.mean() for end in run.ends("completion_tokens"))
     if below(last, settings.tokens) and not above(last, first / 2):
-        yield "completion_tokens", last, f"completions are {last:.3g} tokens long on average, {first:.3g} in the first window"
-    texts = run.counting(run.same_text).loc[run.target_steps - run.window() + 1 :]
-    k, n = int(texts["k"].sum()), int(texts["n"].sum())
+        says = f"completions are {last:.3g} tokens long on average, {first:.3g} in the first window"
+        floors.append(("completion_tokens", last, says))
+    begin = run.target_steps - run.window() + 1
+    k, n = (int(count) for count in run.counting(run.same_text).loc[begin:].sum())
     if n and k / n > settings.same_text:
-        yield "texts", k / n, f"{k / n:.0%} of completions ({k} of {n}) are one text of their step, whatever the prompt"
+        floors.append(("texts", k / n, f"{k / n:.0%} of completions ({k} of {n}) are one text of their step, whatever the prompt"))
     first, last = (end.mean() for end in run.ends("entropy"))
     if first > 0 and last >= 0 and below(last / first, settings.entropy):
-        yield "entropy", last / first, f"entropy is {last / first:.2g} times that of the first window ({first:.3g} to {last:.3g})"
+        ratio = last / first
+        floors.append(("entropy", ratio, f"entropy is {ratio:.2g} times that of the first window ({first:.3g} to {last:.3g})"))
+    reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(run.window())}"
+    evidence = {"reward": mean, "examples": run.examples[max(run.examples)] if run.examples else []}
+    for metric, value, words in floors:
+        dates = (max(1, begin), None, run.target_steps)
+        yield Event(metric, "warning", f"{reached} while {words}", value, dates, evidence, null="expected")

@@ -5,31 +5,27 @@ proves nothing (a constant reward has no other), so at least one of them must va
 imported run that repeats one of another condition is a warning: which of the two logs lies in the wrong place, the numbers do not say.
 """
 
-from stages.analyse.signals import Run, looked, not_applicable, not_observable, signal
+from stages.analyse.signals import Answer, Event, NotApplicable, NotObservable, Run
 from stages.contracts.artifact import Frozen
-from stages.contracts.health import Detection
-
-NAME = "duplicates"
 
 
 class Settings(Frozen):
     """None: two series are identical or they are not. Compared are reward, completion_tokens, entropy, kl and grad_norm."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """One severe signal when an earlier run of the condition holds the same numbers."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """One severe event when an earlier run of the condition holds the same numbers."""
     from stages.analyse.frames import SAMPLED
 
     if not any(run.logs(name) for name in SAMPLED):
-        return not_observable(NAME, "nothing that sampling changes was logged")
+        raise NotObservable("nothing that sampling changes was logged")
     if run.twin is not None:
         says = f"DUPLICATE: its series are identical to those of {run.twin}, so it is no run of its own and n drops by one"
-        return looked(NAME, signal(NAME, run, "reward", "severe", says, dates=(1, None, None), evidence={"of": run.twin}))
-    if run.elsewhere is not None and run.imported:
+        yield Event("reward", "severe", says, None, (1, None, None), {"of": run.twin})
+    elif run.elsewhere is not None and run.imported:
         says = f"its series are identical to those of {run.elsewhere}, a run of another condition: one of the two logs is not its own"
-        return looked(NAME, signal(NAME, run, "series", "warning", says, dates=(1, None, None), evidence={"elsewhere": run.elsewhere}))
-    if not run.siblings:
-        return not_applicable(NAME, "the condition has one seed: there is nothing to be identical to")
-    if run.fingerprint is None:
-        return not_applicable(NAME, "nothing that sampling changes varies, and equal constants prove nothing")
-    return looked(NAME)
+        yield Event("series", "warning", says, None, (1, None, None), {"elsewhere": run.elsewhere})
+    elif not run.siblings:
+        raise NotApplicable("the condition has one seed: there is nothing to be identical to")
+    elif run.fingerprint is None:
+        raise NotApplicable("nothing that sampling changes varies, and equal constants prove nothing")

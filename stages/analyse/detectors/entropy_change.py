@@ -4,12 +4,9 @@ Entropies of different models and prompts are not comparable, so the rule knows 
 profile or a spec sets one, with its source.
 """
 
-from stages.analyse.signals import Run, Thresholds, looked, not_applicable, not_observable, signal, since_outside, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import Answer, Event, NotApplicable, NotObservable, Run, Thresholds, since_outside, threshold
 from stages.rules import above, below
 
-NAME = "entropy_change"
-METRIC = "entropy"
 _SPEC = "none: set only by a profile or a spec, which names its own"
 
 
@@ -24,38 +21,31 @@ class Settings(Thresholds):
     """A higher mean of the last window is a warning; null: not used."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """At most one signal."""
-    if not run.logs(METRIC):
-        return not_observable(NAME, "entropy was not logged")
-    before, after = run.ends(METRIC)
+def detect(settings: Settings, run: Run) -> Answer:
+    """At most one event."""
+    if not run.logs("entropy"):
+        raise NotObservable("entropy was not logged")
+    before, after = run.ends("entropy")
     if before.empty or after.empty:
-        return not_observable(NAME, f"entropy has no value in the {'first' if before.empty else 'last'} window")
-    first, last = before.mean(), after.mean()
-    band = _outside(settings, last)
+        raise NotObservable(f"entropy has no value in the {'first' if before.empty else 'last'} window")
+    first, last, infinite = before.mean(), after.mean(), float("inf")
+    lowest, highest = (
+        -infinite if settings.lowest is None else settings.lowest,
+        infinite if settings.highest is None else settings.highest,
+    )
+    band = f"below the declared {lowest:g}" if below(last, lowest) else f"above the declared {highest:g}" if above(last, highest) else ""
     if (first <= 0 or last < 0) and not band:
         where = f"{first:.3g} in the first window" if first <= 0 else f"{last:.3g} in the last window"
-        return not_applicable(NAME, f"entropy is {where}: no ratio says anything")
+        raise NotApplicable(f"entropy is {where}: no ratio says anything")
     ratio = last / first if first > 0 else None
-    if ratio is not None and not below(ratio, settings.fall_below) and not above(ratio, settings.rise_above) and not band:
-        return looked(NAME)
-    values, window, infinite = run.values(METRIC), run.window(), float("inf")
-    inside = values.between(settings.fall_below * first, settings.rise_above * first) & (first > 0)
-    inside &= values.between(
-        -infinite if settings.lowest is None else settings.lowest, infinite if settings.highest is None else settings.highest
-    )
+    if not band and ratio is not None and not below(ratio, settings.fall_below) and not above(ratio, settings.rise_above):
+        return
+    values, window = run.values("entropy"), run.window()
+    inside = values.between(settings.fall_below * first, settings.rise_above * first) & (first > 0) & values.between(lowest, highest)
     over = "the first step, then over the last" if window == 1 else f"the first {window} steps, then over the last {window}"
     says = f"entropy went from {first:.3g} to {last:.3g} nats per token (mean over {over}"
-    says += (f", ratio {ratio:.2g})" if ratio is not None else ")") + band
-    evidence = {"first": first, "last": last} | ({"outside": band.removeprefix(", ")} if band else {})
+    says += (f", ratio {ratio:.2g})" if ratio is not None else ")") + (f", {band}" if band else "")
+    evidence = {"first": first, "last": last} | ({"outside": band} if band else {})
     dates = (since_outside(run, inside), None, values.index[-1])
     kind = "outside" if band or ratio is None else "fallen" if ratio < 1 else "risen"
-    return looked(NAME, signal(NAME, run, METRIC, "warning", says, ratio, dates, evidence, kind=kind, null="info"))
-
-
-def _outside(settings: Settings, last: float) -> str:
-    if settings.lowest is not None and below(last, settings.lowest):
-        return f", below the declared {settings.lowest:g}"
-    if settings.highest is not None and above(last, settings.highest):
-        return f", above the declared {settings.highest:g}"
-    return ""
+    yield Event("entropy", "warning", says, ratio, dates, evidence, kind, "info")

@@ -8,10 +8,10 @@ is open. Steps whose reward is null taught nothing, whatever was logged as their
 itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
 """
 
-from stages.analyse.signals import OWN, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Answer, Event, NotApplicable, NotObservable, Run, Series, Thresholds, counted, threshold
 
-NAME = "gradient"
+_OPEN = "; without a logged spread of rewards within groups it is open whether no group had a signal or no trained weight is connected"
+_SCALED = ", unless rewards were scaled by the batch: then a logged frac_reward_zero_std of 0 does not see that groups are constant"
 
 
 class Settings(Thresholds):
@@ -21,24 +21,37 @@ class Settings(Thresholds):
     """So many steps with differing rewards are needed to tell."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """At most one signal for the gradient and one for the adapter."""
-    unchanged = _unchanged(run) if run.adapter == "zero" else None
+def detect(settings: Settings, run: Run) -> Answer:
+    """At most one event for the gradient and one for the adapter."""
+    unchanged = []
+    if run.adapter == "zero":
+        says = "the adapter at the end is all zeros where it joins the model (lora_B), so the model is the one that training began with"
+        unchanged = [Event("adapter", "severe", says, None, (1, None, None), {"lora_B": "all zeros"}, null="expected")]
     norms = run.values("grad_norm")
-    taught = _taught(run, norms)
+    taught, needed = _taught(run, norms), settings.steps
     if norms.empty or taught is None:
         missing = run.why_none("grad_norm") if norms.empty else "no spread of rewards within groups was logged"
-        if len(norms) >= settings.steps and not norms.any() and run.unscored.empty:
-            return looked(NAME, _still(settings, run, norms), unchanged, reason=missing)
-    elif len(taught) < settings.steps:
-        missing = f"rewards differ within groups in {counted(len(taught), 'logged step')}, {settings.steps} are needed"
+        if len(norms) >= needed and not norms.any() and run.unscored.empty:
+            says = f"the gradient is exactly 0 in all {len(norms)} logged steps, so nothing was learnt from the loss"
+            says += _OPEN if run.logs("reward") else ""
+            dates, evidence = (norms.index[0], norms.index[needed - 1], norms.index[-1]), {"k": len(norms), "n": len(norms)}
+            yield Event("gradient", "warning", says, 1.0, dates, evidence, null="expected")
+            yield from unchanged
+            yield missing
+            return
+    elif len(taught) < needed:
+        missing = f"rewards differ within groups in {counted(len(taught), 'logged step')}, {needed} are needed"
     else:
-        return looked(NAME, _dead(settings, run, norms, taught), unchanged)
+        yield from _dead(settings, run, norms, taught)
+        yield from unchanged
+        return
     if run.adapter != "unknown":
-        return looked(NAME, unchanged, reason=f"only the adapter was looked at: {missing}")
-    if norms.empty or taught is None:
-        return not_observable(NAME, missing)
-    return not_applicable(NAME, f"{missing}: a zero gradient is right elsewhere")
+        yield from unchanged
+        yield f"only the adapter was looked at: {missing}"
+    elif norms.empty or taught is None:
+        raise NotObservable(missing)
+    else:
+        raise NotApplicable(f"{missing}: a zero gradient is right elsewhere")
 
 
 def _taught(run: Run, norms: Series) -> Series | None:
@@ -53,7 +66,7 @@ def _taught(run: Run, norms: Series) -> Series | None:
     return norms[differing & (run.values("truncated").reindex(steps).fillna(0.0) < 1)]
 
 
-def _dead(settings: Settings, run: Run, norms: Series, taught: Series) -> Signal | None:
+def _dead(settings: Settings, run: Run, norms: Series, taught: Series) -> Answer:
     """Too large a share of steps without a gradient, or a streak of them in a run that has one elsewhere."""
     zero = taught == 0.0
     dead, share = taught.index[zero], zero.mean()
@@ -61,37 +74,19 @@ def _dead(settings: Settings, run: Run, norms: Series, taught: Series) -> Signal
     if share > settings.share:
         says = f"the gradient is exactly 0 in {len(dead)} of the {counted(len(taught), 'step')} whose rewards differ within groups: "
         says += "no trained weight is connected with the loss (this is not collapse)"
-        if run.imported and run.values("group_range").empty:
-            says += (
-                ", unless rewards were scaled by the batch: then a logged frac_reward_zero_std of 0 does not see that groups are constant"
-            )
+        says += _SCALED if run.imported and run.values("group_range").empty else ""
         shares = zero.expanding(settings.steps).mean()
         knowable = [*shares.index[shares > settings.share], taught.index[-1]][0]
-        return signal(NAME, run, "grad_norm", "severe", says, share, (dead[0], knowable, dead[-1]), evidence)
+        yield Event("grad_norm", "severe", says, share, (dead[0], knowable, dead[-1]), evidence)
+        return
     streaks = [part.index for _, part in taught[zero].groupby((~zero).cumsum()[zero])]
     lost = max(reversed(streaks), key=len, default=dead)
     if len(lost) < settings.steps or lost[-1] - lost[0] + 1 < run.window() or norms.loc[lost[0] : lost[-1]].any():
-        return None  # the last: a step between them whose rewards do not differ has a gradient
+        return  # the last: a step between them whose rewards do not differ has a gradient
     to_the_end = lost[-1] == taught.index[-1]
     says = f"the gradient is exactly 0 in all {len(lost)} steps from {lost[0]} to {lost[-1]} whose rewards differ within groups, "
     says += f"and is not in {len(taught) - len(dead)} others: the trained weights lost their connection with the loss"
     says += " (this is not collapse)" if to_the_end else " for a while (this is not collapse)"
     knowable = next(int(step) for step in lost[settings.steps - 1 :] if step - lost[0] + 1 >= run.window())
-    severity, dates = "severe" if to_the_end else "warning", (lost[0], knowable, lost[-1])
-    return signal(NAME, run, "grad_norm", severity, says, share, dates, evidence | {"streak": len(lost)}, kind="lost")
-
-
-def _still(settings: Settings, run: Run, norms: Series) -> Signal:
-    """No gradient at all, and nothing that says whether there should have been one."""
-    says = f"the gradient is exactly 0 in all {len(norms)} logged steps, so nothing was learnt from the loss"
-    if run.logs("reward"):
-        says += (
-            "; without a logged spread of rewards within groups it is open whether no group had a signal or no trained weight is connected"
-        )
-    dates, evidence = (norms.index[0], norms.index[settings.steps - 1], norms.index[-1]), {"k": len(norms), "n": len(norms)}
-    return signal(NAME, run, "gradient", "warning", says, 1.0, dates, evidence, null="expected")
-
-
-def _unchanged(run: Run) -> Signal:
-    says = "the adapter at the end is all zeros where it joins the model (lora_B), so the model is the one that training began with"
-    return signal(NAME, run, "adapter", "severe", says, dates=(1, None, None), evidence={"lora_B": "all zeros"}, null="expected")
+    dates = (lost[0], knowable, lost[-1])
+    yield Event("grad_norm", "severe" if to_the_end else "warning", says, share, dates, evidence | {"streak": len(lost)}, "lost")

@@ -5,12 +5,8 @@ standard error (batch means) says that completions were not sampled from the dis
 before anything else. The null control's KL is what the optimizer does without a reward: a movement no larger is no effect of the reward.
 """
 
-from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, since_outside, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Thresholds, at_end, needed, since_outside, threshold
 from stages.rules import above
-
-NAME = "kl_reference"
-METRIC = "kl"
 
 
 class Settings(Thresholds):
@@ -22,22 +18,27 @@ class Settings(Thresholds):
     """And a larger share of the steps is negative."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """A warning for a negative estimate; else one signal that says how far the policy is and what the null controls did."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """A warning for a negative estimate; else one event that says how far the policy is and what the null controls did."""
     from stages.analyse.statistics import batch_means
 
-    values = run.values(METRIC)
-    if values.empty:
-        return lacks(NAME, run, METRIC, "there is no reference model in the loss")
+    values = needed(run, "kl", "there is no reference model in the loss")
     negative = values.index[values < 0]
     whole = batch_means(values) if len(negative) / len(values) > settings.share else None
     if whole and whole[0] < -settings.errors * whole[1]:
-        return _negative(run, *whole)
-    _, last = run.ends(METRIC)
+        says = (
+            f"estimate negative: sampling and scoring differ. KL to the reference model is {whole[0]:.3g} nats per token over all steps "
+            f"(standard error {whole[1]:.2g}), below 0 in {len(negative)} of {len(values)} of them; "
+            "compare temperature and top_p with scoring"
+        )
+        dates, evidence = (negative[0], None, negative[-1]), {"k": len(negative), "n": len(values), "standard_error": whole[1]}
+        yield Event("kl", "warning", says, whole[0], dates, evidence, "negative")
+        return
+    _, last = run.ends("kl")
     if last.empty:
-        return not_observable(NAME, "kl has no value in the last window")
+        raise NotObservable("kl has no value in the last window")
     mean = last.mean()
-    far, nulls = above(mean, settings.above), sorted(run.null_finals.get(METRIC, ()))
+    far, nulls = above(mean, settings.above), sorted(run.null_finals.get("kl", ()))
     estimator = "k1, which may be negative" if len(negative) else "no value is negative, so k3 or k1"
     says = f"KL to the reference model is {mean:.3g} nats per token in {at_end(run.window())} ({estimator})"
     says += f", above {settings.above:g}" if far else ""
@@ -48,18 +49,5 @@ def detect(settings: Settings, run: Run) -> Detection:
     else:
         says += f"; null control: {nulls[0]:.3g}" + (f" to {nulls[-1]:.3g}" if nulls[0] < nulls[-1] else "")
         says += ", so it has not moved further than without a reward" if mean <= nulls[-1] else ""
-    severity = "warning" if far and not run.null_control else "info"
-    evidence = {"rows": len(values), "null_controls": nulls}
     dates = (since_outside(run, values <= settings.above) if far else None, None, values.index[-1])
-    return looked(NAME, signal(NAME, run, METRIC, severity, says, mean, dates, evidence))
-
-
-def _negative(run: Run, mean: float, error: float) -> Detection:
-    values = run.values(METRIC)
-    steps = values.index[values < 0]
-    says = (
-        f"estimate negative: sampling and scoring differ. KL to the reference model is {mean:.3g} nats per token over all steps "
-        f"(standard error {error:.2g}), below 0 in {len(steps)} of {len(values)} of them; compare temperature and top_p with scoring"
-    )
-    dates, evidence = (steps[0], None, steps[-1]), {"k": len(steps), "n": len(values), "standard_error": error}
-    return looked(NAME, signal(NAME, run, METRIC, "warning", says, mean, dates, evidence, kind="negative"))
+    yield Event("kl", "warning" if far else "info", says, mean, dates, {"rows": len(values), "null_controls": nulls}, null="info")

@@ -1,11 +1,7 @@
 """A negative KL in PPO's penalty. A KL is never negative; its k1 estimate is when completions come from another distribution than the one
 that is scored (temperature, top_p), and the penalty then rewards what it should punish."""
 
-from stages.analyse.signals import OWN, Run, Thresholds, counted, lacks, looked, signal, threshold
-from stages.contracts.health import Detection
-
-NAME = "kl_sign"
-METRIC = "objective.kl"
+from stages.analyse.signals import OWN, Answer, Event, Run, Thresholds, counted, needed, threshold
 
 
 class Settings(Thresholds):
@@ -15,17 +11,14 @@ class Settings(Thresholds):
     """A larger share of negative steps is a warning."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """At most one signal, with the lowest value."""
-    values = run.values(METRIC)
-    if values.empty:
-        return lacks(NAME, run, METRIC, "there is no KL penalty in the reward")
+def detect(settings: Settings, run: Run) -> Answer:
+    """At most one event, with the lowest value."""
+    values = needed(run, "objective.kl", "there is no KL penalty in the reward")
     negative = values[values < settings.below]
-    if len(negative) / len(values) <= settings.share:
-        return looked(NAME)
-    says = (
-        f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(len(values), 'step')}, "
-        f"lowest {negative.min():.3g} at step {negative.idxmin()}: completions are not samples of the distribution that is scored"
-    )
-    dates, evidence = (negative.index[0], None, negative.index[-1]), {"k": len(negative), "n": len(values)}
-    return looked(NAME, signal(NAME, run, METRIC, "warning", says, negative.min(), dates, evidence))
+    if len(negative) / len(values) > settings.share:
+        says = (
+            f"the KL in the penalty was below {settings.below:g} nats per completion in {len(negative)} of {counted(len(values), 'step')}, "
+            f"lowest {negative.min():.3g} at step {negative.idxmin()}: completions are not samples of the distribution that is scored"
+        )
+        dates, evidence = (negative.index[0], None, negative.index[-1]), {"k": len(negative), "n": len(values)}
+        yield Event("objective.kl", "warning", says, negative.min(), dates, evidence)

@@ -5,13 +5,8 @@ median of the same jumps everywhere else in the run: a series that always moves 
 median is 0 although the series moves at times, there is nothing to measure the jump with, and the answer says so.
 """
 
-from collections.abc import Iterator
-
-from stages.analyse.signals import OWN, Resume, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Answer, Event, NotApplicable, NotObservable, Run, Series, Thresholds, counted, threshold
 from stages.rules import above, stretch
-
-NAME = "resume_faults"
 
 
 class Settings(Thresholds):
@@ -23,41 +18,46 @@ class Settings(Thresholds):
     """A jump of this many median jumps is a change-point."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """Signals by boundary, then one for rows written twice."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """Events by boundary, after one for rows written twice."""
     if run.steps.empty:
-        return not_observable(NAME, "nothing was logged")
-    signals = []
+        raise NotObservable("nothing was logged")
     if run.repeated:
         repeat = "repeats" if run.repeated == 1 else "repeat"
         says = f"{counted(run.repeated, 'value')} {repeat} a metric and a step within one attempt; of each the last counts"
-        signals = [signal(NAME, run, "rows", "warning", says, float(run.repeated))]
-    if not run.resumes:
-        if signals:
-            return looked(NAME, *signals)
-        if run.imported:
-            return not_observable(NAME, "the steps of the log never go back, so it does not show whether the run was resumed")
-        return not_applicable(NAME, "the run was not resumed: all its steps are of one attempt")
+        yield Event("rows", "warning", says, float(run.repeated))
+    elif not run.resumes and run.imported:
+        raise NotObservable("the steps of the log never go back, so it does not show whether the run was resumed")
+    elif not run.resumes:
+        raise NotApplicable("the run was not resumed: all its steps are of one attempt")
     blind: dict[str, list[str]] = {}
-    for resume in run.resumes:
-        signals += _seam(run, resume)
-        for metric in settings.metrics:
-            values = run.values(metric)
-            if values.empty:
-                if run.logs(metric):
-                    blind.setdefault("no number at a step that counts", []).append(metric)
-                continue
-            jump = _jump(settings.window, values, resume.first, [other.first for other in run.resumes])
+    for first, before, again in run.resumes:
+        missing = first - before - 1
+        if missing >= max(1, run.stride):
+            says = f"{stretch(before + 1, first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at {before}, "
+            says += f"and the next attempt begins at {first}"
+            yield Event("step", "warning", says, float(missing), (before + 1, None, first - 1))
+        if again:
+            was = "was" if again == 1 else "were"
+            says = f"{counted(again, 'step')} from step {first} on {was} made again after the resume; the later attempt's count"
+            yield Event("step", "info", says, float(again), (first, None, None))
+        for metric in filter(run.logs, settings.metrics):
+            jump = _jump(settings.window, run.values(metric), first, [resume.first for resume in run.resumes])
             if isinstance(jump, str):
                 blind.setdefault(jump, []).append(metric)
             elif above(jump[0], settings.k * jump[1]):
-                signals.append(_change_point(settings, run, metric, resume, *jump))
-    reason = "; ".join(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in blind.items())
-    return looked(NAME, *signals, reason=reason)
+                size, usual = jump
+                times = f"{size / usual:.3g} times the median jump elsewhere" if usual > 0 else "and moves nowhere else"
+                says = f"{metric} jumps by {size:.3g} where the run was resumed at step {first}, {times}"
+                evidence = {"median_jump": usual, "rows_on_each_side": settings.window}
+                yield Event(metric, "warning", says, size, (first, first + settings.window - 1, None), evidence)
+    yield "; ".join(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in blind.items())
 
 
 def _jump(w: int, values: Series, first: int, boundaries: list[int]) -> tuple[float, float] | str:
     """(jump at the boundary, median jump elsewhere), or why no jump can be seen. `w`: rows on each side."""
+    if values.empty:
+        return "no number at a step that counts"
     steps = values.index.to_numpy()
     at, edges = int(steps.searchsorted(first)), steps.searchsorted(boundaries)
     if at < w or len(values) - at < w:
@@ -72,23 +72,3 @@ def _jump(w: int, values: Series, first: int, boundaries: list[int]) -> tuple[fl
     if usual == 0 and elsewhere.max() > 0:
         return "usual jump of 0, so there is nothing to measure by"
     return float(jumps[at]), usual
-
-
-def _change_point(settings: Settings, run: Run, metric: str, resume: Resume, jump: float, usual: float) -> Signal:
-    times = f"{jump / usual:.3g} times the median jump elsewhere" if usual > 0 else "and moves nowhere else"
-    says = f"{metric} jumps by {jump:.3g} where the run was resumed at step {resume.first}, {times}"
-    dates = (resume.first, resume.first + settings.window - 1, None)
-    evidence = {"median_jump": usual, "rows_on_each_side": settings.window}
-    return signal(NAME, run, metric, "warning", says, jump, dates, evidence)
-
-
-def _seam(run: Run, resume: Resume) -> Iterator[Signal]:
-    missing = resume.first - resume.before - 1
-    if missing >= max(1, run.stride):
-        says = f"{stretch(resume.before + 1, resume.first - 1)} {'is' if missing == 1 else 'are'} missing: the log ends at "
-        says += f"{resume.before}, and the next attempt begins at {resume.first}"
-        yield signal(NAME, run, "step", "warning", says, float(missing), (resume.before + 1, None, resume.first - 1))
-    if resume.again:
-        was = "was" if resume.again == 1 else "were"
-        says = f"{counted(resume.again, 'step')} from step {resume.first} on {was} made again after the resume; the later attempt's count"
-        yield signal(NAME, run, "step", "info", says, float(resume.again), (resume.first, None, None))

@@ -8,10 +8,8 @@ before them: they are held against each other, and what is far away from the ver
 
 from itertools import pairwise
 
-from stages.analyse.signals import OWN, Run, Series, Thresholds, counted, looked, not_applicable, not_observable, signal, threshold
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Answer, Event, NotApplicable, NotObservable, Run, Series, Thresholds, counted, threshold
 
-NAME = "spikes"
 _LEVEL = 5
 """This many spikes at rows that follow each other are another level: a spike is one row, or a few."""
 
@@ -27,32 +25,32 @@ class Settings(Thresholds):
     """When a larger share of rows is flagged, the rule is not applicable."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """One signal a metric with spikes; the evidence lists the steps."""
-    signals: list[Signal | None] = []
+def detect(settings: Settings, run: Run) -> Answer:
+    """One event a metric with spikes; the evidence lists the steps."""
     refused: dict[str, list[str]] = {}
+    looked = False
     for metric in settings.metrics:
         values = run.values(metric)
+        medians = _outliers(values, settings.window, settings.k) if len(values) > settings.window else None
         if values.empty:
             continue
-        medians = _outliers(values, settings.window, settings.k) if len(values) > settings.window else values
         if len(values) <= settings.window:
-            why = f"{counted(len(values), 'row')}, {settings.window + 1} are needed"
+            refused.setdefault(f"{counted(len(values), 'row')}, {settings.window + 1} are needed", []).append(metric)
         elif medians is None:
-            why = "more than half of the values are equal, so there is no spread to compare with"
+            refused.setdefault("more than half of the values are equal, so there is no spread to compare with", []).append(metric)
         elif len(medians) / len(values) > settings.most:
-            why = f"{len(medians)} of {len(values)} rows flagged, more than {settings.most:.0%}"
+            refused.setdefault(f"{len(medians)} of {len(values)} rows flagged, more than {settings.most:.0%}", []).append(metric)
         else:
-            signals.append(_signal(run, metric, medians) if len(medians) else None)
-            continue
-        refused.setdefault(why, []).append(metric)
+            looked = True
+            if len(medians):
+                yield _event(run, metric, medians)
     reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
-    if signals:
-        return looked(NAME, *signals, reason=reason)
-    if refused:
-        return not_applicable(NAME, reason)
-    logged = "; ".join(run.why_none(metric) for metric in settings.metrics if run.logs(metric))
-    return not_observable(NAME, logged or f"none of {', '.join(settings.metrics)} was logged")
+    if not looked and not refused:
+        logged = "; ".join(run.why_none(metric) for metric in settings.metrics if run.logs(metric))
+        raise NotObservable(logged or f"none of {', '.join(settings.metrics)} was logged")
+    if not looked:
+        raise NotApplicable(reason)
+    yield reason
 
 
 def _outliers(values: Series, window: int, k: float) -> Series | None:
@@ -82,7 +80,7 @@ def _outliers(values: Series, window: int, k: float) -> Series | None:
     return medians[far]
 
 
-def _signal(run: Run, metric: str, medians: Series) -> Signal:
+def _event(run: Run, metric: str, medians: Series) -> Event:
     values, steps = run.values(metric), medians.index.tolist()
     step = int((values[steps] - medians).abs().idxmax())
     is_, largest = ("is a spike", "it") if len(steps) == 1 else ("are spikes", "the largest")
@@ -92,4 +90,4 @@ def _signal(run: Run, metric: str, medians: Series) -> Signal:
         says += " (whether that is before or after clipping, the import does not say)" if run.imported else " (logged before clipping)"
     kind = "level" if len(steps) >= _LEVEL and len({after - step for step, after in pairwise(steps)}) == 1 else ""
     evidence = {"steps": steps, "largest_step": step, "median_before": medians[step], "rows": len(values)}
-    return signal(NAME, run, metric, "warning", says, values[step], (steps[0], steps[0], steps[-1]), evidence, kind=kind)
+    return Event(metric, "warning", says, values[step], (steps[0], steps[0], steps[-1]), evidence, kind)

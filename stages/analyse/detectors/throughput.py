@@ -5,11 +5,9 @@ Always reports what it measured. Times of generation and update are said where t
 say is information, and only unknown rewards are a warning.
 """
 
-from stages.analyse.signals import OWN, Run, Series, Thresholds, at_end, counted, looked, not_applicable, not_observable, signal, threshold
-from stages.contracts.health import Detection, Signal
+from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Series, Thresholds, at_end, check_shares, counted, threshold
 from stages.rules import above
 
-NAME = "throughput"
 PARTS = {"generation_seconds": "generation", "reward_seconds": "scoring", "update_seconds": "the update"}
 
 
@@ -22,46 +20,39 @@ class Settings(Thresholds):
     """A larger mean share of completions without a known reward is a warning."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """One signal about time where it was logged, and one about unknown rewards where there are too many."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """One event about time where it was logged, and one about unknown rewards where there are too many."""
     times, unknown = run.values("step_seconds"), run.values("unknown_share")
     if times.empty and unknown.empty:
         logged = "; ".join(run.why_none(metric) for metric in ("step_seconds", "unknown_share") if run.logs(metric))
-        return not_observable(NAME, logged or "neither the time of steps nor the share of unknown rewards was logged")
-    if reason := run.no_share("unknown_share"):
-        return not_applicable(NAME, reason)
-    signals = [] if times.empty else [_time(settings, run, times)]
+        raise NotObservable(logged or "neither the time of steps nor the share of unknown rewards was logged")
+    check_shares(run, "unknown_share")
+    if times.empty:
+        yield run.why_none("step_seconds")
+    else:
+        yield _time(settings, run, times)
     if len(unknown) and above(unknown.mean(), settings.unknown):
         says = f"no reward is known for {unknown.mean():.1%} of completions on average: no gate knew their score"
-        evidence = {"steps": len(unknown)}
         dates = (unknown.index[unknown > 0][0], None, unknown.index[-1])
-        signals += [signal(NAME, run, "unknown_share", "warning", says, unknown.mean(), dates, evidence)]
-    return looked(NAME, *signals, reason=run.why_none("step_seconds") if times.empty else "")
+        yield Event("unknown_share", "warning", says, unknown.mean(), dates, {"steps": len(unknown)})
 
 
-def _time(settings: Settings, run: Run, times: Series) -> Signal:
+def _time(settings: Settings, run: Run, times: Series) -> Event:
     before, after = (end.median() for end in run.ends("step_seconds"))
-    ratio = after / before if before > 0 and after == after else None
+    ratio, total, window = after / before if before > 0 and after == after else None, times.sum(), run.window()
     shares = {name: _per_second(run.values(name), times) for name in PARTS}
-    says = f"a step takes {times.median():.3g} s (median of {counted(len(times), 'step')}, {_duration(times.sum())} in all)"
-    says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     tokens = (run.values("completion_tokens") * run.cut["n"]).dropna()  # by step: mean length times completions
-    rate = _per_second(tokens, times)
+    rate, scoring = _per_second(tokens, times), shares["reward_seconds"]
+    took = f"{total:.3g} s" if total < 600 else f"{total / 60:.0f} min" if total < 7200 else f"{total / 3600:.1f} h"
+    says = f"a step takes {times.median():.3g} s (median of {counted(len(times), 'step')}, {took} in all)"
+    says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     says += f"; {rate:.{0 if rate >= 100 else 1}f} generated tokens a second" if rate is not None else ""
-    window = run.window()
-    if above(shares["reward_seconds"] or 0.0, settings.scoring):
-        says += f"; more than {settings.scoring:.0%} of the time goes into scoring"
+    says += f"; more than {settings.scoring:.0%} of the time goes into scoring" if above(scoring or 0.0, settings.scoring) else ""
     if ratio is not None and above(ratio, settings.slower):
         says += f"; {at_end(window)} {'takes' if window == 1 else 'take'} {ratio:.2g} times as long as the first"
-    evidence = {"last_to_first": ratio, "scoring_share": shares["reward_seconds"], "tokens_per_second": rate, "steps": len(times)}
-    evidence = {name: value for name, value in evidence.items() if value is not None}
-    dates = (None, None, times.index[-1])
-    return signal(NAME, run, "step_seconds", "info", says, times.median(), dates, evidence)
-
-
-def _duration(seconds: float) -> str:
-    """`120 s`, `42 min`, `1.7 h`."""
-    return f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    evidence = {"last_to_first": ratio, "scoring_share": scoring, "tokens_per_second": rate, "steps": len(times)}
+    kept = {name: value for name, value in evidence.items() if value is not None}
+    return Event("step_seconds", "info", says, times.median(), (None, None, times.index[-1]), kept)
 
 
 def _per_second(part: Series, times: Series) -> float | None:

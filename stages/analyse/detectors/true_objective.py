@@ -5,10 +5,8 @@ Each change is the last window minus the first, with a standard error from batch
 
 import math
 
-from stages.analyse.signals import OWN, Run, Thresholds, at_end, lacks, looked, not_observable, signal, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Thresholds, at_end, needed, threshold
 
-NAME = "true_objective"
 NEEDS_COMPLETIONS = True
 SCORE, OBJECTIVE = "objective.scores", "objective.rlhf_reward"
 
@@ -18,27 +16,21 @@ class Settings(Thresholds):
     """A change counts when it is larger than this number of its standard errors."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """One signal: a warning when the objective falls although the score does not, else both changes as information."""
-    if not run.logs(SCORE) and not run.logs(OBJECTIVE):
-        return lacks(NAME, run, OBJECTIVE, "there is no KL penalty in the reward (PPO only)")
-    score, objective = _change(run, SCORE), _change(run, OBJECTIVE)
-    if score is None or objective is None:
-        missing = "; ".join(run.why_none(name) for name in (SCORE, OBJECTIVE) if run.values(name).empty)
-        return not_observable(NAME, missing or f"four steps with {SCORE} and {OBJECTIVE} are needed in the first and in the last window")
-    against = objective[0] < -settings.errors * objective[1] and score[0] >= -settings.errors * score[1]
-    says = f"score {score[0]:+.3g} (standard error {score[1]:.2g}), score minus KL penalty {objective[0]:+.3g} ({objective[1]:.2g}), "
-    says += f"{at_end(run.window())} minus the first"
-    says += ": the penalty costs more than the score gains" if against else ""
-    severity = "warning" if against and not run.null_control else "info"
-    evidence = {"score": score[0], "penalty": objective[0] - score[0]}
-    dates = (None, None, run.values(OBJECTIVE).index[-1])
-    return looked(NAME, signal(NAME, run, OBJECTIVE, severity, says, objective[0], dates, evidence))
-
-
-def _change(run: Run, metric: str) -> tuple[float, float] | None:
-    """Change and its standard error."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """One event: a warning when the objective falls although the score does not, else both changes as information."""
     from stages.analyse.statistics import batch_means
 
-    before, after = (batch_means(values) for values in run.ends(metric))
-    return (after[0] - before[0], math.hypot(before[1], after[1])) if before and after else None
+    if not run.logs(SCORE) and not run.logs(OBJECTIVE):
+        needed(run, OBJECTIVE, "there is no KL penalty in the reward (PPO only)")
+    ends = [[batch_means(values) for values in run.ends(metric)] for metric in (SCORE, OBJECTIVE)]
+    changes = [(after[0] - before[0], math.hypot(before[1], after[1])) for before, after in ends if before and after]
+    if len(changes) < 2:
+        missing = "; ".join(run.why_none(name) for name in (SCORE, OBJECTIVE) if run.values(name).empty)
+        raise NotObservable(missing or f"four steps with {SCORE} and {OBJECTIVE} are needed in the first and in the last window")
+    score, objective = changes
+    against = objective[0] < -settings.errors * objective[1] and score[0] >= -settings.errors * score[1]
+    says = f"score {score[0]:+.3g} (standard error {score[1]:.2g}), score minus KL penalty {objective[0]:+.3g} ({objective[1]:.2g}), "
+    says += f"{at_end(run.window())} minus the first" + (": the penalty costs more than the score gains" if against else "")
+    evidence = {"score": score[0], "penalty": objective[0] - score[0]}
+    dates = (None, None, run.values(OBJECTIVE).index[-1])
+    yield Event(OBJECTIVE, "warning" if against else "info", says, objective[0], dates, evidence, null="info")

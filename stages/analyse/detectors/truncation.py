@@ -3,10 +3,8 @@
 Part of the default panel: the share is always reported, as information when it is small.
 """
 
-from stages.analyse.signals import OWN, Run, Thresholds, looked, millionths, not_applicable, not_observable, share_signal, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import OWN, UNCOUNTED, Answer, NotObservable, Run, Thresholds, check_shares, millionths, share_event, threshold
 
-NAME = "truncation"
 NEEDS_COMPLETIONS = True
 
 
@@ -19,14 +17,12 @@ class Settings(Thresholds):
     """A larger pooled share in the last window is severe."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """Exactly one signal when truncation was logged."""
+def detect(settings: Settings, run: Run) -> Answer:
+    """Exactly one event when truncation was logged."""
     exact = len(run.cut) > 0
-    if not exact and (reason := run.no_share("truncated")):
-        return not_applicable(NAME, reason)
+    if not exact:
+        check_shares(run, "truncated")
     counts = run.counting(run.cut) if exact else millionths(run.values("truncated"))
     if counts.empty:
-        why = "no step counts: the gradient is not finite in any with completions" if exact else run.why_none("truncated")
-        return not_observable(NAME, why)
-    words = ("completions", "were cut at the length limit")
-    return looked(NAME, share_signal(NAME, run, "truncated", counts, settings, words, exact=exact))
+        raise NotObservable(UNCOUNTED if exact else run.why_none("truncated"))
+    yield share_event("truncated", counts, settings, ("completions", "were cut at the length limit"), exact=exact)

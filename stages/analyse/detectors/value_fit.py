@@ -3,11 +3,9 @@
 1 is a perfect guess and 0 what a constant guess reaches; below 0 the head takes no variance out of the advantages but adds some.
 """
 
-from stages.analyse.signals import Run, Thresholds, lacks, looked, not_observable, signal, threshold
-from stages.contracts.health import Detection
+from stages.analyse.signals import Answer, Event, NotObservable, Run, Thresholds, needed, threshold
 from stages.rules import below, stretch
 
-NAME = "value_fit"
 METRIC = "value.explained_variance"
 
 
@@ -18,20 +16,19 @@ class Settings(Thresholds):
     """A median explained variance below this is a warning."""
 
 
-def detect(settings: Settings, run: Run) -> Detection:
-    """At most one signal. The median is taken because one update with hardly any variance gives a value far below zero."""
-    needed = METRIC if run.imported else "loss.value"  # our own log lacks METRIC also where returns do not vary
-    if not run.logs(needed):
-        return lacks(NAME, run, needed, "no value head was trained")
+def detect(settings: Settings, run: Run) -> Answer:
+    """At most one event. The median is taken because one update with hardly any variance gives a value far below zero."""
+    own = METRIC if run.imported else "loss.value"  # our own log lacks METRIC also where returns do not vary
+    if not run.logs(own):
+        needed(run, own, "no value head was trained")
     values = run.values(METRIC)
     if values.empty:
         some = (run.logged(METRIC) > float("-inf")).any()  # a number or one that is not finite
-        return not_observable(NAME, run.why_none(METRIC) if some else "the returns did not vary, so there was nothing to explain")
+        raise NotObservable(run.why_none(METRIC) if some else "the returns did not vary, so there was nothing to explain")
     last = values.iloc[-settings.window :]
-    if not below(last.median(), settings.below):
-        return looked(NAME)
-    bar = "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
-    steps = stretch(last.index[0], last.index[-1])
-    says = f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} in {steps}"
-    dates = (last.index[0], None, last.index[-1])
-    return looked(NAME, signal(NAME, run, METRIC, "warning", says, last.median(), dates, {"rows": len(last)}, null="info"))
+    if below(last.median(), settings.below):
+        bar = "a constant does" if settings.below == 0 else f"the declared {settings.below:g} (a constant explains 0)"
+        steps = stretch(last.index[0], last.index[-1])
+        says = f"the value head explained less of the returns than {bar}: median explained variance {last.median():.2g} in {steps}"
+        dates = (last.index[0], None, last.index[-1])
+        yield Event(METRIC, "warning", says, last.median(), dates, {"rows": len(last)}, null="info")

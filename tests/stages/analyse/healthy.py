@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from run_from import CompletionsSummary, RewardCount, Share, run_from
+from run_from import CompletionsSummary, RewardCount, Share, ask, run_from
 from scipy.signal import lfilter
 
 from compiler.language.health_profiles import detectors
@@ -88,8 +88,7 @@ def alarms(runs: int) -> dict[str, tuple[int, int]]:
         for index in range(runs):
             run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default")
             for card in cards:
-                plugin = load(DETECTORS, card.kind)
-                detection = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+                detection = ask(load(DETECTORS, card.kind), run, **card.settings)
                 looked[card.kind] += detection.state == "looked"
                 warned[card.kind] += any(signal.severity != "info" for signal in detection.signals)
     return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}

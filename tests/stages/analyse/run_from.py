@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from stages.analyse import signals
 from stages.analyse.frames import NOT_FINITE, NULL, Run, read_run
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.health import Detection
@@ -95,8 +96,7 @@ def ramp(first: float, last: float) -> dict[int, float]:
 
 def ask(plugin: Any, run: Run, **settings: Any) -> Detection:
     """What a detector says of a run."""
-    detection: Detection = plugin.detect(plugin.Settings(**settings), run)
-    return detection
+    return signals.ask(plugin.__name__.rpartition(".")[2], plugin, settings, run)
 
 
 def remade(run: Run, **changes: Any) -> Run:

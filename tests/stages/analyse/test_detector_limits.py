@@ -28,7 +28,6 @@ from stages.analyse.detectors import (
     zero_signal,
 )
 from stages.analyse.frames import Resume
-from stages.analyse.screen import _detect
 from stages.contracts.plugin import DETECTORS, kinds, load
 
 # exactly at a threshold, and just beyond ---------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ def test_no_series_breaks_a_detector_or_its_words(odd: str, logged: str) -> None
         for completions in (None, counts):
             run = seen(completions=completions, around={**around, "target_steps": target}, **courses)
             for kind in kinds(DETECTORS):
-                detection = _detect(kind, load(DETECTORS, kind).Settings().model_dump(), run, supervised=False)
+                detection = ask(load(DETECTORS, kind), run)
                 assert detection.state == "looked" or (detection.reason and not detection.signals), kind
                 if odd in ("nan", "null") and completions is None and kind != "nonfinite":  # null is finite, or does not apply
                     assert detection.state != "looked" or detection.reason or detection.signals, kind

@@ -11,7 +11,7 @@ import pytest
 from detectors_reference import ALARMS, PAGE, page
 from healthy import alarms, healthy
 from pydantic import ValidationError
-from run_from import run_from
+from run_from import ask, run_from
 
 from compiler.language.health_profiles import PROFILES, detectors
 from stages.contracts.artifact import Frozen, canonical_json
@@ -45,8 +45,7 @@ def test_settings_are_closed_frozen_and_say_unit_and_source(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_logged_is_not_observable_and_never_healthy(kind: str) -> None:
-    plugin = load(DETECTORS, kind)
-    detection = plugin.detect(plugin.Settings(), EMPTY)
+    detection = ask(load(DETECTORS, kind), EMPTY)
     assert isinstance(detection, Detection)
     assert (detection.detector, detection.state, detection.signals) == (kind, "not_observable", ())
     assert detection.reason
@@ -68,8 +67,7 @@ def test_healthy_runs_raise_no_alarm(profile: str) -> None:
     for index in range(6):
         run = healthy(np.random.default_rng([index, 7]), profile == "ppo-default")
         for card in detectors(profile):
-            plugin = load(DETECTORS, card.kind)
-            detection = plugin.detect(plugin.Settings.model_validate(card.settings), run)
+            detection = ask(load(DETECTORS, card.kind), run, **card.settings)
             assert [s.says for s in detection.signals if s.severity != "info"] == [], (card.kind, index)
             assert detection.state == "looked" or card.kind == "update_size", (card.kind, detection.reason)
 

@@ -13,7 +13,7 @@ from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
 from stages.analyse.evidence import read_evaluation, rows
-from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Overlap, Resume, Run
+from stages.analyse.frames import NOT_FINITE, NULL, NonFinite, Resume, Run
 from stages.analyse.signals import first_above
 from stages.contracts.artifact import ArtifactError
 
@@ -61,13 +61,15 @@ def test_nan_under_the_state_value_is_non_finite(log: Log) -> None:
 
 def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(log: Log) -> None:
     run = log(course("reward", steady(0.1, 1, 212), "z-first"), course("reward", steady(0.9, 201, 300), "a-second"))
-    assert run.overlaps == (Overlap("z-first", "a-second", 201, 212),) and run.resumes == (Resume(201, 200, 12),)
+    assert run.notes == ("steps 201-212 of attempt z-first were made again by attempt a-second; the later rows count",) and run.resumes == (
+        Resume(201, 200, 12),
+    )
     assert run.values("reward").to_dict() == steady(0.1, 1, 200) | steady(0.9, 201, 300)
 
 
 def test_rows_beyond_the_later_attempt_belong_to_a_trajectory_given_up(log: Log) -> None:
     run = log(course("reward", steady(0.1, 1, 12)), course("kl", {11: 5.0}), course("reward", {11: 0.9}, "a2"))
-    assert (run.last_step, run.logs("kl"), run.overlaps) == (11, False, (Overlap("a1", "a2", 11, 12),))
+    assert (run.last_step, run.logs("kl"), run.resumes) == (11, False, (Resume(11, 10, 2),))
 
 
 def test_skipped_and_non_finite_steps_enter_no_statistic(log: Log) -> None:
