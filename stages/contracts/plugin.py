@@ -13,7 +13,8 @@ one in `READS`, and finds its judgement in `Answer.earlier`. One that runs proce
 
     def detect(settings: Settings, run: Run) -> Answer          (see stages/analyse/signals.py)
 
-which yields events, and says `NEEDS_COMPLETIONS = True` when it looks at completions or rewards: of supervised fine-tuning it is then not asked.
+which yields events, and says `NEEDS_COMPLETIONS = True` when it looks at completions or rewards: of supervised fine-tuning it is then
+not asked.
 
 What a corpus has stands in stages/train/corpus.py.
 """

@@ -61,9 +61,8 @@ def test_nan_under_the_state_value_is_non_finite(log: Log) -> None:
 
 def test_case_18_a_later_attempt_wins_and_the_overlap_is_noted(log: Log) -> None:
     run = log(course("reward", steady(0.1, 1, 212), "z-first"), course("reward", steady(0.9, 201, 300), "a-second"))
-    assert run.notes == ("steps 201-212 of attempt z-first were made again by attempt a-second; the later rows count",) and run.resumes == (
-        Resume(201, 200, 12),
-    )
+    assert run.notes == ("steps 201-212 of attempt z-first were made again by attempt a-second; the later rows count",)
+    assert run.resumes == (Resume(201, 200, 12),)
     assert run.values("reward").to_dict() == steady(0.1, 1, 200) | steady(0.9, 201, 300)
 
 
