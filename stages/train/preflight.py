@@ -129,7 +129,7 @@ def _judge(
         step=step,
         **counts,
     )
-    rows = completion_rows(scored, answers, tokens, condition.num_generations)
+    rows = completion_rows(scored, answers, condition.num_generations)
     return result, [{"attempt": "preflight", "step": 0, **row} for row in rows]
 
 

@@ -146,7 +146,7 @@ def _scored_again(card: ScoredCard, composed: Composed, batch: Sequence[Completi
         if (name := row["prompt_id"]) in rows
     ]
     progress = (step - 1) / steps if card.reward.curriculum and steps else 0.0
-    scores = iter(completion_rows(composed.score(answers, progress), answers, [0] * len(answers), 1))
+    scores = iter(completion_rows(composed.score(answers, progress), answers))
     gone: Completion = {"reward": None}
     for gate in card.reward.gates:
         gone |= dict(zip(gate_columns(gate.name), ("unknown", None, NO_ROW), strict=True))

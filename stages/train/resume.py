@@ -1,6 +1,6 @@
 """What an attempt does differently after the one before it, from the ledger and the policy alone, and from which checkpoint it goes on.
 
-An incomplete checkpoint would silently restart the optimizer, and a run that goes on under another seed, card or library is a mixture.
+An incomplete checkpoint would silently restart the optimizer, and a run that goes on with another library is a mixture.
 """
 
 from __future__ import annotations
@@ -93,12 +93,10 @@ def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[
     return (*(name for name in files if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(card.gpus)))
 
 
-def begins_at(
-    folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None, now: dict[str, str]
-) -> tuple[Path, int] | None:
+def begins_at(folder: Path, needed: Sequence[str], before: Sequence[Attempt], changed: Changed | None) -> tuple[Path, int] | None:
     """The checkpoint to go on from and its step. After a failure with non-finite numbers only one with a finite adapter and optimizer; and
     under a policy of retries not the one from which that attempt finished no step, since finite numbers may still be no good. Later
-    checkpoints are removed. `now` is this attempt's manifest. Raises StageError S250 when the checkpoint was made by anything else."""
+    checkpoints are removed. Raises StageError S250 when the checkpoint was made by other libraries."""
     last = before[-1] if before else None
     has_failed = last is not None and last.ended is not None and last.ended.failure == "nonfinite"
     stuck = None
@@ -107,26 +105,26 @@ def begins_at(
         stuck = start if start is not None and last.ended.last_step <= start else None
     while (checkpoint := newest(folder, needed)) is not None:
         if not has_failed or ((stuck is None or checkpoint[1] < stuck) and _is_finite(checkpoint[0])):
-            require(folder.parent, now)
+            require(folder.parent)
             return checkpoint
         shutil.rmtree(checkpoint[0])
     return None
 
 
-def manifest(name: str, identity: str, card: TrainCard[Any]) -> dict[str, str]:
-    """What makes the checkpoints of a run `name` (`<experiment>/<run>`)."""
-    libraries = {library: version for library, version in versions().items() if library in MATTER}
-    return {"run": name, "card": identity, "seed": str(card.seed), "device": card.device, **libraries}
+def made_now() -> dict[str, str]:
+    """What makes checkpoints, beside the card, whose id names their folder: the libraries."""
+    return {library: version for library, version in versions().items() if library in MATTER}
 
 
-def keep(folder: Path, now: dict[str, str]) -> None:
+def keep(folder: Path) -> None:
     """Write the manifest before the first checkpoint."""
     if not (folder / MANIFEST).exists():
-        write_text(folder / MANIFEST, canonical_json(now))
+        write_text(folder / MANIFEST, canonical_json(made_now()))
 
 
-def require(folder: Path, now: dict[str, str]) -> None:
-    """Raises StageError S250 when the checkpoints in the folder were made by anything else."""
+def require(folder: Path) -> None:
+    """Raises StageError S250 when the checkpoints in the folder were made by other libraries."""
+    now = made_now()
     try:
         then = _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -136,13 +134,12 @@ def require(folder: Path, now: dict[str, str]) -> None:
         return
     differences = "; ".join(f"{name}: {then.get(name, 'none')} then, {now.get(name, 'none')} now" for name in differing)
     fix = f"rm -r {folder} && dvc repro   (from the start)"
-    if set(differing) <= set(MATTER) and (install := " ".join(f"{name}=={then[name]}" for name in differing if name in then)):
-        fix = f"pip install {install}   (goes on), or {fix}"
+    install = " ".join(f"{name}=={then[name]}" for name in differing if name in then)
     raise StageError(
         "S250",
         f"the checkpoints in {folder} are not those of this run here and now: {differences if then else 'nothing says what made them'}",
-        why="a run that goes on under another seed, card or library is a mixture of two",
-        fix=fix,
+        why="a run that goes on with another library is a mixture of two",
+        fix=f"pip install {install}   (goes on), or {fix}" if install else fix,
     )
 
 

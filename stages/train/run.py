@@ -123,12 +123,11 @@ def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[
     changed = resume.change(before, policy, size)
     if before and before[-1].state == "finished":  # dvc asks for a finished run only when its files are gone or the user forces it
         shutil.rmtree(scratch, ignore_errors=True)
-    manifest = resume.manifest(f"{card.experiment}/{run.name}", identity, card)
-    checkpoint = resume.begins_at(scratch / "trainer", files, before, changed, manifest)
+    checkpoint = resume.begins_at(scratch / "trainer", files, before, changed)
     if checkpoint and size:
         resume.with_batch_size(checkpoint[0], changed.microbatch if changed and changed.microbatch else size)
     journal = Journal(scratch)
-    resume.keep(scratch, manifest)
+    resume.keep(scratch)
     interrupts.check()
     done = checkpoint[1] if checkpoint else None
     started = begin(run, identity, devices=_devices(card), sandbox=sandbox(_gates(card)), resumed_from=done, changed=changed)

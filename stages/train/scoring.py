@@ -11,6 +11,7 @@ from stages.contracts.history import gate_columns
 from stages.contracts.plugin import GATES, Answer, Judgement
 from stages.contracts.reward import Gate, Reward
 from stages.train.attempts import Stopped
+from stages.train.data import Row
 from stages.train.ranks import from_first, gathered, rank
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.rewards.compose import Scored, compose
@@ -21,7 +22,7 @@ def gate_modules(gates: Iterable[Gate]) -> list[str]:
     return [f"{GATES}.{kind}" for kind in sorted({gate.kind for gate in gates})]
 
 
-def completion_rows(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int], size: int) -> list[dict[str, Any]]:
+def completion_rows(scored: Scored, answers: Sequence[Answer], size: int = 1) -> list[dict[str, Any]]:
     """Rows of completions.parquet without attempt and step, for a batch in groups of `size`."""
     return [
         {
@@ -29,7 +30,7 @@ def completion_rows(scored: Scored, answers: Sequence[Answer], tokens: Sequence[
             "group": place // size,
             "text": answer.text,
             "reward": scored.rewards[place],
-            "tokens": tokens[place],
+            "tokens": answer.tokens,
             "truncated": answer.truncated,
             **gate_cells({gate: judged[place] for gate, judged in scored.judgements.items()}),
         }
@@ -57,7 +58,7 @@ def zero_signal_groups(rewards: Sequence[float | None], size: int) -> tuple[int,
     return ranges.count(0.0), ranges
 
 
-def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int], size: int) -> dict[str, Cell]:
+def batch_cells(scored: Scored, answers: Sequence[Answer], size: int) -> dict[str, Cell]:
     """Metrics of a batch (stages/contracts/history.py). Shares of nothing are null, never 0."""
     rewards = scored.rewards
     known = [reward for reward in rewards if reward is not None]
@@ -65,7 +66,7 @@ def batch_cells(scored: Scored, answers: Sequence[Answer], tokens: Sequence[int]
         "reward": _share(sum(known), len(known)),
         "unknown_share": _share(len(rewards) - len(known), len(rewards)),
         "truncated": _share(sum(answer.truncated for answer in answers), len(answers)),
-        "completion_tokens": _share(sum(tokens), len(tokens)),
+        "completion_tokens": _share(sum(answer.tokens or 0 for answer in answers), len(answers)),
     }
     if size > 1:  # a group of one has nothing to compare
         silent, ranges = zero_signal_groups(rewards, size)
@@ -93,18 +94,8 @@ class TrainingReward:
 
     __name__ = "reward"  # TRL names its columns after the function
 
-    def __init__(
-        self,
-        card: Reward,
-        *,
-        rows: Mapping[str, Mapping[str, Any]],
-        seed: int,
-        group: int,
-        ends: set[int],
-        journal: Journal,
-        attempt: str,
-    ) -> None:
-        self.card, self.rows, self.seed, self.group, self.ends = card, rows, seed, group, ends
+    def __init__(self, card: Reward, *, rows: Sequence[Row], seed: int, group: int, ends: set[int], journal: Journal, attempt: str) -> None:
+        self.card, self.rows, self.seed, self.group, self.ends = card, {row["id"]: row for row in rows}, seed, group, ends
         self.journal, self.attempt = journal, attempt
         self.composed = compose(card)
         self.pending: dict[int, dict[str, Cell]] = {}
@@ -133,10 +124,9 @@ class TrainingReward:
         ]
         progress = trainer_state.global_step / trainer_state.max_steps if self.card.curriculum else 0.0
         scored = self.composed.score(answers, progress)
-        tokens = [len(ids) for _, ids, _ in batch]
-        self.pending[step] = batch_cells(scored, answers, tokens, self.group)
+        self.pending[step] = batch_cells(scored, answers, self.group)
         self.pending[step]["reward_seconds"] = cell(time.perf_counter() - begun)
-        self.journal.batch(attempt=self.attempt, step=step, rows=completion_rows(scored, answers, tokens, self.group))
+        self.journal.batch(attempt=self.attempt, step=step, rows=completion_rows(scored, answers, self.group))
         unknown = sum(reward is None for reward in scored.rewards)
         if unknown > self.card.unknown.limit * len(answers):
             doubts = [judged for column in scored.judgements.values() for judged in column if judged and judged.status == "unknown"]

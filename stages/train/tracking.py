@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from stages.contracts.artifact import Artifact
 from stages.contracts.layout import CHECKPOINTS
+from stages.contracts.run_card import TrainCard
 
 FOLDER = CHECKPOINTS.parent / "wandb"
 FINISH_SECONDS = 60.0
@@ -46,10 +46,11 @@ class Tracked:
 
 
 @contextlib.contextmanager
-def tracked(card: Artifact, *, experiment: str, group: str, name: str, attempt: str) -> Iterator[Tracked | None]:
+def tracked(card: TrainCard[Any], name: str, attempt: str) -> Iterator[Tracked | None]:
     """A W&B run while training: group = condition, job type = experiment, config = the card, id = the attempt. None: not asked for, or
     W&B does not work here. When the server cannot be reached, the log is written to disk."""
-    described = {"group": group, "job_type": experiment, "name": name, "id": attempt, "config": card.model_dump(mode="json")}
+    config = card.model_dump(mode="json")
+    described = {"group": card.condition, "job_type": card.experiment, "name": name, "id": attempt, "config": config}
     run = None
     if configured():
         run = _started(described, None) or _started(described, "offline")

@@ -111,18 +111,12 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
         if settings.guards.remove_invalid_logits:
             logits = InvalidLogits()
             logits.attach(model)
-        reward = TrainingReward(
-            card.reward,
-            rows={row["id"]: row for row in work.rows},
-            seed=card.seed,
-            group=group,
-            ends=ends | {tokenizer.pad_token_id} if pad_ends else ends,
-            journal=work.journal,
-            attempt=work.started.attempt,
-        )
+        stops = ends | {tokenizer.pad_token_id} if pad_ends else ends
+        name = work.started.attempt
+        reward = TrainingReward(card.reward, rows=work.rows, seed=card.seed, group=group, ends=stops, journal=work.journal, attempt=name)
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
     recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before)
-    with tracked(card, experiment=card.experiment, group=card.condition, name=work.run.name, attempt=work.started.attempt) as sink:
+    with tracked(card, work.run.name, work.started.attempt) as sink:
         listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
         try:
             yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)

@@ -14,7 +14,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.finding import Findings
 
 pytestmark = pytest.mark.e2e
-ONCE = {f"{condition}-s{seed}": 1 for condition in ("shaped", "zero") for seed in (1, 2, 3)}
+ONCE = {f"{condition}-s{seed}": 1 for condition in ("shaped", "zero") for seed in (1, 2)}
 
 
 def test_the_first_repro_makes_everything_from_model_to_site(built):
@@ -45,8 +45,8 @@ def test_a_second_repro_runs_nothing_and_words_retrain_nothing_and_reach_the_pag
 
 
 def test_a_changed_condition_trains_again_a_new_seed_adds_its_runs_and_a_killed_run_resumes(project):
-    project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 40}}")
-    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
+    project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 20}}")
+    project.edit("seeds: [1, 2]", "seeds: [1, 2, 3]")
     project.octavo("compile")
     command, quiet = [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     dvc = subprocess.Popen(command, cwd=project.experiment.root, env=project.environment(), start_new_session=True, **quiet)
@@ -60,10 +60,10 @@ def test_a_changed_condition_trains_again_a_new_seed_adds_its_runs_and_a_killed_
     killed = project.attempts("shaped-s1")[-1]
     assert killed.state == "killed" and len(project.attempts("shaped-s1")) == 2
     project.repro()
-    assert project.counts() == {**ONCE, "shaped-s1": 3, "shaped-s2": 2, "shaped-s3": 2, "shaped-s4": 1, "zero-s4": 1}
+    assert project.counts() == {**ONCE, "shaped-s1": 3, "shaped-s2": 2, "shaped-s3": 1, "zero-s3": 1}
     last = project.attempts("shaped-s1")[-1]
     assert last.state == "finished" and last.started.resumed_from >= 2
-    assert read(Outcome, project.run("shaped-s1").outcome).steps_done == 40
+    assert read(Outcome, project.run("shaped-s1").outcome).steps_done == 20
     rows = re.findall(r'<tr><th[^>]*>shaped-s1</th><td>(\d)</td>.*?<span class="state (\w+)">', project.page())
     assert rows == [("1", "finished"), ("2", "killed"), ("3", "finished")]
 
@@ -95,7 +95,7 @@ def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
     assert "diverging" in (project.root / "build/site/experiments/small/index.html").read_text()
     output = project.repro("runs/small/dvc.yaml:train-diverging-s1")  # the next repro tries a failed run again; alike twice is given up
     assert "attempt 2 failed (nonfinite)" in output
-    again = {"zero-s1": 2, "zero-s2": 2, "zero-s3": 2, "diverging-s1": 2, "diverging-s2": 1, "diverging-s3": 1}
+    again = {"zero-s1": 2, "zero-s2": 2, "diverging-s1": 2, "diverging-s2": 1}
     assert project.counts() == {**ONCE, **again}
 
 
@@ -115,12 +115,3 @@ def test_code_that_is_not_judged_is_refused_with_the_command_that_judges_it(proj
     stage.write_text(text)
     assert "S101" in output and "octavo code same --why" in output
     assert project.counts() == ONCE
-
-
-def test_wandb_gets_group_card_and_attempt(project):
-    project.edit("max_steps: 4", "max_steps: 3")
-    project.octavo("compile")
-    project.repro("runs/small/dvc.yaml:train-shaped-s1", WANDB_MODE="offline")
-    attempt = project.attempts("shaped-s1")[-1].started.attempt
-    (path,) = (project.root / ".cache/wandb").glob(f"wandb/offline-run-*-{attempt}/run-{attempt}.wandb")
-    assert all(word in path.read_bytes() for word in (b"shaped", b"num_generations", attempt.encode()))

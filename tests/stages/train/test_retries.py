@@ -97,13 +97,12 @@ def checkpoint(folder, step, weight=1.0, moment=1.0):
 
 
 FAILED = attempt(2, "nonfinite", step=20)
-NOW = {"run": "small/short-s1", "card": "c1"}
 
 
 @pytest.fixture
 def trainer(tmp_path):
     """The folder of checkpoints, with a manifest beside it."""
-    keep(tmp_path, NOW)
+    keep(tmp_path)
     return tmp_path / "trainer"
 
 
@@ -111,8 +110,8 @@ def trainer(tmp_path):
 def test_goes_back_to_the_newest_finite_checkpoint_after_numbers_that_were_not(trainer, broken):
     checkpoint(trainer, 4)
     good, bad = checkpoint(trainer, 8), checkpoint(trainer, 12, **broken)
-    assert begins_at(trainer, FILES, [attempt(1, "bug")], None, NOW) == (bad, 12)
-    assert begins_at(trainer, FILES, [FAILED], None, NOW) == (good, 8) and not bad.exists()
+    assert begins_at(trainer, FILES, [attempt(1, "bug")], None) == (bad, 12)
+    assert begins_at(trainer, FILES, [FAILED], None) == (good, 8) and not bad.exists()
 
 
 def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(trainer):
@@ -121,13 +120,13 @@ def test_a_checkpoint_from_which_no_step_was_finished_is_left_behind(trainer):
     good, huge = checkpoint(trainer, 4), checkpoint(trainer, 8, weight=1e30)
     for last_step, expected in ((9, (huge, 8)), (8, (good, 4))):
         before = [attempt(2, "nonfinite", step=last_step).model_copy(update={"started": started})]
-        assert begins_at(trainer, FILES, before, None, NOW) == (huge, 8), "the policy says nothing of it"
-        assert begins_at(trainer, FILES, before, change(before, ALL, 16), NOW) == expected
+        assert begins_at(trainer, FILES, before, None) == (huge, 8), "the policy says nothing of it"
+        assert begins_at(trainer, FILES, before, change(before, ALL, 16)) == expected
 
 
 def test_without_a_finite_checkpoint_it_begins_anew(trainer):
     checkpoint(trainer, 4, weight=float("nan"))
-    assert begins_at(trainer, FILES, [FAILED], None, NOW) is None
+    assert begins_at(trainer, FILES, [FAILED], None) is None
 
 
 def test_the_size_in_a_checkpoint_is_rewritten(tmp_path):

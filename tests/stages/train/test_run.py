@@ -12,14 +12,16 @@ import torch
 from random_model import run_folder
 from safetensors.torch import save_file
 
-from stages.contracts.artifact import Frozen, read
+from stages.contracts.artifact import Frozen, read, write
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.contracts.layout import ExperimentFolder
 from stages.contracts.plugin import Judgement
 from stages.contracts.ppo import PpoSettings
+from stages.contracts.retries import FiniteCheckpoint, Retries
 from stages.contracts.reward import Gate, Reward
 from stages.contracts.run_card import TrainCard
-from stages.contracts.stage import card_id
+from stages.contracts.stage import TRIED, card_id
 from stages.train import interrupts, resume
 from stages.train.attempts import Stopped, checkpoints
 from stages.train.rewards.compose import Composed, ReadyGate
@@ -165,10 +167,9 @@ def _broken_reward(plugin, step):
             return [plugin] * len(answers)
 
     def end(work):
-        rows = {"a": {"id": "a"}}
         gate = Gate(name="g", kind="format", settings={"pattern": "x"})
         reward = Reward(name="r", gates=(gate,))
-        function = TrainingReward(reward, rows=rows, seed=1, group=2, ends={0}, journal=work.journal, attempt=work.started.attempt)
+        function = TrainingReward(reward, rows=[{"id": "a"}], seed=1, group=2, ends={0}, journal=work.journal, attempt=work.started.attempt)
         function.composed = Composed(reward, (ReadyGate(gate, Plugin, None),))
         function(["p"] * 2, ["x"] * 2, [[5, 0]] * 2, id=["a"] * 2, trainer_state=SimpleNamespace(global_step=step - 1, max_steps=4))
 
@@ -235,28 +236,16 @@ def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run
     assert train(run) == 0 and last(run).started.resumed_from is None
 
 
-NOW = {"run": "small/short-s1", "card": "c1", "seed": "1", "device": "cpu", "torch": "2.13.0", "trl": "1.16.0"}
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"seed": "2"}, "seed: 1 then, 2 now"),
-        ({"card": "c2"}, "card: c1 then, c2 now"),
-        ({"run": "small/short-s2"}, "run: small/short-s1 then, small/short-s2 now"),
-        ({"device": "cuda"}, "device: cpu then, cuda now"),
-        ({"trl": "1.17.0"}, "trl: 1.16.0 then, 1.17.0 now"),
-        ({"peft": "0.21"}, "peft: none then, 0.21 now"),
-    ],
-)
-def test_a_manifest_refuses_what_would_make_a_mixture(tmp_path, change, says):
-    resume.keep(tmp_path, NOW)
-    resume.require(tmp_path, NOW)
-    with pytest.raises(StageError, match="not those of this run") as refused:
-        resume.require(tmp_path, NOW | change)
-    assert refused.value.what.endswith(says)
-    resume.keep(tmp_path, NOW | change)
-    resume.require(tmp_path, NOW)  # the first manifest stays
+def test_a_failure_is_tried_again_by_the_same_call_until_two_fail_alike(run, monkeypatch, capsys):
+    calls = []
+    policy = Retries(attempts=6, nonfinite=FiniteCheckpoint(resume="last_finite_checkpoint"))
+    write(ExperimentFolder(run.root.parent).retries, policy)
+    monkeypatch.setattr("stages.train.run.replace", lambda command, environment: calls.append(environment[TRIED]))
+    for tried in ("1", "2", "3"):
+        assert train(run, until=0, end=lambda: _raises(Stopped("nonfinite", "3 gradients in a row were not finite"))(None)) == 0
+        monkeypatch.setenv(TRIED, tried)
+    assert calls == ["1", "2"] and last(run).started.changed.resume == "last_finite_checkpoint"
+    assert "not tried again by itself: two attempts failed alike (nonfinite after step 0)" in capsys.readouterr().err
 
 
 def test_without_optimizer_state_nothing_goes_on(run):

@@ -37,8 +37,8 @@ def test_a_group_without_two_different_known_rewards_has_no_signal(rewards, sile
 
 def test_the_metrics_of_a_batch_by_hand():
     texts = ["1", "x", "3", "2"]
-    answers = [Answer(text, ROWS["a" if place < 2 else "b"], truncated=place == 1) for place, text in enumerate(texts)]
-    cells = batch_cells(compose(REWARD).score(answers), answers, [1, 2, 3, 2], 2)
+    answers = [Answer(text, ROWS["a" if place < 2 else "b"], place == 1, tokens=2) for place, text in enumerate(texts)]
+    cells = batch_cells(compose(REWARD).score(answers), answers, 2)
     seconds = {name: cells.pop(name) for name in ("gate.format.seconds", "gate.answer.seconds")}
     assert all(value >= 0 for value in seconds.values())
     assert cells == {
@@ -66,11 +66,11 @@ def test_penalties_are_counted_over_the_completions_where_they_are_known():
     answers = [Answer(text, row, truncated=place == 1) for place, (text, row) in enumerate(zip(texts, rows, strict=True))]
     scored = compose(REWARD.model_copy(update={"penalties": (penalty,)})).score(answers)
     assert scored.penalties == {"too-bad": [False, True, True, None]}
-    assert batch_cells(scored, answers, [1, 2, 3, 2], 2)["penalty.too-bad.share"] == pytest.approx(2 / 3)
+    assert batch_cells(scored, answers, 2)["penalty.too-bad.share"] == pytest.approx(2 / 3)
 
 
 def reward(tmp_path):
-    return TrainingReward(REWARD, rows=ROWS, seed=1, group=2, ends={0}, journal=Journal(tmp_path), attempt="a1")
+    return TrainingReward(REWARD, rows=list(ROWS.values()), seed=1, group=2, ends={0}, journal=Journal(tmp_path), attempt="a1")
 
 
 def call(function, texts, names, ids=None, step=4):

@@ -11,10 +11,10 @@ from stages.contracts.stage import ROOT
 from stages.train.tracking import configured
 
 PROGRAM = """\
-from stages.contracts.preflight_card import Permission
+from types import SimpleNamespace
 from stages.train.tracking import tracked
-card = Permission(condition="shaped", train=True)
-with tracked(card, experiment="quickstart", group="shaped", name="shaped-s1", attempt="shaped-s1-a1-0001") as sink:
+card = SimpleNamespace(experiment="quickstart", condition="shaped", model_dump=lambda mode: {"condition": "shaped"})
+with tracked(card, "shaped-s1", "shaped-s1-a1-0001") as sink:
     for step in (1, 2):
         sink.log(step, {"reward": step / 4, "loss": float("nan")})
 print("trained")

@@ -267,7 +267,7 @@ def test_the_trainer_s_progress_chooses_the_phase(tmp_path):
         for name, score, weight in [("low", 0.25, 1.0), ("high", 0.75, 0.0)]
     )
     card = Reward(name="r", combine="weighted", gates=cards, curriculum=(phase,))
-    function = TrainingReward(card, rows={"a": {"id": "a"}}, seed=1, group=1, ends={0}, journal=Journal(tmp_path), attempt="a1")
+    function = TrainingReward(card, rows=[{"id": "a"}], seed=1, group=1, ends={0}, journal=Journal(tmp_path), attempt="a1")
     for done, expected in [(0, 0.25), (4, 0.25), (5, 0.75), (9, 0.75)]:
         state = types.SimpleNamespace(global_step=done, max_steps=10)
         assert function(["p"], ["x"], [[0]], id=["a"], trainer_state=state) == [expected]
